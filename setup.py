@@ -31,6 +31,8 @@ FOLDERS = (
     "disque_py/simulator",
     "disque_py/storage",
 )
+# Modules of the outside that every command passes, although they know the event loop.
+FILES = ("disque_py/server/connection.py", "disque_py/server/turn_loop.py")
 STAYS_PYTHON = re.compile(r"^# Stays Python: \S.*\.$", re.MULTILINE)
 BUILDS = {"bdist_wheel", "build", "build_ext"}
 
@@ -53,7 +55,8 @@ def has_compiler() -> bool:
 def modules() -> list[str]:
     """Return the modules that are compiled, as paths relative to this folder."""
     here = Path(__file__).resolve().parent
-    found = (path for folder in FOLDERS for path in (here / folder).rglob("*.py") if path.name != "__init__.py")
+    found = [path for folder in FOLDERS for path in (here / folder).rglob("*.py") if path.name != "__init__.py"]
+    found += [here / name for name in FILES]
     return sorted(
         path.relative_to(here).as_posix() for path in found if not STAYS_PYTHON.search(path.read_text(encoding="utf-8"))
     )

@@ -63,9 +63,9 @@ class FrameError(ValueError):
         self.detail = detail
 
 
-def common_version(versions: tuple[int, int]) -> int:
+def common_version(versions: tuple[int, int], ours: tuple[int, int] = (PROTOCOL_MIN, PROTOCOL_MAX)) -> int:
     """Return the highest version that we and a node with this (lowest, highest) speak; 0 if there is none."""
-    low, high = max(PROTOCOL_MIN, versions[0]), min(PROTOCOL_MAX, versions[1])
+    low, high = max(ours[0], versions[0]), min(ours[1], versions[1])
     return high if low <= high else 0
 
 

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from cluster_bus import failure, heartbeat
 from cluster_bus.admission import BLACKLIST_MS, Admission
-from cluster_bus.codec import FrameError, common_version
+from cluster_bus.codec import PROTOCOL_MAX, PROTOCOL_MIN, FrameError, common_version
 from cluster_bus.handshake import Hello
 from cluster_bus.heartbeat import FAILING, Entry, Header
 from cluster_bus.links import Links
@@ -64,6 +64,7 @@ class Membership(NodeTable):
     It is a NodeTable, so the core reads `linked`, `usable` and the like without a step in between. NodeTable alone
     touches the table's private fields. Beyond NodeTable:
 
+    versions          the lowest and the highest version of the bus protocol that we speak
     node_timeout_ms   `cluster-node-timeout`; may change at any time
     ignored           counts of ignored messages and requests, by reason
     outgoing          the messages to be sent
@@ -80,8 +81,10 @@ class Membership(NodeTable):
         *,
         node_timeout_ms: int = NODE_TIMEOUT_MS,
         announced_host: str = "",
+        versions: tuple[int, int] = (PROTOCOL_MIN, PROTOCOL_MAX),
     ) -> None:
         super().__init__(me)
+        self.versions = versions
         self.node_timeout_ms = node_timeout_ms
         self.ignored: Counter[str] = Counter()
         self.tray = Tray()
@@ -108,11 +111,11 @@ class Membership(NodeTable):
     def hello(self) -> Hello:
         """Return our introduction for a link that opens."""
         me = self.me
-        return Hello(me.id, me.run, self.links.announced_host, me.port, me.bus_port, me.version)
+        return Hello(me.id, me.run, self.links.announced_host, me.port, me.bus_port, me.version, self.versions)
 
     def protocol_with(self, hello: Hello) -> int:
         """Return the bus protocol version that we speak with a node."""
-        return common_version(hello.versions)
+        return common_version(hello.versions, self.versions)
 
     def load(self, lines: Iterable[NodeLine]) -> None:
         """Enter the nodes of a nodes file. Of our own line only LEAVING and the learned host are taken."""

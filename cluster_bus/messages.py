@@ -29,10 +29,10 @@ GOTJOB: Final = 33  # job id: taken; (job id, 1): was here before
 REFUSED: Final = 34  # job id, reason (see REFUSALS): answer to REPLJOB
 HOLDERS: Final = 35  # job id, NODES: the longer list of holders, to those having the job
 ENQUEUE: Final = 36  # job id, delay ms: the creator keeps no copy
-QUEUED: Final = 37  # job id, flags (QUEUED_*), attempt, nacks, additional deliveries, version
-WILLQUEUE: Final = 38  # job id, attempt
-LEASED: Final = 39  # job id, milliseconds left, attempt, version
-SETACK: Final = 40  # job id, NODES the sender knows as holders (empty: a dummy ack), version (0: tell of it)
+QUEUED: Final = 37  # job id, flags (QUEUED_*), attempt, nacks, additional deliveries, version, change number, its node
+WILLQUEUE: Final = 38  # job id, attempt, change number, its node
+LEASED: Final = 39  # job id, milliseconds left, attempt, version, change number, its node
+SETACK: Final = 40  # job id, NODES the sender knows as holders (empty: a dummy ack), version (0: tell of it), outcome
 GOTACK: Final = 41  # job id, NODES merged, 1 if the SETACK named the answering node
 DELJOB: Final = 42  # job id, NODES of the finished collection; None: delete in any case (and 1: creation was aborted)
 NEEDJOBS: Final = 43  # queue, count, flags (1: answers a hint; 2: no jobs of RETRY 0)
@@ -48,11 +48,26 @@ OUTCOME: Final = 52  # job id: to its creator, is it decided whether this job ex
 ISKEY: Final = 53  # number, 18 characters of an id: do you know a job with this key?
 KEYIS: Final = 54  # number of the question, the characters, job id or b"": last word on a key
 OUTCOME_IS: Final = 55  # job id: it is; a DELJOB, if there was one, came before
+<<<<<<< HEAD
 SETTING: Final = 64  # queue, field, value, counter, node id: a queue setting and its version
 SETTINGS_HAVE: Final = 65  # queue, digest: the sender has this state of its settings on disk
 SETTINGS_DIGEST: Final = 66  # digest of all settings, occasion: 0 link up, 1 all were told, 2 news
 ASKSETTINGS: Final = 67  # 0: tell me all settings
 QLENGTHS: Final = 68  # queue with a maxlen, pending jobs
+=======
+# Filters have kinds of their own: an older node would take them for interest in every job of the queue.
+FILTER_INTEREST: Final = 70  # queue, pairs (name, value …), waiting clients (as INTEREST), those that take RETRY 0
+FILTER_HINT: Final = 71  # queue, pairs, length
+FILTER_NEED: Final = 72  # queue, pairs, count, flags as NEEDJOBS
+
+CHANGED: Final = 56  # job id, its changeable part (core/changeable.py)
+ASKCHANGED: Final = 57  # job id: tell its changeable part
+ACKATTEMPT: Final = 58  # job id, attempt: a client acknowledged this delivery
+ASKJOBS: Final = 59  # number, [job id, …]: what do you have of these jobs?
+JOBSARE: Final = 60  # number of the question, one byte per job (core/asking.py)
+DOJOBS: Final = 61  # number, deed, [job id, …], [word, …]: a client wants this done to jobs that you hold
+DIDJOBS: Final = 62  # number of the request, one byte per job: 1 done, 0 not
+>>>>>>> e0e95f066f724eb308742cf6309d1ccbbbbd5470
 
 REFUSED_PAUSED: Final = 1
 REFUSED_MEMORY: Final = 2

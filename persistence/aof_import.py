@@ -19,14 +19,8 @@ import struct
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from persistence.items import (
-    ID_BYTES,
-    IS_DELIVERED,
-    IS_QUEUED,
-    NODE_BYTES,
-    WAS_QUEUED,
-    Facts,
-)
+from persistence.items import ID_BYTES, NODE_BYTES, Facts
+from persistence.layouts import IS_DELIVERED, IS_QUEUED, WAS_QUEUED
 
 # Length, id, state and collection attempts, flags, replicate, expire s, ctime, delay s, retry s, nacks, deliveries.
 _BLOB: Final = struct.Struct("<I40sBBHIQIIHH")

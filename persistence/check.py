@@ -12,20 +12,30 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple, Protocol
 
 from persistence.disk import Folder
-from persistence.items import (
+from persistence.items import Facts, check_base, check_state, facts_of
+from persistence.layouts import (
+    BASE_BYTES,
     BASE_STATE,
+    BASE_STATE_AT,
+    BODY_AT,
     HEADER,
+    HEADER_AT,
+    HOLDERS_AT,
+    ID_AT,
     IS_ACKED,
     IS_DELIVERED,
     IS_QUEUED,
-    STATE_V1,
-    STATE_V2,
-    Facts,
-    check_base,
-    check_state,
-    facts_of,
+    PAUSED_AT,
+    QUEUE_AT,
+    RETRY_END,
+    RETRY_START,
+    SEGMENT_AT,
+    STATE_AT,
+    STATE_FIELDS,
+    STATE_FIELDS_V1,
+    STATE_FIELDS_V2,
+    STATE_HOLDERS_AT,
 )
-from persistence.items import STATE as STATE_LAYOUT
 from persistence.records import (
     DROPPED,
     GONE,
@@ -38,9 +48,6 @@ from persistence.records import (
     FormatError,
 )
 from persistence.recovery import ADVICE, DamagedJournalError, Recovery
-
-# About how many bytes a base takes besides queue name and body; the broker counts the same (core/lifecycle.py).
-BASE_BYTES: Final = 130
 
 # A Tally keeps per job, in one number: segment, bytes of the base, and these bits.
 _FLAGS: Final = 0xFF
@@ -147,10 +154,10 @@ class Tally:
                 self._states(run)
             elif kind == GONE:
                 for item in run[1:]:
-                    self._jobs.pop(item[0], None)
-                    self._gone.append(item[1])
+                    self._jobs.pop(item[ID_AT], None)
+                    self._gone.append(item[SEGMENT_AT])
             elif kind == PAUSE:
-                self._pauses.update(item[0] for item in run[1:])
+                self._pauses.update(item[PAUSED_AT] for item in run[1:])
             elif kind == DROPPED:
                 self._dropped += run[1:]
 
@@ -159,19 +166,18 @@ class Tally:
         place = number << _PLACE_SHIFT
         for item in run[1:]:
             check_base(item)
-            size = min(BASE_BYTES + len(item[2]) + len(item[3]), _SIZE_MAX)
-            flags = item[5][0]
-            # The third number of the header is RETRY; RETRY 0 is at most once.
-            is_once = not any(item[1][16:24])
-            jobs[item[0]] = place | size << _SIZE_SHIFT | (_IS_ONCE if is_once else 0) | flags
+            size = min(BASE_BYTES + len(item[QUEUE_AT]) + len(item[BODY_AT]), _SIZE_MAX)
+            flags = item[BASE_STATE_AT][0]
+            is_once = not any(item[HEADER_AT][RETRY_START:RETRY_END])
+            jobs[item[ID_AT]] = place | size << _SIZE_SHIFT | (_IS_ONCE if is_once else 0) | flags
 
     def _states(self, run: list[Any]) -> None:
         jobs = self._jobs
         for item in run[1:]:
             check_state(item)
-            known = jobs.get(item[0])
+            known = jobs.get(item[ID_AT])
             if known is not None:
-                jobs[item[0]] = known & ~_FLAGS | _HAS_STATE | item[1][0]
+                jobs[item[ID_AT]] = known & ~_FLAGS | _HAS_STATE | item[STATE_AT][0]
 
     def settle(self) -> None:
         """Compute how much of each segment lives; to be called when all was read."""
@@ -266,22 +272,23 @@ class JobCollector:
                 for item in run[1:]:
                     check_base(item)
                     # Queues and sets of holders are few: one object for all jobs that name them.
-                    item[2] = one(item[2], item[2])
-                    item[4] = one(item[4], item[4])
-                    jobs.pop(item[0], None)  # A base that was written anew takes the place of the new record.
-                    jobs[item[0]] = _Job(item, block.wall_ms, self._serial)
+                    item[QUEUE_AT] = one(item[QUEUE_AT], item[QUEUE_AT])
+                    item[HOLDERS_AT] = one(item[HOLDERS_AT], item[HOLDERS_AT])
+                    jobs.pop(item[ID_AT], None)  # A base that was written anew takes the place of the new record.
+                    jobs[item[ID_AT]] = _Job(item, block.wall_ms, self._serial)
             elif kind == STATE:
                 for item in run[1:]:
                     check_state(item)
-                    job = jobs.get(item[0])
+                    job = jobs.get(item[ID_AT])
                     if job is not None:
-                        job.state = item[1]
+                        job.state = item[STATE_AT]
                         job.state_wall_ms = block.wall_ms
-                        if item[2] is not None:
-                            job.base[4] = one(item[2], item[2])
+                        holders = item[STATE_HOLDERS_AT]
+                        if holders is not None:
+                            job.base[HOLDERS_AT] = one(holders, holders)
             elif kind == GONE:
                 for item in run[1:]:
-                    jobs.pop(item[0], None)
+                    jobs.pop(item[ID_AT], None)
             elif kind == PAUSE:
                 for name, flags, version_ms, version_node, *_ in run[1:]:
                     self.pauses[name] = (flags, version_ms, version_node)
@@ -334,9 +341,8 @@ def described_state(packed: bytes) -> tuple[int, int]:
 
 def described_numbers(packed: bytes) -> dict[str, int]:
     """Return the other numbers of a STATE's bytes, as far as their format goes."""
-    layout = (
-        STATE_LAYOUT if len(packed) >= STATE_LAYOUT.size else STATE_V2 if len(packed) >= STATE_V2.size else STATE_V1
-    )
+    layouts = (STATE_FIELDS, STATE_FIELDS_V2)
+    layout = next((layout for layout in layouts if len(packed) >= layout.size), STATE_FIELDS_V1)
     names = ("attempt", "nacks", "deliveries", "version")
     return dict(zip(names, layout.unpack_from(packed)[2:], strict=False))
 

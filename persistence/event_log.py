@@ -85,6 +85,7 @@ class EventLog:
     log_id             16 bytes in hexadecimal digits
     next_seq           number of the next event; they begin with 1 and have no gaps
     durable_seq        number of the first event that may not be read yet
+    written_seq        number of the first event that was not handed to the system yet
     position, written  bytes of blocks appended in this process, and handed to the system
     segments           the files, oldest first; the last one is written
     error              why the log was closed; empty while it is not
@@ -128,7 +129,7 @@ class EventLog:
         self._pages: Pages | None = None
         # (bytes, first event, how many, wall clock ms), not handed to the disk yet.
         self._queue: deque[tuple[bytes, int, int, int]] = deque()
-        self._written_seq = next_seq
+        self.written_seq = next_seq
         self._is_busy = False
         self._is_opening = False
         # When the disk last did, or was given, some of the work that replies wait for.
@@ -192,7 +193,7 @@ class EventLog:
         file.last_ms = wall_ms
         file.end = file.at = at + size
         self.written += size
-        self._written_seq = seq + count
+        self.written_seq = seq + count
         return True
 
     def ready_position(self) -> int:
@@ -285,7 +286,7 @@ class EventLog:
     def _is_full(self, file: Segment) -> bool:
         if file.end >= self._limit():
             return True
-        has_events = self._written_seq > file.first_seq
+        has_events = self.written_seq > file.first_seq
         return has_events and bool(self.age_ms_max) and self.wall_ms - file.first_ms > self.age_ms_max // SEGMENTS_MIN
 
     def _limit(self) -> int:
@@ -293,7 +294,7 @@ class EventLog:
         return min(self._segment_bytes, self.bytes_max // SEGMENTS_MIN) if self.bytes_max else self._segment_bytes
 
     def _open(self, old: Segment | None) -> None:
-        first_seq = self._written_seq
+        first_seq = self.written_seq
         header = encode_header(self.log_id, first_seq, self.node, self.wall_ms)
         segment = Segment(first_seq, self.wall_ms, len(header))
         name = segment.name
@@ -383,7 +384,7 @@ class EventLog:
             return
         self.written += size
         file.end = file.at = end
-        self._written_seq = next_seq
+        self.written_seq = next_seq
         if is_synced:
             self.syncs += 1
             self._synced_ms = self.now_ms
@@ -428,7 +429,7 @@ class EventLog:
         file = self._file
         if self._is_syncing or file is None or self._is_opening or (self._is_busy and self.syncs_each):
             return
-        end, next_seq, name = file.end, self._written_seq, file.name
+        end, next_seq, name = file.end, self.written_seq, file.name
         self._is_syncing = True
         self._synced_ms = self.now_ms
         durable_end = file.durable_end
@@ -491,7 +492,7 @@ class EventLog:
         self._pump()
 
     def _finish(self, file: Segment) -> None:
-        end, next_seq = file.end, self._written_seq
+        end, next_seq = file.end, self.written_seq
 
         def finished(outcome: OSError | None) -> None:
             self._is_busy = False

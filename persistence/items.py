@@ -1,39 +1,41 @@
 """Items: the content of a job's records, for programs that read journals without a broker.
 
-The broker writes and reads items its own way (core/journaling.py, core/restoring.py), because there every microsecond
-counts. The tools meet the same bytes here. `facts_of` makes plain values of a base and of the later STATE; `base_item`
-makes a base of plain values. Times in an item are spans, counted from the wall clock in its block's head. Facts carry
-moments (Unix milliseconds), so that they mean the same an hour later.
-
-docs/journal.md shows the layouts, and tests compare them with the broker's.
+`facts_of` makes plain values of a base and of the later STATE; `base_item` makes a base of plain values. layouts.py has
+the positions and packings, which the broker uses, too. Times in an item are spans, counted from the wall clock in its
+block's head. Facts carry moments (Unix milliseconds), so that they mean the same an hour later.
 """
 
 # Stays Python: runs in programs and at DEBUG LOADAOF only.
 from __future__ import annotations
 
-import struct
 from typing import Any, Final, NamedTuple
 
+from persistence.layouts import (
+    BASE_LENGTH,
+    BASE_STATE,
+    BASE_STATE_AT,
+    BODY_AT,
+    HEADER,
+    HEADER_AT,
+    HOLDERS_AT,
+    ID_AT,
+    IS_ACKED,
+    IS_DELIVERED,
+    IS_GIVEN,
+    IS_LEASED,
+    IS_QUEUED,
+    QUEUE_AT,
+    STATE_AT,
+    STATE_FIELDS,
+    STATE_FIELDS_V1,
+    STATE_FIELDS_V2,
+    STATE_HOLDERS_AT,
+    STATE_LENGTH,
+    VERSION,
+    WAS_QUEUED,
+)
 from persistence.records import FormatError
 
-# Creation time, ms of life left, retry ms, delay ms, copies asked for, nacks, additional deliveries, attempt.
-HEADER: Final = struct.Struct("<QQQQHHHI")
-# Behind it, unless it is 1: the job's version.
-VERSION: Final = struct.Struct("<I")
-# A base's state: flags, ms until it is to be queued (-1: no such moment).
-BASE_STATE: Final = struct.Struct("<Bq")
-# The state in a STATE: the same, attempt, nacks, additional deliveries, the job's version. Version 1 ended after
-# the attempt. Early files of version 2 end after the counters.
-STATE: Final = struct.Struct("<BqIHHI")
-STATE_V2: Final = struct.Struct("<BqIHH")
-STATE_V1: Final = struct.Struct("<BqI")
-
-IS_QUEUED: Final = 1
-IS_DELIVERED: Final = 2
-IS_ACKED: Final = 4
-IS_LEASED: Final = 8
-WAS_QUEUED: Final = 16
-IS_GIVEN: Final = 32
 FLAG_NAMES: Final = (
     (IS_QUEUED, "queued"),
     (IS_DELIVERED, "delivered"),
@@ -45,8 +47,6 @@ FLAG_NAMES: Final = (
 
 ID_BYTES: Final = 40
 NODE_BYTES: Final = 20
-# Fields of a base that are read here: id, header, queue, body, holders, state.
-KNOWN_FIELDS: Final = 6
 SPAN_MAX: Final = (1 << 63) - 1
 
 
@@ -89,25 +89,26 @@ def check_base(item: Any) -> None:
     """Raise FormatError unless this can be a JOB record's item."""
     if not (
         isinstance(item, list | tuple)
-        and len(item) >= 6
-        and all(type(part) is bytes for part in item[:6])
-        and len(item[0]) == ID_BYTES
-        and len(item[1]) >= HEADER.size
-        and not len(item[4]) % NODE_BYTES
-        and len(item[5]) >= BASE_STATE.size
+        and len(item) >= BASE_LENGTH
+        and all(type(part) is bytes for part in item[:BASE_LENGTH])
+        and len(item[ID_AT]) == ID_BYTES
+        and len(item[HEADER_AT]) >= HEADER.size
+        and not len(item[HOLDERS_AT]) % NODE_BYTES
+        and len(item[BASE_STATE_AT]) >= BASE_STATE.size
     ):
         raise FormatError("a malformed job record")
 
 
 def check_state(item: Any) -> None:
     """Raise FormatError unless this can be a STATE record's item."""
+    if not (isinstance(item, list | tuple) and len(item) >= STATE_LENGTH):
+        raise FormatError("a malformed state record")
+    state, holders = item[STATE_AT], item[STATE_HOLDERS_AT]
     if not (
-        isinstance(item, list | tuple)
-        and len(item) >= 3
-        and type(item[0]) is bytes
-        and type(item[1]) is bytes
-        and len(item[1]) >= STATE_V1.size
-        and (item[2] is None or (type(item[2]) is bytes and not len(item[2]) % NODE_BYTES))
+        type(item[ID_AT]) is bytes
+        and type(state) is bytes
+        and len(state) >= STATE_FIELDS_V1.size
+        and (holders is None or (type(holders) is bytes and not len(holders) % NODE_BYTES))
     ):
         raise FormatError("a malformed state record")
 
@@ -117,23 +118,24 @@ def facts_of(base: Any, wall_ms: int, state: bytes | None = None, state_wall_ms:
 
     `base` was checked, and its holders are the latest ones.
     """
-    ctime, left_ms, retry_ms, delay_ms, replicate, nacks, deliveries, attempt = HEADER.unpack_from(base[1])
+    header = base[HEADER_AT]
+    ctime, left_ms, retry_ms, delay_ms, replicate, nacks, deliveries, attempt = HEADER.unpack_from(header)
     version = 1
-    if len(base[1]) >= HEADER.size + VERSION.size:
-        (version,) = VERSION.unpack_from(base[1], HEADER.size)
+    if len(header) >= HEADER.size + VERSION.size:
+        (version,) = VERSION.unpack_from(header, HEADER.size)
     if state is None:
-        flags, due_ms = BASE_STATE.unpack_from(base[5])
+        flags, due_ms = BASE_STATE.unpack_from(base[BASE_STATE_AT])
         state_wall_ms = wall_ms
-    elif len(state) >= STATE.size:
-        flags, due_ms, attempt, nacks, deliveries, version = STATE.unpack_from(state)
-    elif len(state) >= STATE_V2.size:
-        flags, due_ms, attempt, nacks, deliveries = STATE_V2.unpack_from(state)
+    elif len(state) >= STATE_FIELDS.size:
+        flags, due_ms, attempt, nacks, deliveries, version = STATE_FIELDS.unpack_from(state)
+    elif len(state) >= STATE_FIELDS_V2.size:
+        flags, due_ms, attempt, nacks, deliveries = STATE_FIELDS_V2.unpack_from(state)
     else:
-        flags, due_ms, attempt = STATE_V1.unpack_from(state)
+        flags, due_ms, attempt = STATE_FIELDS_V1.unpack_from(state)
     return Facts(
-        base[0],
-        base[2],
-        b"" if flags & IS_ACKED else base[3],
+        base[ID_AT],
+        base[QUEUE_AT],
+        b"" if flags & IS_ACKED else base[BODY_AT],
         ctime,
         wall_ms + left_ms,
         retry_ms,
@@ -144,9 +146,9 @@ def facts_of(base: Any, wall_ms: int, state: bytes | None = None, state_wall_ms:
         attempt,
         flags,
         state_wall_ms + due_ms if due_ms >= 0 else 0,
-        split_nodes(base[4]),
+        split_nodes(base[HOLDERS_AT]),
         version,
-        tuple(base[KNOWN_FIELDS:]),
+        tuple(base[BASE_LENGTH:]),
     )
 
 

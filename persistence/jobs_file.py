@@ -19,17 +19,8 @@ from typing import Any, Final, NamedTuple
 
 import msgpack  # type: ignore[import-untyped]  # It ships no types.
 
-from persistence.items import (
-    ID_BYTES,
-    IS_ACKED,
-    IS_DELIVERED,
-    IS_LEASED,
-    IS_QUEUED,
-    NODE_BYTES,
-    SPAN_MAX,
-    WAS_QUEUED,
-    Facts,
-)
+from persistence.items import ID_BYTES, NODE_BYTES, SPAN_MAX, Facts
+from persistence.layouts import IS_ACKED, IS_DELIVERED, IS_LEASED, IS_QUEUED, WAS_QUEUED
 
 FORMAT: Final = 1
 DAY_MS: Final = 86_400_000

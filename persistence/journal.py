@@ -247,6 +247,11 @@ class Journal:
         return self._write_queue.oldest_ms(self.now_ms)
 
     @property
+    def has_unsynced(self) -> bool:
+        """Return whether there is such a record."""
+        return self._write_queue.has_ages
+
+    @property
     def unwritten_bytes(self) -> int:
         """Return the bytes of blocks that are not written."""
         return self._write_queue.queued_bytes + (self._write_queue.kept_bytes if self._is_writing else 0)
@@ -555,7 +560,8 @@ class Journal:
         offset = file.header_bytes + start - file.start
         chunks = self._write_queue.take(file.number, BATCH_BYTES_MAX, file.end_max)
         if not chunks:
-            self._fail(OSError(errno.ENOSPC, "No space left on device, nor in the reserved file"))
+            if not self._is_syncing:  # Else the sync in progress comes here again.
+                self._save_written(file, OSError(errno.ENOSPC, "No space left on device, nor in the reserved file"))
             return
         end = start + sum(map(len, chunks))
         is_synced = self.policy == ALWAYS
@@ -595,7 +601,8 @@ class Journal:
     def _save_written(self, file: _File, error: OSError) -> None:
         """The disk is full, and earlier blocks are well: sync them, for they have room already.
 
-        Otherwise they would have to be written a second time, beside the first. Bytes behind them are cut off.
+        Otherwise they would have to be written a second time, beside the first. Bytes behind them are cut off: the
+        rest of a reserved file is room for the next file.
         """
         end = self.written
         size = file.header_bytes + end - file.start

@@ -20,15 +20,15 @@ from typing import Any, Final, NamedTuple
 
 import msgpack  # type: ignore[import-untyped]  # It ships no types.
 
-# -- kinds ------------------------------------------------------------------------------------------
+# -- kinds; layouts.py has the fields of their items --------------------------------------------------
 
-JOB: Final = 1  # (id, header, queue, body, holders, state …): all there is to know of a job; the *base* of its id
-STATE: Final = 2  # (id, state, holders or None): changes since the base; without a base of its id it means nothing
-GONE: Final = 3  # (id, segment of its base): nothing of the job is left here
-PAUSE: Final = 4  # (queue, flags, version ms, version node): a queue's pause; version 0: set for this node only
-DROPPED: Final = 5  # (segment): its living records stand further on; its files are being removed
-TOKEN: Final = 6  # (token, 1 if it adds to an earlier record, [(id, attempt) …]): deliveries that can be had again
-KEY: Final = 7  # (id, ms left): the job is over, and its key is used until then
+JOB: Final = 1  # All there is to know of a job; the *base* of its id.
+STATE: Final = 2  # Changes since the base. Without a base of its id it means nothing.
+GONE: Final = 3  # Nothing of the job is left here.
+PAUSE: Final = 4  # A queue's pause; version 0: set for this node only.
+DROPPED: Final = 5  # A segment's living records stand further on. Its files are being removed.
+TOKEN: Final = 6  # Deliveries that can be had again. A record may add to an earlier one.
+KEY: Final = 7  # The job is over, and its key is used until then.
 
 KIND_NAMES: Final = {
     JOB: "job",

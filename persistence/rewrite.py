@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from persistence.disk import READING, Disk, Folder
 from persistence.journal import Journal
+from persistence.layouts import SEGMENT_AT
 from persistence.records import (
     DROPPED,
     GONE,
@@ -123,7 +124,7 @@ class Rewrite:
         number = self._number
         for kind, item in self._records[self._at : self._at + RECORDS_PER_STEP]:
             if kind == GONE:
-                self._keep(number, kind, item, self._may_matter(item[1]))
+                self._keep(number, kind, item, self._may_matter(item[SEGMENT_AT]))
             elif kind == DROPPED:
                 if item != number and journal.has_segment(item):
                     journal.append([[DROPPED, item]])

@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from persistence.disk import Folder
+from persistence.layouts import BODY_AT, ID_AT
 from persistence.records import (
     HEAD_BYTES,
     HEADER_ALIGN,
@@ -62,7 +63,7 @@ class Search:
                     break
                 for run in block.runs:
                     if run[0] == JOB:
-                        found += [(item[0], item[3]) for item in run[1:] if item[0] in self.ids]
+                        found += [(item[ID_AT], item[BODY_AT]) for item in run[1:] if item[ID_AT] in self.ids]
                 at += block.size
                 self._position += block.size
         except (FormatError, IndexError, TypeError):

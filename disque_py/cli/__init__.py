@@ -5,6 +5,7 @@
     check_journal  disque-check-journal: reads, mends and makes journals
     demo           bin/demo, and demo_spark for bin/demo --spark
 
-address.py and connection.py are for shell and cluster. The programs talk to nodes as any client does, in plain RESP.
-They know nothing of the server's inside; only programs that handle a stopped node's files import its file formats.
+The programs talk to nodes through the client library. Only the shell has a connection of its own (connection.py): it
+sends any words and shows replies as they are. address.py is for shell and cluster. The programs know nothing of the
+server's inside; only programs that handle a stopped node's files import its file formats.
 """

@@ -1,37 +1,23 @@
-"""Addresses of nodes, as people write them: host:port, [v6]:port, a socket's path, disque://…
+"""A Target: the address of a node, and all that a connection to it needs: login, protocol, TLS, time limits.
 
-An Address names a place. A Target adds all that a connection needs: login, protocol, TLS, time limits.
-Both are plain values; connection.py opens them.
+The client library reads addresses and URLs. This module adds the forms that people type at a prompt: a port alone, the
+port of the bus, and IPv6 as CLUSTER NODES prints it. Targets are plain values; connection.py opens them.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Final
-from urllib.parse import unquote, urlsplit
 
-PORT_DEFAULT: Final = 7711
+from disque_py.client import Address
+from disque_py.client import address as library
+
+PORT_DEFAULT: Final = library.DEFAULT_PORT
 HOST_DEFAULT: Final = "127.0.0.1"
-
-
-@dataclass(frozen=True, slots=True)
-class Address:
-    """A TCP address, or a unix socket when `path` is set. bus_port 0: the port plus 10000."""
-
-    host: str = HOST_DEFAULT
-    port: int = PORT_DEFAULT
-    path: str = ""
-    bus_port: int = 0
-
-    def __str__(self) -> str:
-        if self.path:
-            return self.path
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-    @property
-    def prompt(self) -> str:
-        """Return the name in the interactive prompt."""
-        return f"disque {self.path}" if self.path else str(self)
+ADDRESS_DEFAULT: Final = Address(HOST_DEFAULT, PORT_DEFAULT)
+# Options of a URL that name files of TLS. The others are settings of the library's clients.
+TLS_OPTIONS: Final = frozenset({"ca", "cert", "key", "verify"})
+VERIFY_NOT: Final = ("no", "0", "false", "off")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +40,7 @@ class Target:
     read_timeout_s      None: for ever, because GETJOB may wait for ever
     """
 
-    address: Address = field(default_factory=Address)
+    address: Address = ADDRESS_DEFAULT
     user: str = ""
     password: str = ""
     protocol: int = 2
@@ -68,6 +54,19 @@ class Target:
         return replace(self, address=address)
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """An address, and the port of the node's bus; None: 10000 above the address's port."""
+
+    address: Address
+    bus_port: int | None = None
+
+
+def prompt_of(address: Address) -> str:
+    """Return an address as the interactive prompt shows it."""
+    return f"disque {address.path}" if address.path else str(address)
+
+
 def parse_port(text: str) -> int:
     """Return a TCP port. ValueError with a sentence for any other text."""
     if not text.isascii() or not text.isdigit() or not 0 < int(text) < 65536:
@@ -75,54 +74,50 @@ def parse_port(text: str) -> int:
     return int(text)
 
 
-def parse_address(text: str) -> Address:
-    """`host:port[@bus-port]`, `[v6]:port`, `host`, `:port`, `/path`, `unix:/path`. ValueError if it is none of them."""
-    if text.startswith("/"):
-        return Address(path=text)
-    if text.startswith("unix:"):
-        return Address(path=text.removeprefix("unix:").removeprefix("//"))
-    place, _, bus = text.partition("@")
-    if place.startswith("["):
-        host, bracket, rest = place[1:].partition("]")
-        if not bracket or (rest and not rest.startswith(":")):
-            raise ValueError(f"'{text}' is no address (host:port)")
-        port = rest[1:]
-    elif place.count(":") > 1:
+def parse_place(text: str) -> Place:
+    """The library's forms, `:port`, and any of them with `@bus-port`. ValueError if it is none of them."""
+    if text.startswith(("/", "unix:")):
+        return Place(library.parse_address(text))
+    words, _, bus = text.partition("@")
+    if words.count(":") > 1 and not words.startswith("["):
         # CLUSTER NODES prints IPv6 without brackets: the port is behind the last colon.
-        host, _, port = place.rpartition(":")
-    else:
-        host, _, port = place.partition(":")
-    if not host and not port:
-        raise ValueError(f"'{text}' is no address (host:port)")
-    return Address(
-        host=host or HOST_DEFAULT,
-        port=parse_port(port) if port else PORT_DEFAULT,
-        bus_port=parse_port(bus) if bus else 0,
-    )
+        host, _, port = words.rpartition(":")
+        words = f"[{host}]:{port}"
+    elif words.startswith(":") and len(words) > 1:
+        words = HOST_DEFAULT + words
+    return Place(library.parse_address(words), parse_port(bus) if bus else None)
 
 
-def parse_url(text: str) -> Target:
-    """`disque://[user:password@]host[:port]`, `disques://` for TLS. ValueError if it is neither.
+def parse_target(url: str) -> Target:
+    """Return the target of a URL, which may have the options of TLS. ValueError if it is none.
 
-    Error texts leave the login out, because they stand on screens and in logs.
+    Of a cluster's URL it is the first node. Error texts leave the login out, because they stand on screens and in logs.
     """
-    scheme, has_scheme, rest = text.partition("://")
-    if not has_scheme or scheme.lower() not in ("disque", "disques"):
-        raise ValueError("this is no URL for Disque (disque://[user:password@]host:port, disques:// for TLS)")
-    # By hand: a password may hold characters that end a host's name in other URLs.
-    login, _, place = rest.rpartition("@")
-    user, _, password = login.partition(":")
-    parts = urlsplit(f"disque://{place}")
-    if parts.path not in ("", "/") or parts.query or parts.fragment:
-        raise ValueError(f"the URL has more than user, password, host and port: '{place}'")
-    host = parts.hostname or HOST_DEFAULT
-    try:
-        port = parts.port or PORT_DEFAULT
-    except ValueError:
-        raise ValueError(f"the port of '{place}' is no port") from None
+    parts = library.parse_url(_with_host(url))
+    if unknown := sorted(parts.options.keys() - TLS_OPTIONS):
+        raise ValueError(f"the option {unknown[0]!r} of the URL is for clients of the library")
+    if parts.options and not parts.tls:
+        raise ValueError("TLS options need disques:// or rediss://")
+    options = parts.options
+    is_insecure = options.get("verify", "yes").lower() in VERIFY_NOT
+    tls = Tls(options.get("ca", ""), options.get("cert", ""), options.get("key", ""), is_insecure)
     return Target(
-        Address(host=host, port=port),
-        user=unquote(user),
-        password=unquote(password),
-        tls=Tls() if scheme.lower() == "disques" else None,
+        parts.nodes[0],
+        user=parts.username or "",
+        password=parts.password or "",
+        tls=tls if parts.tls else None,
     )
+
+
+def _with_host(url: str) -> str:
+    """Return the URL as the library reads it.
+
+    At a prompt `disque://` is this machine. The last @ ends the login, so a question mark before it needs no escape.
+    """
+    scheme, colon, rest = url.partition("://")
+    if scheme == "unix" or not colon:
+        return url
+    login, at, place = rest.rpartition("@")
+    if not place or place[0] in ":/?":
+        place = HOST_DEFAULT + place
+    return f"{scheme}://{login.replace('?', '%3F')}{at}{place}"

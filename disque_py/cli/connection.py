@@ -1,4 +1,4 @@
-"""One blocking connection of a command line program.
+"""The raw connection of disque-cli: any command, in RESP2 or RESP3, and bytes as they are.
 
 Opening it does all that a command needs first: TLS, HELLO 3 where RESP3 is wanted, AUTH. A refused password
 does not close the connection: the commands that follow are refused, and some need no login. The refusal is kept in
@@ -35,6 +35,13 @@ def reason_of(error: OSError) -> str:
     return error.strerror or str(error)
 
 
+def reason_to_hang_up(tls: Tls | None) -> str:
+    """Return the likely reason for a hang-up without a reply; a node gives none when TLS fails on its side."""
+    if tls is None:
+        return " (if it speaks TLS, use --tls)"
+    return " (does it trust our certificate?)" if tls.cert_file else " (it may want --cert and --key)"
+
+
 class Connection:
     """A connection that is up. `protocol` is the version agreed on; `warnings` are texts for the user."""
 
@@ -50,7 +57,7 @@ class Connection:
     def open(cls, target: Target) -> Connection:
         """Connect, agree on the protocol, log in. ConnectError when the server can't be talked to."""
         sock = None
-        context = None if target.tls is None else _context(target.tls)
+        context = None if target.tls is None else tls_context(target.tls)
         try:
             sock = _connect(target, context)
             sock.settimeout(target.read_timeout_s)
@@ -119,12 +126,7 @@ class Connection:
         return ConnectionLostError(reason_of(error))
 
     def _guess(self) -> str:
-        """Return the likely reason for a hang-up without a reply; a node gives none when TLS fails on its side."""
-        if self._has_heard:
-            return ""
-        if self.target.tls is None:
-            return " (if it speaks TLS, use --tls)"
-        return " (does it trust our certificate?)" if self.target.tls.cert_file else " (it may want --cert and --key)"
+        return "" if self._has_heard else reason_to_hang_up(self.target.tls)
 
     def _introduce(self) -> None:
         target = self.target
@@ -179,7 +181,7 @@ def _connect(target: Target, context: ssl.SSLContext | None) -> socket.socket:
         raise
 
 
-def _context(tls: Tls) -> ssl.SSLContext:
+def tls_context(tls: Tls) -> ssl.SSLContext:
     """Return the TLS context. ConnectError if a file can't be used."""
     import ssl  # Takes a while, and most connections need none.
 

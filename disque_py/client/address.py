@@ -8,6 +8,7 @@ such URLs. There, too, the default port is 7711. Pure text; nothing is resolved 
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import parse_qsl, unquote
@@ -72,11 +73,17 @@ class ClusterUrl:
 
 
 def parse_url(url: str) -> ClusterUrl:
-    """Return the parts of a cluster's URL. Raises ValueError for another scheme or an address that can't be read."""
+    """Return the parts of a cluster's URL.
+
+    Raises ValueError for another scheme or an address that can't be read. The error quotes nothing of the URL: where a
+    separator is missing or not escaped, any part of it may be a password.
+    """
     scheme, colon, rest = url.partition("://")
     if not colon or scheme not in SCHEMES:
-        raise ValueError(f"a URL starts with disque://, disques://, redis://, rediss:// or unix://, not {scheme!r}")
+        raise ValueError("a URL starts with disque://, disques://, redis://, rediss:// or unix://")
     rest, _, query = rest.partition("?")
+    if "@" in query:
+        raise ValueError("the URL has an @ behind a ?: write ? in a password as %3F, and @ in an option as %40")
     options = dict(parse_qsl(query, keep_blank_values=True))
     credentials, at, places = rest.rpartition("@")
     username: str | None = None
@@ -91,8 +98,14 @@ def parse_url(url: str) -> ClusterUrl:
     if path == "0" and url.startswith(REDIS_SCHEMES):
         path = ""  # Database 0 is the only one.
     if path:
-        raise ValueError(f"a path means nothing to Disque: {'/' + path!r}")
-    nodes = tuple(parse_address(unquote(place)) for place in hosts.split(",") if place)
+        raise ValueError("the URL has a path, which means nothing to Disque")
+    nodes = tuple(_node(number, place) for number, place in enumerate(hosts.split(","), 1) if place)
     if not nodes:
         raise ValueError("the URL names no node")
     return ClusterUrl(nodes, scheme in ("disques", "rediss"), username, password, options)
+
+
+def _node(number: int, place: str) -> Address:
+    with suppress(ValueError):  # Its text quotes the place.
+        return parse_address(unquote(place))
+    raise ValueError(f"node {number} of the URL is no host:port, host or [v6]:port; an @ ends the password before it")

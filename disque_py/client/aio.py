@@ -185,7 +185,7 @@ class AsyncDisque(AsyncScans):
                     pool.give_back(connection)
                 if request.is_pinned or not is_refused_for_now(reply, awaits_nodes=request.awaits_nodes):
                     return request.value(reply, connection.address, self.options.decode)
-                pool.cluster.left(connection.address)
+                pool.cluster.refused(connection.address, reply)
                 patience = patience or self._patience()
                 if patience.is_over(self._now()):
                     raise reply
@@ -211,7 +211,7 @@ class AsyncDisque(AsyncScans):
                 continue
             pool.give_back(connection)
             if means_elsewhere(reply):
-                pool.cluster.left(connection.address)
+                pool.cluster.refused(connection.address, reply)
                 if patience.is_over(self._now()):
                     raise reply
                 await asyncio.sleep(patience.pause_s())
@@ -350,8 +350,8 @@ class AsyncDisque(AsyncScans):
                     pool.give_back(connection)
                 if bulk.made_progress:
                     patience.renew()
-                if bulk.wants_elsewhere:
-                    pool.cluster.left(connection.address)
+                if bulk.refusal is not None:
+                    pool.cluster.refused(connection.address, bulk.refusal)
                 if bulk.is_done or patience.is_over(self._now()):
                     return connection.address
                 await asyncio.sleep(patience.pause_s())

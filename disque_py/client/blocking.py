@@ -6,10 +6,11 @@ has a connection of its own. Any number of threads may share one client.
 
 from __future__ import annotations
 
+import os
 import random
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar, Unpack
@@ -18,7 +19,6 @@ from weakref import WeakSet
 from disque_py.client import commands
 from disque_py.client.address import Address
 from disque_py.client.bulk import Bulk
-from disque_py.client.commands import JobState
 from disque_py.client.errors import DisqueConnectionError, DisqueError, NotConnectedError
 from disque_py.client.events import COUNT, TAIL_BLOCK_MS, Event
 from disque_py.client.faces import BlockingCommands, Jobs
@@ -28,8 +28,9 @@ from disque_py.client.pipeline import Pipeline, envelope, read_all
 from disque_py.client.pool import Pool
 from disque_py.client.protocol import Reply
 from disque_py.client.request import Request
-from disque_py.client.results import Job, JobInfo
+from disque_py.client.results import Job
 from disque_py.client.retry import Patience, is_refused_for_now, may_repeat
+from disque_py.client.scans import Scan
 from disque_py.client.socket_connection import SocketConnection
 from disque_py.client.spans import Milliseconds, milliseconds
 from disque_py.client.templates import Adding
@@ -104,7 +105,8 @@ class Disque(BlockingCommands):
     def close(self) -> None:
         """Close all connections. Threads that wait on one get ConnectionLostError.
 
-        Before that, iterators over jobs put back the jobs that they have fetched and not handed out.
+        Before that, iterators over jobs put back the jobs that they have fetched and not handed out. In a forked child
+        they leave the parent's jobs alone.
         """
         for stream in list(self._streams):
             with suppress(ValueError):  # Another thread runs it, and is about to meet the closed client.
@@ -149,7 +151,7 @@ class Disque(BlockingCommands):
                     if reply is None and request.wait_word is not None and (until is None or time.monotonic() < until):
                         continue
                     return self._value(request, reply, connection)
-                pool.left(connection.address)
+                pool.refused(connection.address, reply)
                 if patience.is_over(time.monotonic()):
                     raise reply
             time.sleep(patience.pause_s())
@@ -187,12 +189,13 @@ class Disque(BlockingCommands):
     def _iterate(self, request: Request[list[Job]]) -> Jobs:
         while batch := self.run(request):
             found = deque(batch)
+            pid = os.getpid()
             try:
-                while found:
+                while found and pid == os.getpid():  # In a forked child these jobs are still the parent's.
                     yield found.popleft()
             finally:
                 # The loop was left, perhaps because the node is gone. So there is one attempt; RETRY does the rest.
-                for group in commands.by_node(found).values():
+                for group in commands.by_node(found).values() if pid == os.getpid() else ():
                     with suppress(DisqueError):
                         self._run(commands.nack(*group), Patience(0.0, self._rng))
 
@@ -247,13 +250,13 @@ class Disque(BlockingCommands):
             bulk.end_round(replies, connection.sent_count, failure)
             if bulk.made_progress:
                 patience.renew()
-            if bulk.wants_elsewhere:
-                pool.left(connection.address)
+            if bulk.refusal is not None:
+                pool.refused(connection.address, bulk.refusal)
             if bulk.is_done or patience.is_over(time.monotonic()):
                 return connection.address
             time.sleep(patience.pause_s())
 
-    # Iterators: a scan belongs to one node, whose cursors mean nothing elsewhere (aio_scan.py).
+    # Iterators: a scan belongs to one node, whose cursors mean nothing elsewhere (scans.py).
 
     def scanned_node(self) -> Address:
         """Return the node that a scan lists: the one that commands go to. Raises NotConnectedError."""
@@ -262,7 +265,8 @@ class Disque(BlockingCommands):
         self._pool.give_back(connection)
         return connection.address
 
-    def _scan(self, page: Callable[[int], Request[tuple[int, list[T]]]]) -> Iterator[T]:
+    def scan(self, page: Scan[T]) -> Iterator[T]:
+        """Iterate over all pages of a scan. Raises DisqueConnectionError if its node is lost."""
         node = self.scanned_node()
         cursor = 0
         while True:
@@ -273,55 +277,6 @@ class Disque(BlockingCommands):
             yield from items
             if cursor == 0:
                 return
-
-    def qscan(
-        self,
-        *,
-        count: int | None = None,
-        minlen: int | None = None,
-        maxlen: int | None = None,
-        importrate: int | None = None,
-    ) -> Iterator[str]:
-        """Iterate over the names of one node's queues; a name may come twice.
-
-        count        number of queues that the node looks at in one step; by default the node chooses
-        minlen       only queues with as many jobs; by default all
-        maxlen       only queues with no more jobs; by default all
-        importrate   only queues that import as many jobs a second; by default all
-
-        Raises DisqueConnectionError if the node is lost.
-        """
-        return self._scan(
-            lambda cursor: commands.qscan_page(cursor, count=count, minlen=minlen, maxlen=maxlen, importrate=importrate)
-        )
-
-    def jscan(
-        self, *, count: int | None = None, queue: str | bytes | None = None, states: Iterable[JobState] = ()
-    ) -> Iterator[str]:
-        """Iterate over the ids of one node's jobs; an id may come twice.
-
-        count    number of jobs that the node looks at in one step; by default the node chooses
-        queue    only jobs of this queue; by default of all
-        states   only jobs in one of these states; none by default, which means all
-
-        Raises DisqueConnectionError if the node is lost.
-        """
-        wanted = tuple(states)
-        return self._scan(lambda cursor: commands.jscan_page(cursor, count=count, queue=queue, states=wanted))
-
-    def jscan_info(
-        self, *, count: int | None = None, queue: str | bytes | None = None, states: Iterable[JobState] = ()
-    ) -> Iterator[JobInfo]:
-        """Iterate over one node's jobs as SHOW shows them; a job may come twice.
-
-        count    number of jobs that the node looks at in one step; by default the node chooses
-        queue    only jobs of this queue; by default of all
-        states   only jobs in one of these states; none by default, which means all
-
-        Raises DisqueConnectionError if the node is lost.
-        """
-        wanted = tuple(states)
-        return self._scan(lambda cursor: commands.jscan_info_page(cursor, count=count, queue=queue, states=wanted))
 
     def events_tail(
         self,

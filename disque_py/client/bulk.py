@@ -13,7 +13,7 @@ from typing import Final
 from disque_py.client.errors import ConnectionLostError, DisqueConnectionError, NotConnectedError
 from disque_py.client.protocol import Reply
 from disque_py.client.request import Repeat
-from disque_py.client.retry import is_refused_for_now, may_repeat
+from disque_py.client.retry import is_refused_for_now, may_repeat, means_elsewhere
 
 # Limits of one write of a pipeline: large enough to make the system call cheap, small enough to keep memory use flat.
 CHUNK_COMMANDS: Final = 256
@@ -26,7 +26,7 @@ class Bulk:
     replies           per command the reply, or the error in its place
     getjobs           the indexes of commands that take jobs
     awaiting_nodes    the indexes of commands that wait for missing nodes
-    wants_elsewhere   the node of the last round asked for another node
+    refusal           the reply with which the node of the last round refused commands for now; None: it refused none
     made_progress     the last round answered at least one command for good
     """
 
@@ -42,7 +42,7 @@ class Bulk:
         self.replies: list[Reply] = [None] * len(payloads)
         self.getjobs = getjobs
         self._awaiting_nodes = awaiting_nodes
-        self.wants_elsewhere = False
+        self.refusal: Reply = None
         self.made_progress = False
         self._payloads = payloads
         self._repeats = repeats
@@ -75,14 +75,15 @@ class Bulk:
         `error` is the reason why there are fewer replies than commands. Commands that may be repeated form the next
         round.
         """
-        self.wants_elsewhere = False
+        self.refusal = None
         self.made_progress = False
         again: list[int] = []
         for position, index in enumerate(self._todo):
             if position < len(replies):
                 reply = self.replies[index] = replies[position]
                 if is_refused_for_now(reply, awaits_nodes=index in self._awaiting_nodes):
-                    self.wants_elsewhere = True
+                    if self.refusal is None or means_elsewhere(reply):
+                        self.refusal = reply
                     again.append(index)
                 else:
                     self.made_progress = True

@@ -19,8 +19,10 @@ from random import Random
 from typing import Any, Final
 
 from disque_py.client.address import Address
+from disque_py.client.protocol import Reply
 from disque_py.client.request import Request
 from disque_py.client.results import Hello
+from disque_py.client.retry import means_elsewhere
 
 # HELLO's numbers (spec X4).
 GOOD: Final = 1
@@ -57,6 +59,7 @@ class Cluster:
         self.home: Address | None = None
         self.feeder: Address | None = None
         self._rng = rng
+        self._refusing: Address | None = None
         self._discover = discover
         self._places = {address: Place(address, True) for address in seeds}
 
@@ -64,8 +67,11 @@ class Cluster:
         """Return the nodes to try now: the best first, equals in random order. Empty: all are in their pause."""
         due = [place for place in self._places.values() if place.retry_at <= now]
         self._rng.shuffle(due)
-        due.sort(key=lambda place: (place.priority >= SUSPECTED, not place.is_seed, place.priority))
+        due.sort(key=self._rank)
         return [place.address for place in due]
+
+    def _rank(self, place: Place) -> tuple[bool, bool, bool, int]:
+        return place.priority >= SUSPECTED, place.address == self._refusing, not place.is_seed, place.priority
 
     def next_choice(self, tried: Collection[Address], now: float) -> Address | None:
         """Return the best node that was not tried yet. Nodes that became known meanwhile count."""
@@ -101,6 +107,8 @@ class Cluster:
         place.failures = 0
         place.retry_at = 0.0
         place.priority = GOOD
+        if self._refusing == address:
+            self._refusing = None
         self._drop_aliases(place)
         by_id = {other.node_id: other for other in self._places.values() if other.node_id}
         for node in hello.nodes:
@@ -151,11 +159,16 @@ class Cluster:
         self._abandon(address)
         return is_news
 
-    def left(self, address: Address) -> None:
-        """Note that a node is leaving (or loading). Other nodes come first, but it remains the last resort."""
+    def refused(self, address: Address, reply: Reply) -> None:
+        """Note that a node made nothing, and that another node may do it.
+
+        A node that is leaving (or loading) remains the last resort. A node that lacks other nodes is well: its equals
+        come first until the next refusal or greeting, and nothing else changes.
+        """
         place = self._places.get(address)
-        if place is not None:
+        if place is not None and means_elsewhere(reply):
             place.priority = LEAVING
+        self._refusing = address
         self._abandon(address)
 
     def _abandon(self, address: Address) -> None:

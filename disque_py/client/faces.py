@@ -10,15 +10,16 @@ from __future__ import annotations
 import asyncio
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine, Generator, Iterable
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterable, Iterator
 from functools import wraps
 from typing import Any, Concatenate, Final, Generic, ParamSpec, TypeAlias, TypeVar
 
-from disque_py.client import commands, events, templates
+from disque_py.client import commands, events, scans, templates
 from disque_py.client.commands import JobRef, by_node
 from disque_py.client.job_stream import JobStream
 from disque_py.client.request import Request
 from disque_py.client.results import Job
+from disque_py.client.scans import Scan
 from disque_py.client.templates import Adding
 
 # The end of each method's documentation.
@@ -131,6 +132,26 @@ def _iterated(build: Callable[P, Request[list[Job]]]) -> Callable[Concatenate[Bl
     return method
 
 
+def _async_scanned(
+    build: Callable[P, Scan[T]], answer: str
+) -> Callable[Concatenate[AsyncCommands, P], AsyncIterator[T]]:
+    @wraps(build)
+    def method(self: AsyncCommands, /, *args: P.args, **kwargs: P.kwargs) -> AsyncIterator[T]:
+        return self.scan(build(*args, **kwargs))
+
+    _dress(method, build, answer)
+    return method
+
+
+def _scanned(build: Callable[P, Scan[T]], answer: str) -> Callable[Concatenate[BlockingCommands, P], Iterator[T]]:
+    @wraps(build)
+    def method(self: BlockingCommands, /, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
+        return self.scan(build(*args, **kwargs))
+
+    _dress(method, build, answer)
+    return method
+
+
 class AsyncCommands(ABC):
     """Every command as a coroutine."""
 
@@ -145,6 +166,10 @@ class AsyncCommands(ABC):
     @abstractmethod
     def iterate(self, request: Request[list[Job]]) -> JobStream:
         """Return an iterator that repeats a GETJOB as long as it returns jobs."""
+
+    @abstractmethod
+    def scan(self, page: Scan[T]) -> AsyncIterator[T]:
+        """Return an iterator over all pages of a scan. Raises DisqueConnectionError if its node is lost."""
 
     async def _run_by_node(self, build: Callable[..., Request[int]], jobs: Iterable[JobRef]) -> int:
         groups = by_node(jobs)
@@ -245,6 +270,9 @@ class AsyncCommands(ABC):
     events_read = _awaited(events.events_read)
     events_seek = _awaited(events.events_seek)
     execute = _awaited(commands.execute)
+    qscan = _async_scanned(scans.qscan, "AsyncIterator[str]")
+    jscan = _async_scanned(scans.jscan, "AsyncIterator[str]")
+    jscan_info = _async_scanned(scans.jscan_info, "AsyncIterator[JobInfo]")
 
 
 class BlockingCommands(ABC):
@@ -261,6 +289,10 @@ class BlockingCommands(ABC):
     @abstractmethod
     def iterate(self, request: Request[list[Job]]) -> Jobs:
         """Return an iterator that repeats a GETJOB as long as it returns jobs."""
+
+    @abstractmethod
+    def scan(self, page: Scan[T]) -> Iterator[T]:
+        """Return an iterator over all pages of a scan. Raises DisqueConnectionError if its node is lost."""
 
     def _run_by_node(self, build: Callable[..., Request[int]], jobs: Iterable[JobRef]) -> int:
         groups = by_node(jobs)
@@ -361,6 +393,9 @@ class BlockingCommands(ABC):
     events_read = _called(events.events_read)
     events_seek = _called(events.events_seek)
     execute = _called(commands.execute)
+    qscan = _scanned(scans.qscan, "Iterator[str]")
+    jscan = _scanned(scans.jscan, "Iterator[str]")
+    jscan_info = _scanned(scans.jscan_info, "Iterator[JobInfo]")
 
 
 class PipelineCommands(ABC):

@@ -49,6 +49,7 @@ class Heartbeat:
         self._lease = lease
         self._on_lost = on_lost
         self._due: dict[str, tuple[float, Job]] = {}
+        self._beats: dict[str, asyncio.Task[None]] = {}
 
     def started(self, job: Job, now: float) -> None:
         """Note that a handler took the job."""
@@ -61,25 +62,27 @@ class Heartbeat:
             self._due[job.id] = (now, job)
 
     def ended(self, job: Job) -> None:
-        """Note that the job needs no more WORKING."""
-        self._due.pop(job.id, None)
+        """Note that the job needs no more WORKING. One that still looks for a node is given up."""
+        if self._due.pop(job.id, None) is not None and (beat := self._beats.get(job.id)) is not None:
+            beat.cancel()
 
     async def beat_for_ever(self) -> None:
         """Check all running jobs every TICK_S, until the worker cancels it. No job waits for another's answer."""
         loop = asyncio.get_running_loop()
-        beats: set[asyncio.Task[None]] = set()
+        beats = self._beats
         try:
             while True:
                 await asyncio.sleep(TICK_S)
                 now = loop.time()
                 for job in [job for due_at, job in self._due.values() if due_at <= now]:
                     self._due[job.id] = (math.inf, job)  # Until this WORKING is answered.
-                    beats.add(loop.create_task(self._beat(job)))
-                for beat in [beat for beat in beats if beat.done()]:
-                    beats.remove(beat)
-                    beat.result()  # A hook that raised ends the worker.
+                    beats[job.id] = loop.create_task(self._beat(job))
+                for job_id, beat in [(job_id, beat) for job_id, beat in beats.items() if beat.done()]:
+                    del beats[job_id]
+                    if not beat.cancelled():
+                        beat.result()  # A hook that raised ends the worker.
         finally:
-            for beat in beats:
+            for beat in beats.values():
                 beat.cancel()
 
     async def _beat(self, job: Job) -> None:

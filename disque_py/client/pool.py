@@ -27,6 +27,7 @@ from disque_py.client.errors import (
     ReplyError,
 )
 from disque_py.client.options import ClientOptions
+from disque_py.client.protocol import Reply
 from disque_py.client.request import Lane, Request
 from disque_py.client.retry import Patience, is_hopeless
 from disque_py.client.socket_connection import SocketConnection, dial
@@ -219,10 +220,10 @@ class Pool:
             self._counted -= 1
             self._room.notify()
 
-    def left(self, address: Address) -> None:
-        """Note that a node asks its clients to use another node."""
+    def refused(self, address: Address, reply: Reply) -> None:
+        """Note that a node made nothing, and that another node may do it."""
         with self.lock:
-            self.cluster.left(address)
+            self.cluster.refused(address, reply)
 
     def close(self) -> None:
         """Close every connection. Threads that wait on one get ConnectionLostError, later calls ClientClosedError.

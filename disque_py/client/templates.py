@@ -6,7 +6,7 @@ asyncio and the blocking client share this module and send the parts. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, Final, TypeAlias
 
@@ -118,7 +118,7 @@ def add_jobs(
     """Many ADDJOBs in one pipeline → the jobs' ids, in the order of the bodies.
 
     queue          name of the queue
-    bodies         the jobs' contents; a generator is read in parts
+    bodies         the jobs' contents; a generator is read in parts, or at once if `key` gives a key for each
     timeout_ms     milliseconds in which the node has to make the copies of a job, 5000 by default; 0 waits for ever
     replicate      number of copies; by default the node chooses
     delay          seconds until the jobs are queued; by default they are queued at once
@@ -136,7 +136,7 @@ def add_jobs(
                    client's setting. With keys they are always sent again
 
     Raises BatchError when some failed; its `results` has an id or an error for each. ValueError for a number that is
-    not whole, or for fewer keys than bodies; TypeError for one key for all of them.
+    not whole. ValueError for more or fewer keys than bodies, before any job is sent; TypeError for one key for all.
     """
     if isinstance(key, (str, bytes)):
         raise TypeError("key must be a function of the body, or a key for each body: one key makes one job")
@@ -151,8 +151,12 @@ def add_jobs(
         key_of = key
         per_job.append(lambda body: add_options(key=key_of(body)))
     elif key is not None:
-        keys = iter(key)
-        per_job.append(lambda _: add_options(key=_next_key(keys)))
+        listed = list(key)
+        bodies = bodies if isinstance(bodies, Collection) else list(bodies)
+        if len(listed) != len(bodies):
+            raise ValueError(f"give as many keys as bodies: there are {len(listed)} keys for {len(bodies)} bodies")
+        keys = iter(listed)
+        per_job.append(lambda _: add_options(key=next(keys)))
     template = AddTemplate(
         queue,
         timeout_ms=milliseconds("timeout_ms", timeout_ms),
@@ -172,12 +176,6 @@ def add_jobs(
     )
     words_of = (lambda body: [word for words in per_job for word in words(body)]) if per_job else None
     return Adding(template, bodies, words_of)
-
-
-def _next_key(keys: Iterator[Key]) -> Key:
-    for key in keys:
-        return key
-    raise ValueError("there are fewer keys than bodies")
 
 
 def _bulk(value: bytes) -> bytes:

@@ -172,8 +172,10 @@ class Worker:
         self._resting: dict[str, tuple[Job, asyncio.TimerHandle]] = {}
         self._done: list[Job] = []
         self._failed: list[Job] = []
-        self._to_settle = asyncio.Event()
-        self._settling = asyncio.Lock()
+        self._has_done = asyncio.Event()
+        self._has_failed = asyncio.Event()
+        self._acknowledging = asyncio.Lock()
+        self._putting_back = asyncio.Lock()
         self._is_idle = asyncio.Event()
         self._is_idle.set()
         self._heartbeat: Heartbeat | None = None
@@ -215,19 +217,23 @@ class Worker:
             self._threads = ThreadPoolExecutor(self._concurrency, thread_name_prefix="disque-worker")
         fetcher = loop.create_task(self._fetch_for_ever())
         runners = [loop.create_task(self._run_jobs()) for _ in range(self._concurrency)]
-        helpers = [loop.create_task(self._settle_for_ever())]
+        settlers = [
+            loop.create_task(self._settle_for_ever(self._has_done, self._acknowledge)),
+            loop.create_task(self._settle_for_ever(self._has_failed, self._nack_failed)),
+        ]
+        helpers = [loop.create_task(self._wait_for_stop())]
+        stopped = helpers[0]
         if self._heartbeat_s is not None or self._may_rest:
             first_s = HEARTBEAT_S if self._heartbeat_s is None else self._heartbeat_s
             self._heartbeat = Heartbeat(self._client, first_s, self._on_lost, lease=self._lease)
             helpers.append(loop.create_task(self._heartbeat.beat_for_ever()))
-        stopped = loop.create_task(self._wait_for_stop())
         grace_s = 0.0
         try:
             # Only `stopped` ends by itself. Any other task ends because of a bug here, or of a hook that raised.
-            await asyncio.wait([stopped, fetcher, *runners, *helpers], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([fetcher, *runners, *helpers, *settlers], return_when=asyncio.FIRST_COMPLETED)
             grace_s = self._grace_s if stopped.done() else 0.0
         finally:
-            await self._end(fetcher, runners, [*helpers, stopped], grace_s)
+            await self._end(fetcher, runners, helpers, settlers, grace_s)
 
     @property
     def _may_rest(self) -> bool:
@@ -241,6 +247,7 @@ class Worker:
         fetcher: asyncio.Task[None],
         runners: list[asyncio.Task[None]],
         helpers: list[asyncio.Task[None]],
+        settlers: list[asyncio.Task[None]],
         grace_s: float,
     ) -> None:
         await _cancel([fetcher])
@@ -249,6 +256,7 @@ class Worker:
                 await asyncio.wait_for(self._is_idle.wait(), grace_s)
         self._is_ended = True
         await _cancel(runners)
+        await _cancel(helpers)  # A WORKING behind a job's NACK would keep the job from others for its RETRY.
         self._failed += self._running.values()  # Threads can't be ended, but their jobs are put back too.
         for job, timer in self._resting.values():
             timer.cancel()
@@ -256,16 +264,20 @@ class Worker:
         self._resting.clear()
         while not self._jobs.empty():
             self._failed.append(self._jobs.get_nowait())
+        last_words = [asyncio.create_task(self._acknowledge()), asyncio.create_task(self._nack_failed())]
         try:
-            await asyncio.wait_for(self._settle(), LAST_ACKS_S)
-        except (DisqueError, TimeoutError) as error:
-            self._hooks.on_trouble(
-                error if isinstance(error, DisqueError) else DisqueError("the last acks took too long")
-            )
-        await _cancel(helpers)
+            await asyncio.wait(last_words, timeout=LAST_ACKS_S)
+        finally:
+            await _cancel([*last_words, *settlers])
         if self._threads is not None:
             self._threads.shutdown(wait=False, cancel_futures=True)
-        for task in (fetcher, *runners, *helpers):
+        for last in last_words:
+            trouble = DisqueError("the last acks took too long") if last.cancelled() else last.exception()
+            if isinstance(trouble, DisqueError):
+                self._hooks.on_trouble(trouble)
+            elif trouble is not None:
+                raise trouble
+        for task in (fetcher, *runners, *helpers, *settlers):
             error_of_ours = None if task.cancelled() else task.exception()
             if error_of_ours is not None:
                 raise error_of_ours
@@ -312,6 +324,7 @@ class Worker:
             is_done, must_rest = await self._attempt(job)
             if is_done:
                 self._done.append(job)
+                self._has_done.set()
             self._ended(job)
             if must_rest:
                 self._rest(job)
@@ -383,7 +396,7 @@ class Worker:
 
     def _put_back(self, job: Job) -> None:
         self._failed.append(job)
-        self._to_settle.set()
+        self._has_failed.set()
 
     def _end_rest(self, job: Job) -> None:
         resting = self._resting.pop(job.id, None)
@@ -403,28 +416,30 @@ class Worker:
         self._running.pop(job.id, None)
         if self._heartbeat is not None:
             self._heartbeat.ended(job)
-        self._to_settle.set()
         self._free_count += 1
         self._has_room.set()
         if self._free_count == self._concurrency:
             self._is_idle.set()
 
-    async def _settle_for_ever(self) -> None:
+    async def _settle_for_ever(self, is_due: asyncio.Event, settle: Callable[[], Awaitable[None]]) -> None:
         while True:
-            await self._to_settle.wait()
-            self._to_settle.clear()
+            await is_due.wait()
+            is_due.clear()
             try:
-                await self._settle()
+                await settle()
             except DisqueError as error:
                 if is_hopeless(error):
                     raise
                 self._hooks.on_trouble(error)
                 await asyncio.sleep(ERROR_PAUSE_S)
-                self._to_settle.set()
+                is_due.set()
 
-    async def _settle(self) -> None:
-        """Acknowledge the done jobs and put back the failed ones. Acks that could not be sent are kept."""
-        async with self._settling:  # The last call waits for the one in progress, which must not be cut off.
+    # Acks and NACKs don't wait for each other. The last call of each waits for the one in progress, which must not be
+    # cut off.
+
+    async def _acknowledge(self) -> None:
+        """Acknowledge the done jobs. Acks that could not be sent are kept."""
+        async with self._acknowledging:
             done, self._done = self._done, []
             try:
                 if done:
@@ -432,9 +447,12 @@ class Worker:
             except BaseException:
                 self._done += done
                 raise
+
+    async def _nack_failed(self) -> None:
+        """Put back the failed jobs. None is kept: a second NACK could hit the next delivery, and RETRY brings them."""
+        async with self._putting_back:
             failed, self._failed = self._failed, []
             if failed:
-                # Not kept on failure: a second NACK could hit the next delivery. RETRY brings these jobs back.
                 await self._client.nack(*failed)
 
 

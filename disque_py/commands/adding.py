@@ -11,10 +11,16 @@ from functools import partial
 from typing import Final
 
 from cluster_bus.node import LEAVING as IS_LEAVING
+<<<<<<< HEAD
 from disque_py.commands.options import INT64_MAX, SECONDS_MAX, between, read_integer, read_timeout
 from disque_py.commands.subcommands import text_of
 from disque_py.core import handover, keying, keys, lifecycle, memory, replication, settings_sync, spilling
+=======
+from disque_py.commands.options import INT64_MAX, MS_MAX, SECONDS_MAX, between, read_integer, read_ms, read_timeout
+from disque_py.core import handover, keying, keys, lifecycle, memory, replication, spilling, versions
+>>>>>>> e0e95f066f724eb308742cf6309d1ccbbbbd5470
 from disque_py.core.broker import Broker
+from disque_py.core.changeable import ATTEMPTS_MAX, Changeable, read_backoff
 from disque_py.core.client import Client
 from disque_py.core.errors import OOM, PAUSED, SYNTAX, CommandError
 from disque_py.core.job import Job
@@ -37,12 +43,22 @@ DELAY_ERROR: Final = "ERR DELAY time must be a non negative number"
 REPLICATE_ERROR: Final = "ERR REPLICATE must be between 1 and 65535"
 MAXLEN_ERROR: Final = "ERR MAXLEN must be a positive number"
 
+<<<<<<< HEAD
 MAXLEN_REACHED: Final = "MAXLEN Queue is already longer than the specified MAXLEN count"
 TOOBIG: Final = "TOOBIG Body is longer than the queue's maxsize"
 NOKEY: Final = "NOKEY The queue requires META '{}'"
 NO_META: Final[dict[bytes, bytes]] = {}
 
 WORDS: Final = frozenset((b"priority", b"meta", b"key"))
+=======
+WORDS: Final = frozenset((b"priority", b"meta", b"key", b"attempts", b"backoff"))
+TTLMS_ERROR: Final = "ERR TTLMS must be a number of milliseconds > 0"
+ATTEMPTS_ERROR: Final = f"ERR ATTEMPTS must be a number from 0 to {ATTEMPTS_MAX}"
+ATTEMPTS_NEED_RETRY: Final = "ERR ATTEMPTS above 1 needs RETRY above 0"
+BACKOFF_ERROR: Final = "ERR BACKOFF must be fixed, linear or exponential:<base-ms>:<cap-ms>[:<jitter-percent>]"
+# Names of META that show a job's dead-letter history.
+RESERVED_META: Final = b"x-disque-"
+>>>>>>> e0e95f066f724eb308742cf6309d1ccbbbbd5470
 KEY_BYTES_MAX: Final = 1024
 
 PRIORITY_ERROR: Final = "ERR PRIORITY must be a 64-bit integer"
@@ -53,9 +69,9 @@ KEY_ERROR: Final = f"ERR KEY must have 1 to {KEY_BYTES_MAX} bytes"
 def addjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     """ADDJOB queue body ms-timeout [REPLICATE n] [DELAY s] [RETRY s] [TTL s] [MAXLEN n] [ASYNC] …."""
     replicate = 0
-    ttl_s = TTL_DEFAULT_S
-    retry_s = -1
-    delay_s = 0
+    ttl_ms = 1000 * TTL_DEFAULT_S
+    retry_ms = -1
+    delay_ms = 0
     maxlen = 0
     is_async = False
     more: Adding | None = None
@@ -79,11 +95,11 @@ def addjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
         if option == b"replicate":
             replicate = between(word, 1, REPLICATE_MAX, REPLICATE_ERROR)
         elif option == b"retry":
-            retry_s = between(word, 0, SECONDS_MAX, RETRY_ERROR)
+            retry_ms = 1000 * between(word, 0, SECONDS_MAX, RETRY_ERROR)
         elif option == b"delay":
-            delay_s = between(word, 0, SECONDS_MAX, DELAY_ERROR)
+            delay_ms = 1000 * between(word, 0, SECONDS_MAX, DELAY_ERROR)
         elif option == b"ttl":
-            ttl_s = between(word, 1, SECONDS_MAX, TTL_ERROR)
+            ttl_ms = 1000 * between(word, 1, SECONDS_MAX, TTL_ERROR)
         elif option == b"maxlen":
             maxlen = between(word, 1, INT64_MAX, MAXLEN_ERROR)
         elif option in WORDS:
@@ -91,11 +107,18 @@ def addjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
                 more = Adding(broker)
             at = more.read(option, argv, at)
             continue
+        elif option == b"retryms":
+            retry_ms = read_ms("RETRYMS", word)
+        elif option == b"delayms":
+            delay_ms = read_ms("DELAYMS", word)
+        elif option == b"ttlms":
+            ttl_ms = between(word, 1, MS_MAX, TTLMS_ERROR)
         else:
             raise CommandError(SYNTAX)
         at += 2
     timeout_ms = 0 if argv[3] == b"0" else read_timeout(argv[3])
 
+<<<<<<< HEAD
     if rules is None:
         ttl_ms = ttl_s * 1000
         delay_ms = delay_s * 1000
@@ -110,16 +133,33 @@ def addjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
         retry_ms = 1000 * RETRY_DEFAULT_S_MAX
     else:
         retry_ms = 1000 * max(1, ttl_ms // 10_000)
+=======
+    if retry_ms < 0:
+        is_long = ttl_ms >= 10_000 * RETRY_DEFAULT_S_MAX
+        retry_ms = 1000 * (RETRY_DEFAULT_S_MAX if is_long else max(1, ttl_ms // 10_000))
+    if broker.queue_settings.in_force and (limit := broker.queue_settings.of(argv[1]).attempts) and retry_ms:
+        if more is None:
+            more = Adding(broker)
+        if more.limit < 0:
+            more.limit = limit
+    if more is not None and (more.limit > 0 or more.backoff):
+        if more.limit > 1 and not retry_ms:
+            raise CommandError(ATTEMPTS_NEED_RETRY)
+        versions.refuse_older(broker)
+>>>>>>> e0e95f066f724eb308742cf6309d1ccbbbbd5470
     if not retry_ms:
         if replicate > 1:
             raise CommandError("ERR With RETRY set to 0 please explicitly set  REPLICATE to 1 (at-most-once delivery)")
         replicate = 1
+<<<<<<< HEAD
     elif rules is not None and not replicate and rules.replicate:
         replicate = rules.replicate if rules.replicate != QUORUM else replication.quorum(broker)
+=======
+>>>>>>> e0e95f066f724eb308742cf6309d1ccbbbbd5470
     if delay_ms >= ttl_ms:
         raise CommandError("ERR The specified DELAY is greater than TTL. Job refused since would never be delivered")
     is_external = False
-    if broker.used_memory > broker.memory_limits[0] or broker.me.flags & IS_LEAVING:
+    if broker.used_memory > broker.memory.limits[0] or broker.me.flags & IS_LEAVING:
         is_external = memory.replicates_externally(
             broker, replicate or replication.default_copies(broker, is_external=True)
         )
@@ -150,12 +190,12 @@ def addjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
         broker.sets.mine,
     )
     if more is not None:
-        job.attributes = more.attributes()
+        job.attributes = more.attributes(ttl_ms)
         if more.key:
             job.id = broker.ids.keyed(keys.key_chars(name, more.key), job.id)
             deadline_ms = broker.now_ms + timeout_ms if timeout_ms else 0
             create: keying.Create = partial(_create_with_key, deadline_ms, is_default, is_external, is_async, maxlen)
-            if broker.used_memory > broker.memory_limits[1] and memory.is_full(broker):
+            if broker.used_memory > broker.memory.limits[1] and memory.is_full(broker):
                 job.body = b""  # Other nodes are asked whether there is such a job. There is no room for a new one.
                 create = _refuse_full
             return keying.add(broker, client, job, timeout_ms, create)
@@ -230,7 +270,7 @@ def _create_with_key(
                 broker, job.queue, rules, size_of(job.body), dict(zip(pairs[::2], pairs[1::2], strict=True))
             )
     _refuse(broker, broker.queues.get(job.queue), job.replicate, is_external, maxlen)
-    if broker.used_memory > broker.memory_limits[1] and memory.is_full(broker):
+    if broker.used_memory > broker.memory.limits[1] and memory.is_full(broker):
         raise CommandError(OOM)
     timeout_ms = max(1, deadline_ms - broker.now_ms) if deadline_ms else 0
     if is_external and not job.retry_ms:
@@ -285,10 +325,16 @@ def _start_alone(broker: Broker, job: Job) -> None:
 class Adding:
     """The attributes that were read of an ADDJOB so far. CommandError for impossible values.
 
-    key   empty: none
+    key      empty: none
+    limit    ATTEMPTS; -1: not given
+    backoff  empty: none
     """
 
+<<<<<<< HEAD
     __slots__ = ("_meta_bytes", "_pairs_max", "_priority", "key", "meta")
+=======
+    __slots__ = ("_meta", "_meta_bytes", "_pairs_max", "_priority", "backoff", "key", "limit")
+>>>>>>> e0e95f066f724eb308742cf6309d1ccbbbbd5470
 
     def __init__(self, broker: Broker) -> None:
         self._pairs_max = broker.settings.job_meta_max_pairs
@@ -296,6 +342,8 @@ class Adding:
         self.meta: dict[bytes, bytes] = {}
         self._meta_bytes = 0
         self.key = b""
+        self.limit = -1
+        self.backoff = b""
 
     def read(self, option: bytes, argv: list[bytes], at: int) -> int:
         """Read the option at `at`, which has a word behind it. Return where the next option is."""
@@ -306,6 +354,12 @@ class Adding:
             if not 0 < len(word) <= KEY_BYTES_MAX:
                 raise CommandError(KEY_ERROR)
             self.key = word
+        elif option == b"attempts":
+            self.limit = between(word or b"-", 0, ATTEMPTS_MAX, ATTEMPTS_ERROR)
+        elif option == b"backoff":
+            self.backoff = read_backoff(word, MS_MAX)
+            if not self.backoff:
+                raise CommandError(BACKOFF_ERROR)
         else:
             self._read_pair(argv, at)
             return at + 3
@@ -318,6 +372,8 @@ class Adding:
         meta = self.meta
         if not name:
             raise CommandError("ERR META needs a name that is not empty")
+        if name.startswith(RESERVED_META):
+            raise CommandError("ERR META names that begin with x-disque- are reserved")
         if name in meta:
             raise CommandError("ERR META has the same name twice")
         if len(meta) >= self._pairs_max:
@@ -327,9 +383,22 @@ class Adding:
         if self._meta_bytes > META_BYTES_MAX:
             raise CommandError(f"ERR META: at most {META_BYTES_MAX} bytes per job")
 
+<<<<<<< HEAD
     def attributes(self) -> JobAttributes | None:
         """Return the job's attributes; None if it has none."""
         if self._priority is None and not self.meta and not self.key:
             return None
         pairs = tuple(word for pair in self.meta.items() for word in pair)
         return JobAttributes(self._priority, pairs, is_keyed=bool(self.key))
+=======
+    def attributes(self, ttl_ms: int) -> JobAttributes | None:
+        """Return the attributes of a job with this TTL; None if it has none."""
+        if self._priority is None and not self._meta and not self.key and self.limit <= 0 and not self.backoff:
+            return None
+        pairs = tuple(word for pair in self._meta.items() for word in pair)
+        attributes = JobAttributes(self._priority, pairs, is_keyed=bool(self.key))
+        if self.limit > 0 or self.backoff:
+            attributes.part = Changeable(ttl_ms, max(0, self.limit), self.backoff)
+            attributes.measure()
+        return attributes
+>>>>>>> e0e95f066f724eb308742cf6309d1ccbbbbd5470

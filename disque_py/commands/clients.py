@@ -179,13 +179,13 @@ def _reply(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
 def _pause(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
     """PAUSE milliseconds: run no client's commands until then, except UNPAUSE. A shorter pause changes nothing."""
     until_ms = broker.now_ms + read_timeout(argv[2])
-    broker.clients_paused_until_ms = max(broker.clients_paused_until_ms, until_ms)
+    broker.waits.clients_paused_until_ms = max(broker.waits.clients_paused_until_ms, until_ms)
     return OK
 
 
 def _unpause(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
     """UNPAUSE: end the pause, and run the commands that clients sent meanwhile."""
-    broker.clients_paused_until_ms = 0
+    broker.waits.clients_paused_until_ms = 0
     broker.outbox.clients.update(dict.fromkeys(broker.clients.values()))
     return OK
 

@@ -15,6 +15,7 @@ from typing import Final
 from cluster_bus.membership import BUS_PORT_OFFSET
 from cluster_bus.node import Node
 from cluster_bus.nodes_file import six_fields
+from disque_py import event_format
 from disque_py.commands.hello import extended_fields
 from disque_py.commands.options import read_integer
 from disque_py.commands.subcommands import Form, form_of, text_of
@@ -147,7 +148,7 @@ def _reset(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     if how not in (b"soft", b"hard"):
         raise CommandError(SYNTAX)
     count = flush(broker)
-    events.of_node(broker, events.FLUSHED, "CLUSTER RESET")
+    events.of_node(broker, event_format.FLUSHED, "CLUSTER RESET")
     broker.cluster.reset(hard=how == b"hard")
     if how == b"hard":
         broker.ids.rename(broker.me.name)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from typing import Final
 
+from disque_py import event_format
 from disque_py.commands.options import read_integer
 from disque_py.commands.subcommands import Form, form_of, text_of
 from disque_py.core import deferred_reply, events
@@ -35,7 +36,7 @@ def debug(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
 
 def _flushall(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
     count = flush(broker)
-    events.of_node(broker, events.FLUSHED, "DEBUG FLUSHALL")
+    events.of_node(broker, event_format.FLUSHED, "DEBUG FLUSHALL")
     tell(broker.host, "flushall", client=client.addr, jobs=count)
     return OK
 

@@ -8,13 +8,24 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from disque_py.commands.options import INT64_MAX, between, read_lease, read_timeout, read_token, value_of
+from disque_py.commands.options import (
+    INT64_MAX,
+    LEASEMS_ERROR,
+    MS_MAX,
+    between,
+    read_lease,
+    read_timeout,
+    read_token,
+    value_of,
+)
 from disque_py.commands.subcommands import text_of
-from disque_py.core import delivery, incremental, interest, memory, pulls, spilling
+from disque_py.commands.where import read_pair
+from disque_py.core import delivery, filters, incremental, interest, memory, pulls, spilling
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
 from disque_py.core.errors import LEAVING, MISCONF, SYNTAX, CommandError
 from disque_py.core.fetch_options import COUNTERS, LEASE, META, PLAIN, FetchOptions, fetch_options
+from disque_py.core.filters import Filter
 from disque_py.core.incremental import PART
 from disque_py.core.job import Job
 from disque_py.core.queue import PAUSED_OUT, Queue
@@ -31,13 +42,15 @@ SHOWN: Final = {b"withcounters": COUNTERS, b"withmeta": META, b"withlease": LEAS
 
 
 def getjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
-    """GETJOB [NOHANG] [TIMEOUT ms] [COUNT n] [WITH…] [LEASE s] [TOKEN t] FROM queue [queue ...]."""
+    """GETJOB [NOHANG] [TIMEOUT ms] [COUNT n] [WITH…] [LEASE s] [TOKEN t] [WHERE name value] … FROM queue [queue …]."""
     nohang = False
     timeout_ms = 0
     count = 1
     shows = 0
     lease_ms = 0
     token = b""
+    where: Filter | None = None
+    pairs: dict[bytes, bytes] = {}
     at = 1
     end = len(argv)
     while True:
@@ -60,9 +73,15 @@ def getjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
         elif option == b"lease":
             lease_ms = read_lease(value_of(argv, at))
             at += 1
+        elif option == b"leasems":
+            lease_ms = between(value_of(argv, at), 1, MS_MAX, LEASEMS_ERROR)
+            at += 1
         elif option == b"token":
             token = read_token(value_of(argv, at))
             at += 1
+        elif option == b"where":
+            read_pair(pairs, argv, at)
+            at += 2
         else:
             raise CommandError(
                 f"{SYNTAX}: '{text_of(argv[at][:WORD_BYTES_MAX])}' is no option of GETJOB. {FROM_ADVICE}"
@@ -75,9 +94,14 @@ def getjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
         raise CommandError(f"ERR too many queues, at most {QUEUES_MAX} per GETJOB")
     if broker.ready:
         delivery.serve_ready(broker)  # Clients that waited longer come first.
-    options = fetch_options(shows, lease_ms, token) if shows or lease_ms or token else PLAIN
+    if pairs:
+        where = Filter(pairs)
+    options = fetch_options(shows, lease_ms, token, where) if shows or lease_ms or token or pairs else PLAIN
     if token and (held := broker.tokens.held(token)):
         return incremental.begin(broker, client, _getjob_again(broker, client, held, shows))
+    if where is not None and not all(filters.is_indexed(broker, name, where) for name in names):
+        asked = _Asked(names, count, options, nohang, timeout_ms)
+        return incremental.begin(broker, client, _getjob_indexed(broker, client, asked, where))
     if count > PART and sum(queue.length for name in names if (queue := broker.queues.get(name))) > PART:
         asked = _Asked(names, count, options, nohang, timeout_ms)
         return incremental.begin(broker, client, _getjob_in_parts(broker, client, asked))
@@ -86,7 +110,7 @@ def getjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     entries = delivery.collect(broker, queues, count, options, delivery.REPLY_BYTES_MAX)
     if entries:
         return b"*%d\r\n%b" % (len(entries), b"".join(entries))
-    if broker.spilled_count and any(queue.is_stalled for queue in queues):
+    if broker.memory.spilled_count and any(queue.is_stalled for queue in queues):
         asked = _Asked(names, count, options, nohang, timeout_ms)
         return incremental.begin(broker, client, _getjob_from_disk(broker, client, asked))
     return _getjob_of_none(broker, client, names, queues, options, nohang, timeout_ms)
@@ -107,8 +131,17 @@ def _getjob_of_none(
     waiting client, or a poll that other nodes are told of. For a poll of few queues they are made in any case, as in
     Disque.
     """
-    if broker.disk_level and any(_is_held_up(queue, options) for queue in queues):
-        raise CommandError(MISCONF + broker.disk_trouble)  # The jobs are at-most-once ones, or very many are asked for.
+    if broker.journal.disk_level and any(_is_held_up(queue, options) for queue in queues):
+        raise CommandError(
+            MISCONF + broker.journal.disk_trouble
+        )  # The jobs are at-most-once ones, or very many are asked for.
+    if nohang and options.where is not None:
+        if interest.is_told(broker) and broker.consumers.filter_lines < filters.LINES_MAX:
+            for queue in queues:
+                filters.filters_of(broker, queue).asked(options.where)
+        return nil_array(client.protocol)
+    if options.where is not None and broker.consumers.filter_lines + len(names) > filters.LINES_MAX:
+        raise CommandError(f"ERR too many waiting filters, at most {filters.LINES_MAX}")
     if nohang:
         if len(queues) < len(names) and (interest.is_told(broker) or memory.has_spare_queues(broker, names)):
             queues = [broker.queue(name) for name in names]
@@ -118,7 +151,7 @@ def _getjob_of_none(
                 queue.picky_ms = broker.now_ms
             else:
                 queue.waited_ms = broker.now_ms
-            broker.interest_due[queue] = None
+            broker.consumers.interest_due[queue] = None
             pulls.ask_sources(broker, queue, is_urgent=False)
             pulls.ask_all_nodes(broker, queue)
         return nil_array(client.protocol)
@@ -133,6 +166,10 @@ def _getjob_of_none(
 
 def _is_held_up(queue: Queue, options: FetchOptions) -> bool:
     """Return whether the queue has jobs for such a GETJOB that only the disk's trouble holds back."""
+    if options.where is not None:
+        group = queue.filters.group(options.where) if queue.filters is not None else None
+        length = 0 if group is None else group.retried.length if options.is_picky else group.length
+        return length > 0 and not queue.paused & PAUSED_OUT
     return bool(queue.retried_length if options.is_picky else queue.length) and not queue.paused & PAUSED_OUT
 
 
@@ -154,7 +191,7 @@ def _getjob_from_disk(broker: Broker, client: Client, asked: _Asked) -> incremen
     is_stalled = True
     queues: list[Queue] = []
     while is_stalled:
-        broker.stalled[client] = None
+        broker.waits.stalled[client] = None
         yield
         if broker.ready:
             delivery.serve_ready(broker)
@@ -173,6 +210,13 @@ def _getjob_again(broker: Broker, client: Client, jobs: list[Job], shows: int) -
     return array([delivery.entry_of(broker, job, bodies[job], shows) for job in jobs if job in bodies])
 
 
+def _getjob_indexed(broker: Broker, client: Client, asked: _Asked, where: Filter) -> incremental.Steps:
+    """Run a GETJOB whose WHERE is new to a queue: its index is built first, in parts."""
+    for name in asked.names:
+        yield from filters.built(broker, name, where)
+    return (yield from _getjob_in_parts(broker, client, asked))
+
+
 def _getjob_in_parts(broker: Broker, client: Client, asked: _Asked) -> incremental.Steps:
     """Run a GETJOB of very many jobs. Its queues may hold jobs that it can't get (paused, RETRY 0), or lose them."""
     entries: list[bytes] = []
@@ -185,7 +229,7 @@ def _getjob_in_parts(broker: Broker, client: Client, asked: _Asked) -> increment
         if not part:
             if entries or not any(queue.is_stalled for queue in queues):
                 break
-            broker.stalled[client] = None
+            broker.waits.stalled[client] = None
         entries += part
         size += sum(map(len, part))
         yield

@@ -79,7 +79,7 @@ def _clients(broker: Broker) -> Fields:
 
 def _memory(broker: Broker) -> Fields:
     used = broker.used_memory
-    peak = max(used, broker.peak_memory)
+    peak = max(used, broker.memory.peak)
     rss = broker.host.rss_bytes()
     limit = broker.settings.maxmemory
     allocator = dict(broker.host.info_fields()).get("mem_allocator")
@@ -103,7 +103,7 @@ def _spill(broker: Broker) -> Fields:
     spill = broker.spill
     return [
         ("spill_enabled", int(spill.is_on)),
-        ("spilled_jobs", broker.spilled_count),
+        ("spilled_jobs", broker.memory.spilled_count),
         ("spilled_bytes", spill.bytes_on_disk),
         ("spill_files", spill.files),
         ("spill_file_bytes", spill.file_bytes),
@@ -119,22 +119,25 @@ def _spill(broker: Broker) -> Fields:
 
 def _jobs(broker: Broker) -> Fields:
     stats = broker.stats
-    waiting = len(broker.waiting_repl)
+    waiting = len(broker.copies.waiting_repl)
     queued = sum(queue.length for queue in broker.queues.values())
     return [
         ("registered_jobs", broker.job_count),
         ("queued_jobs", queued),
-        ("active_jobs", broker.job_count - queued - waiting - broker.acked_count),
+        ("active_jobs", broker.job_count - queued - waiting - broker.memory.acked_count),
         ("waiting_replication_jobs", waiting),
-        ("acked_jobs", broker.acked_count),
+        ("acked_jobs", broker.memory.acked_count),
         ("remembered_done_jobs", len(broker.tombstones)),
-        ("used_keys", len(broker.keys)),
-        ("keys_asked_for", len(broker.searches)),
+        ("used_keys", len(broker.producers.keys)),
+        ("keys_asked_for", len(broker.producers.searches)),
         ("tokens", len(broker.tokens.by_name)),
         ("total_jobs_added", stats.jobs_added),
         ("total_jobs_delivered", stats.jobs_delivered),
         ("total_jobs_acked", stats.jobs_acked),
         ("total_jobs_nacked", stats.jobs_nacked),
+        ("total_jobs_errored", stats.jobs_errored),
+        ("total_jobs_dead_lettered", stats.jobs_dead_lettered),
+        ("total_jobs_canceled", stats.jobs_canceled),
         ("total_jobs_requeued", stats.jobs_requeued),
         ("total_jobs_expired", stats.jobs_expired),
         ("total_jobs_evicted", stats.jobs_evicted),
@@ -213,8 +216,8 @@ def field_word(reason: str) -> str:
 def _federation(broker: Broker) -> Fields:
     stats = broker.stats
     return [
-        ("queues_wanted_here", len(broker.told_interest)),
-        ("queues_wanted_elsewhere", sum(1 for nodes in broker.interest.values() if nodes)),
+        ("queues_wanted_here", len(broker.consumers.told_interest)),
+        ("queues_wanted_elsewhere", sum(1 for nodes in broker.consumers.interest.values() if nodes)),
         ("total_jobs_imported", stats.jobs_imported),
         ("total_jobs_exported", stats.jobs_exported),
         ("total_hints_sent", stats.hints_sent),

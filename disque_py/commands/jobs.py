@@ -1,7 +1,8 @@
-"""ACKJOB, FASTACK, DELJOB, WORKING, NACK, ENQUEUE, DEQUEUE, SHOW.
+"""ACKJOB, CANCELJOB, FASTACK, DELJOB, WORKING, NACK, ENQUEUE, DEQUEUE, SHOW.
 
 Handlers read their arguments into locals, and refuse a command before it changes anything. The core does the work.
-Spec R11.
+Options stand behind the ids. ATTEMPT names one delivery of one job: a command for an older delivery changes nothing.
+Spec R11, Y9, Y11.
 """
 
 from __future__ import annotations
@@ -9,17 +10,50 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from disque_py.commands.options import read_ids, read_lease
-from disque_py.core import acks, events, incremental, lifecycle, pausing, replication, requeue, spilling
+from cluster_bus.messages import QUEUED_RELEASED
+from disque_py import event_format
+from disque_py.commands.options import (
+    LEASEMS_ERROR,
+    MS_MAX,
+    ONE_ID,
+    SECONDS_MAX,
+    between,
+    options_at,
+    read_attempt,
+    read_ids,
+    read_lease,
+    read_ms,
+    value_of,
+)
+from disque_py.core import (
+    acks,
+    asking,
+    changing,
+    events,
+    incremental,
+    lifecycle,
+    pausing,
+    replication,
+    requeue,
+    spilling,
+    versions,
+)
 from disque_py.core.broker import Broker
+from disque_py.core.changeable import REASON_BYTES_MAX, backoff_ms
 from disque_py.core.client import Client
 from disque_py.core.errors import BAD_ID, PAUSED, SYNTAX, CommandError
 from disque_py.core.ids import is_valid_id
 from disque_py.core.incremental import PART
-from disque_py.core.job import ACKED, ACTIVE, QUEUED, STATE_NAMES, WAIT_REPL, Collection, Job, Replication
+from disque_py.core.job import ACKED, ACTIVE, QUEUED, STATE_NAMES, WAIT_REPL, Cancellation, Collection, Job, Replication
 from disque_py.core.job_snapshot import COUNTER_MAX
 from disque_py.resp.replies import array, bulk, bulk_array, error, integer, nil_bulk
 
+DELAY_ERROR: Final = "ERR DELAY time must be a non negative number"
+# Options behind the ids.
+ACKJOB_WORDS: Final = frozenset((b"attempt",))
+WORKING_WORDS: Final = frozenset((b"leasems", b"attempt"))
+NACKTOKEN_WORDS: Final = frozenset((b"delay", b"delayms", b"reason"))
+NACK_WORDS: Final = NACKTOKEN_WORDS | {b"final", b"attempt"}
 WORKING_ERROR: Final = "ERR WORKING must be given a number of seconds > 0"
 
 
@@ -62,7 +96,61 @@ def ackjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
         if not is_valid_id(argv[1]):
             raise CommandError(BAD_ID)
         return b":1\r\n" if acks.ack_here(broker, argv[1]) else b":0\r\n"
-    return _count(broker, client, argv, acks.ack_here)
+    first = options_at(argv, ACKJOB_WORDS)
+    if first == len(argv):
+        return _count(broker, client, argv, acks.ack_here)
+    attempt = 0
+    at = first
+    while at < len(argv):
+        if argv[at].lower() not in ACKJOB_WORDS:
+            raise CommandError(SYNTAX)
+        attempt = read_attempt(value_of(argv, at))
+        at += 2
+    job_id = _only_id(argv, first)
+    versions.refuse_older(broker)
+    return integer(acks.ack_attempt(broker, job_id, attempt))
+
+
+def _only_id(argv: list[bytes], first: int) -> bytes:
+    """Return the only id of a command with ATTEMPT, whose options begin at `first`. CommandError."""
+    read_ids(argv[:first])
+    if first != 2:
+        raise CommandError(ONE_ID)
+    return argv[1]
+
+
+def canceljob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
+    """CANCELJOB id [id ...] → number of jobs that were known, here or on another node, and not over."""
+    ids = read_ids(argv) if len(argv) <= PART else []
+    versions.refuse_older(broker)
+    if ids and None not in map(broker.find, ids):
+        return integer(sum([acks.cancel_here(broker, job_id) for job_id in ids]))
+    return incremental.begin(broker, client, _cancel_in_parts(broker, client, argv))
+
+
+def _cancel_in_parts(broker: Broker, client: Client, argv: list[bytes]) -> incremental.Steps:
+    for at in range(1, len(argv), 8 * PART):
+        if not all(map(is_valid_id, argv[at : at + 8 * PART])):
+            raise CommandError(BAD_ID)
+        if at > 1:
+            yield
+    total = 0
+    for at in range(1, len(argv), PART):
+        if at > 1:
+            yield
+        elsewhere: list[bytes] = []
+        for job_id in dict.fromkeys(argv[at : at + PART]):
+            if broker.find(job_id) is not None:
+                total += acks.cancel_here(broker, job_id)
+            elif job_id not in broker.tombstones:
+                elsewhere.append(job_id)
+        answers = yield from asking.ask(broker, client, elsewhere, asking.CANCEL, [])
+        for job_id in elsewhere:
+            if job_id in answers.done:
+                total += answers.done[job_id]
+            elif job_id not in answers.known:
+                total += acks.cancel_here(broker, job_id)
+    return integer(total)
 
 
 def fastack(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
@@ -80,26 +168,49 @@ def _delete(broker: Broker, job_id: bytes) -> int:
     if job is None:
         return 0
     if job.holders is broker.sets.mine:
-        events.ended(broker, job, events.DELETED)
+        events.ended(broker, job, event_format.DELETED)
     elif job.state == QUEUED:
-        events.note(broker, job, events.DELETED_COPY)  # Another holder will queue the job.
+        events.note(broker, job, event_format.DELETED_COPY)  # Another holder will queue the job.
     replication.remove(broker, job)
     return 1
 
 
 def working(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
-    """WORKING id [seconds] → seconds from now by which the next delivery is postponed: these, or RETRY."""
+    """WORKING id [seconds] [LEASEMS ms] [ATTEMPT n] → time from now by which the next delivery is postponed.
+
+    That is the time given, or RETRY: in seconds, rounded up, or in milliseconds after LEASEMS.
+    """
     job_id = argv[1]
-    if len(argv) > 3:
-        raise CommandError(SYNTAX)
-    lease_ms = read_lease(argv[2], WORKING_ERROR) if len(argv) == 3 else 0
+    lease_ms = attempt = 0
+    unit_ms = 1000
+    at = 2
+    while at < len(argv):
+        word = argv[at].lower()
+        if word == b"leasems":
+            lease_ms = between(value_of(argv, at), 1, MS_MAX, LEASEMS_ERROR)
+            unit_ms = 1
+        elif word == b"attempt":
+            attempt = read_attempt(value_of(argv, at))
+        elif at == 2 and (len(argv) == 3 or argv[3].lower() in WORKING_WORDS):
+            lease_ms = read_lease(argv[2], WORKING_ERROR)
+            at -= 1
+        else:
+            raise CommandError(SYNTAX)
+        at += 2
     if not is_valid_id(job_id):
         raise CommandError(BAD_ID)
     job = broker.find(job_id)
     if job is None:
         raise CommandError("NOJOB Job not known in the context of this node.")
     if job.state == ACKED:
+        if isinstance(job.work, Cancellation):
+            raise CommandError("CANCELED The job was canceled")
         raise CommandError("NOJOB Job already acknowledged.")
+    part = job.part
+    if attempt and (acks.is_stale(job, attempt) or (part is not None and part.ended >= attempt)):
+        raise CommandError("STALE A later delivery of the job is known")
+    if part is not None and (part.is_errored or (part.is_spent(job.attempt) and job.state == QUEUED)):
+        raise CommandError("NOJOB No attempts of the job are left. ENQUEUE gives it fresh ones.")
     if job.is_half_over(broker.now_ms, broker.wall_ms):
         raise CommandError(
             "TOOLATE Half of job TTL already elapsed, you are no longer allowed to postpone the next delivery."
@@ -110,37 +221,138 @@ def working(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
     if job.state != WAIT_REPL:
         if job.state == QUEUED:
             lifecycle.dequeue(broker, job)
-        if broker.deferred:
-            broker.deferred.pop(job, None)
+        if broker.pauses.deferred:
+            broker.pauses.deferred.pop(job, None)
         job.work = None
-        if events.status_of(job) != events.RUNNING:
-            events.note(broker, job, events.WORKING)
+        if part is not None:
+            part.is_delayed = False
+        if events.status_of(job) != event_format.RUNNING:
+            events.note(broker, job, event_format.WORKING)
         job.is_leased_here = True
         lifecycle.extend(broker, job, lease_ms)
         requeue.tell_leased(broker, job)
+<<<<<<< HEAD
     return integer(-(-lease_ms // 1000))
+=======
+    return integer(-(-lease_ms // unit_ms))
+
+
+class NackWords:
+    """The options of a NACK.
+
+    delay_ms   DELAY, DELAYMS; -1: none, so the back-off decides
+    reason     REASON; None: none
+    is_final   FINAL
+    attempt    ATTEMPT; 0: whichever delivery it is
+    """
+
+    __slots__ = ("attempt", "delay_ms", "is_final", "reason")
+
+    def __init__(self) -> None:
+        self.delay_ms = -1
+        self.reason: bytes | None = None
+        self.is_final = False
+        self.attempt = 0
+
+
+def read_nack_words(argv: list[bytes], at: int, words: frozenset[bytes]) -> NackWords:
+    """Return the options from `at` on; only those of `words` are allowed. CommandError."""
+    how = NackWords()
+    while at < len(argv):
+        word = argv[at].lower()
+        if word not in words:
+            raise CommandError(SYNTAX)
+        if word == b"final":
+            how.is_final = True
+            at += 1
+            continue
+        value = value_of(argv, at)
+        if word == b"delay":
+            how.delay_ms = 1000 * between(value, 0, SECONDS_MAX, DELAY_ERROR)
+        elif word == b"delayms":
+            how.delay_ms = read_ms("DELAYMS", value)
+        elif word == b"reason":
+            if len(value) > REASON_BYTES_MAX:
+                raise CommandError(f"ERR REASON must have at most {REASON_BYTES_MAX} bytes")
+            how.reason = value
+        else:
+            how.attempt = read_attempt(value)
+        at += 2
+    return how
+>>>>>>> e0e95f066f724eb308742cf6309d1ccbbbbd5470
 
 
 def nack(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
-    """NACK [id ...] → number of jobs that went back to their queues. Their nacks counters grow."""
-    return _count(broker, client, argv, nack_one)
+    """NACK [id ...] [option ...] → number of jobs that were given back. Their nacks counters grow."""
+    first = options_at(argv, NACK_WORDS)
+    if first == len(argv):
+        return _count(broker, client, argv, nack_one)
+    how = read_nack_words(argv, first, NACK_WORDS)
+    if how.attempt:
+        _only_id(argv, first)
+    versions.refuse_older(broker)
+
+    def nack_so(broker: Broker, job_id: bytes) -> int:
+        return nack_one(broker, job_id, how)
+
+    return _count(broker, client, argv[:first], nack_so)
 
 
-def nack_one(broker: Broker, job_id: bytes) -> int:
-    """NACK one id. Return 1 if it went back to its queue."""
+def nack_one(broker: Broker, job_id: bytes, how: NackWords | None = None) -> int:
+    """NACK one id. Return 1 if it was given back: it is queued, delayed, errored or a dead letter."""
     job = broker.find(job_id)
     if job is None or not requeue.is_queueable(job):
         return 0
+    part = job.part
+    if how is not None and how.attempt:
+        if acks.is_stale(job, how.attempt) or (part is not None and part.ended >= how.attempt):
+            return 0
     if job.nacks < COUNTER_MAX:
         job.nacks += 1
+    if job.retry_ms and (how is not None or part is not None or broker.queue_settings.in_force):
+        return _give_back(broker, job, how if how is not None else NackWords())
     if pausing.is_paused_in(broker, job):
-        events.note(broker, job, events.NACKED_INVISIBLE)
+        events.note(broker, job, event_format.NACKED_INVISIBLE)
         pausing.defer(broker, job)
         lifecycle.mark_dirty(broker, job)
     else:
-        events.note(broker, job, events.NACKED)
+        events.note(broker, job, event_format.NACKED)
         requeue.release(broker, job)
     broker.stats.jobs_nacked += 1
+    return 1
+
+
+def _give_back(broker: Broker, job: Job, how: NackWords) -> int:
+    """Give a job back whose attempts, back-off or options decide about the next delivery. Spec Y4, Y6."""
+    part = job.part
+    broker.stats.jobs_nacked += 1
+    if how.is_final or (part is not None and part.is_spent(job.attempt)):
+        if changing.give_up(broker, job, how.reason):
+            requeue.tell_queued(broker, job, QUEUED_RELEASED)
+        return 1
+    delay_ms = how.delay_ms
+    if delay_ms < 0:
+        policy = part.backoff if part is not None else b""
+        spent = job.attempt - part.start if part is not None else job.attempt
+        delay_ms = backoff_ms(policy or broker.queue_settings.of(job.queue).backoff, spent, broker.rng)
+    is_paused = pausing.is_paused_in(broker, job)
+    events.note(broker, job, event_format.NACKED_INVISIBLE if delay_ms or is_paused else event_format.NACKED)
+    if part is not None or delay_ms or how.reason is not None or how.attempt:
+        part = changing.begin(broker, job)
+        part.error = how.reason
+        part.ended = max(part.ended, job.attempt)
+        if delay_ms:
+            job.work = None
+            changing.delay(broker, job, part, delay_ms)
+        changing.change(broker, job)
+    if delay_ms:
+        if broker.tokens.by_job:
+            broker.tokens.drop(job)
+    elif is_paused:
+        pausing.defer(broker, job)
+        lifecycle.mark_dirty(broker, job)
+    else:
+        requeue.release(broker, job)
     return 1
 
 
@@ -150,25 +362,41 @@ def enqueue(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
 
 
 def _refuse_paused(broker: Broker, ids: list[bytes]) -> None:
-    if broker.paused_count:
+    if broker.pauses.paused_count:
         for job in map(broker.find, ids):
-            if job is not None and requeue.is_queueable(job) and pausing.is_paused_in(broker, job):
+            if job is None or not pausing.is_paused_in(broker, job):
+                continue
+            if requeue.is_queueable(job) or (job.state == ACTIVE and job.is_errored):
                 raise CommandError(PAUSED)
 
 
 def _enqueue(broker: Broker, job_id: bytes) -> int:
     job = broker.find(job_id)
-    if job is None or not requeue.is_queueable(job):
+    if job is None:
         return 0
-    if broker.paused_count and pausing.is_paused_in(broker, job):
+    is_errored = job.state == ACTIVE and job.is_errored
+    if not is_errored and not requeue.is_queueable(job):
+        return 0
+    if broker.pauses.paused_count and pausing.is_paused_in(broker, job):
         return 0  # The queue was paused since the check: other commands ran in between.
+    part = job.part
+    if is_errored:
+        left = events.status_of(job)
+        if job.deliveries < COUNTER_MAX:
+            job.deliveries += 1
+        events.note(broker, job, event_format.ENQUEUED, left=left)
+        changing.renew(broker, job)
+        requeue.release(broker, job)
+        return 1
+    if part is not None and part.is_spent(job.attempt):
+        return 0  # It is with its last worker; afterwards it is errored.
     if job.was_queued:
         if job.deliveries < COUNTER_MAX:
             job.deliveries += 1
-        events.note(broker, job, events.ENQUEUED)
+        events.note(broker, job, event_format.ENQUEUED)
         requeue.release(broker, job)
     else:
-        events.note(broker, job, events.ENQUEUED)
+        events.note(broker, job, event_format.ENQUEUED)
         lifecycle.enqueue(broker, job)
     return 1
 
@@ -182,7 +410,7 @@ def _dequeue(broker: Broker, job_id: bytes) -> int:
     job = broker.find(job_id)
     if job is None or job.state != QUEUED:
         return 0
-    events.note(broker, job, events.DEQUEUED)
+    events.note(broker, job, event_format.DEQUEUED)
     lifecycle.dequeue(broker, job)
     if job.retry_ms:
         job.requeue_at_ms = broker.now_ms + job.retry_ms + broker.jitter()
@@ -229,6 +457,9 @@ def describe(broker: Broker, client: Client, job: Job, body: bytes) -> bytes:
     # A timer beyond the schedule's horizon is not set yet, but its time is known.
     awake_at_ms = job.awake_at_ms or min(job.expire_at_ms, job.requeue_at_ms or job.expire_at_ms)
     awake_ms = max(0, awake_at_ms - now_ms)
+    part = job.part
+    left = None if part is None else part.attempts_left(job.attempt)
+    error_text = changing.error_of(job)
     fields = (
         ("id", bulk(job.id)),
         ("queue", nil if is_dummy else bulk(job.queue)),
@@ -249,6 +480,14 @@ def describe(broker: Broker, client: Client, job: Job, body: bytes) -> bytes:
         ("leased", integer(int(job.is_leased_here and job.requeue_at_ms > now_ms))),
         ("priority", integer(job.priority)),
         ("meta", bulk_array(job.meta)),
+        ("status", bulk(event_format.STATUS_NAMES[events.status_of(job)] or "")),
+        ("attempts", integer(0 if part is None else part.limit)),
+        ("attempts-left", nil if left is None else integer(left)),
+        ("error", nil if error_text is None else bulk(error_text)),
+        ("backoff", nil if part is None or not part.backoff else bulk(part.backoff)),
+        ("delay-ms", integer(job.delay_ms)),
+        ("retry-ms", integer(job.retry_ms)),
+        ("ttl-ms", integer(max(0, job.expire_at_ms - now_ms))),
     )
     return array([part for name, value in fields for part in (bulk(name), value)])
 

@@ -19,6 +19,13 @@ UINT64_MASK: Final = (1 << 64) - 1
 
 # Spans are kept in milliseconds in 64 bits. Longer ones are refused, never cut (spec Q19).
 SECONDS_MAX: Final = INT64_MAX // 1_000_000
+MS_MAX: Final = 1000 * SECONDS_MAX
+ATTEMPT_MAX: Final = 2**32 - 1
+LEASEMS_ERROR: Final = "ERR LEASEMS must be a number of milliseconds > 0"
+ATTEMPT_ERROR: Final = f"ERR ATTEMPT must be a number from 1 to {ATTEMPT_MAX}"
+ONE_ID: Final = "ERR ATTEMPT and FENCE need exactly one job id"
+# Of a long list of ids, so many words at its end are looked at for options.
+OPTION_WORDS_MAX: Final = 64
 LEASE_ERROR: Final = "ERR LEASE must be a number of seconds > 0"
 TOKEN_ERROR: Final = f"ERR TOKEN must have 1 to {TOKEN_BYTES_MAX} bytes"
 
@@ -59,6 +66,24 @@ def between(word: bytes, low: int, high: int, text: str) -> int:
 def read_lease(word: bytes, text: str = LEASE_ERROR) -> int:
     """Return the seconds of a lease in milliseconds."""
     return 1000 * between(word, 1, SECONDS_MAX, text)
+
+
+def read_ms(name: str, word: bytes) -> int:
+    """Return a span in milliseconds, 0 or more, of the option of this name."""
+    return between(word, 0, MS_MAX, f"ERR {name} must be a number of milliseconds >= 0")
+
+
+def read_attempt(word: bytes) -> int:
+    """Return the number of a delivery."""
+    return between(word, 1, ATTEMPT_MAX, ATTEMPT_ERROR)
+
+
+def options_at(argv: list[bytes], words: frozenset[bytes]) -> int:
+    """Return where the options behind a list of ids begin: at the first word that is one of these. Spec Y11."""
+    for at in range(max(1, len(argv) - OPTION_WORDS_MAX), len(argv)):
+        if argv[at].lower() in words:
+            return at
+    return len(argv)
 
 
 def read_token(word: bytes) -> bytes:

@@ -83,7 +83,7 @@ def _get(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
     """GET queue: pairs of all fields, then `paused`, `version` and `behind`; nil if nothing was ever set."""
     name = argv[2]
     state = broker.queue_settings.states.get(name)
-    pause = broker.pause_versions.get(name)
+    pause = broker.pauses.versions.get(name)
     if state is None and pause is None:
         return nil_array(client.protocol)
     parts = [bulk(text) for pair in broker.queue_settings.shown(name) for text in pair]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from disque_py import event_format
 from disque_py.commands.jobs import describe
 from disque_py.commands.options import read_cursor, read_integer
 from disque_py.core import incremental, scan, spilling
@@ -18,6 +19,14 @@ TOO_LARGE = (
 COUNT_DEFAULT = 100
 JOBS_PER_PART = 50
 
+WHERE_MAX = 8
+STATUS_ERROR = "ERR STATUS must be invisible, pending, running, completed, canceled or errored"
+# The states that users see of a job that is there (events.py).
+_STATUSES = {
+    name.encode(): status
+    for status, name in enumerate(event_format.STATUS_NAMES)
+    if name is not None and status != event_format.EXPIRED
+}
 _STATES = {STATE_NAMES[state].encode(): state for state in (WAIT_REPL, ACTIVE, QUEUED, ACKED)}
 
 
@@ -35,13 +44,26 @@ class _Cursor:
         self._is_given = True
 
 
+def read_where(argv: list[bytes], at: int, where: dict[bytes, bytes]) -> None:
+    """Read the pair behind a WHERE. CommandError."""
+    if at + 2 >= len(argv):
+        raise CommandError("ERR syntax error: WHERE needs a name and a value")
+    if argv[at + 1] in where:
+        raise CommandError("ERR WHERE has the same name twice")
+    if len(where) == WHERE_MAX:
+        raise CommandError(f"ERR at most {WHERE_MAX} WHERE")
+    where[argv[at + 1]] = argv[at + 2]
+
+
 def jscan(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
-    """JSCAN [cursor] [COUNT n] [BUSYLOOP] [QUEUE name] [STATE s]... [REPLY id|all]."""
+    """JSCAN [cursor] [COUNT n] [BUSYLOOP] [QUEUE q] [STATE s]... [STATUS s]... [WHERE name value]... [REPLY id|all]."""
     cursor = _Cursor()
     count = COUNT_DEFAULT
     is_whole = False
     queue: bytes | None = None
     states: list[int] = []
+    statuses: list[int] = []
+    where: dict[bytes, bytes] = {}
     is_full = False
     at = 1
     end = len(argv)
@@ -62,6 +84,15 @@ def jscan(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
             if state is None:
                 raise CommandError("ERR Invalid job state name")
             states.append(state)
+        elif option == b"status" and has_value:
+            at += 1
+            status = _STATUSES.get(argv[at].lower())
+            if status is None:
+                raise CommandError(STATUS_ERROR)
+            statuses.append(status)
+        elif option == b"where":
+            read_where(argv, at, where)
+            at += 2
         elif option == b"reply" and has_value:
             at += 1
             word = argv[at].lower()
@@ -71,7 +102,7 @@ def jscan(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
         else:
             cursor.read(argv[at])
         at += 1
-    wanted = scan.JobFilter(queue, tuple(states))
+    wanted = scan.JobFilter(queue, tuple(states), tuple(statuses), tuple(where.items()))
     walk = _jobs_in_parts(broker, client, cursor.value, -1 if is_whole else count, wanted, is_full)
     return incremental.begin(broker, client, walk)
 

@@ -52,15 +52,20 @@ def _c(
 
 ADDJOB: Final = (
     "queue body ms-timeout [REPLICATE count] [DELAY sec] [RETRY sec] [TTL sec] [MAXLEN count] [ASYNC]"
-    " [PRIORITY n] [META name value ...] [KEY key]"
+    " [PRIORITY n] [META name value ...] [KEY key] [ATTEMPTS n] [BACKOFF policy] [DELAYMS ms] [RETRYMS ms] [TTLMS ms]"
 )
 GETJOB: Final = (
-    "[NOHANG] [TIMEOUT ms] [COUNT count] [WITHCOUNTERS] [WITHMETA] [WITHLEASE] [LEASE sec] [TOKEN token]"
+    "[NOHANG] [TIMEOUT ms] [COUNT count] [WITHCOUNTERS] [WITHMETA] [WITHLEASE] [LEASE sec] [LEASEMS ms] [TOKEN token]"
+    " [WHERE name value ...]"
     " FROM queue [queue ...]"
 )
-JSCAN: Final = "[cursor] [COUNT n] [BUSYLOOP] [QUEUE name] [STATE state ...] [REPLY id|all]"
+JSCAN: Final = (
+    "[cursor] [COUNT n] [BUSYLOOP] [QUEUE name] [STATE state ...] [STATUS status ...] [WHERE name value ...]"
+    " [REPLY id|all]"
+)
 QSCAN: Final = "[cursor] [COUNT n] [BUSYLOOP] [MINLEN n] [MAXLEN n] [IMPORTRATE n]"
 IDS: Final = "[id ...]"
+NACK: Final = "[id ...] [DELAY sec] [DELAYMS ms] [REASON text] [FINAL] [ATTEMPT n]"
 # A command with several forms has one per line.
 CLIENT: Final = """LIST
 INFO
@@ -126,30 +131,49 @@ COMMANDS: Final = (
     _c("hello", hello.hello, -1, "readonly fast", "cluster", HELLO, "Show the nodes and their priorities, or agree on the protocol version."),
     _c("addjob", adding.addjob, -4, "write denyoom fast", "jobs", ADDJOB, "Add a job to a queue."),
     _c("getjob", fetching.getjob, -2, "write fast", "jobs", GETJOB, "Take jobs from queues, or wait for one."),
-    _c("ackjob", jobs.ackjob, -1, "write fast", "jobs", IDS, "Acknowledge jobs as processed."),
+    _c("ackjob", jobs.ackjob, -1, "write fast", "jobs", IDS + " [ATTEMPT n]", "Acknowledge jobs as processed."),
     _c("fastack", jobs.fastack, -1, "write fast", "jobs", IDS, "Acknowledge with fewer messages and less certainty."),
     _c("deljob", jobs.deljob, -1, "write fast", "jobs", IDS, "Delete jobs from this node only."),
     _c("show", jobs.show, 2, "readonly fast", "jobs", "id", "Describe a job."),
     _c("loadjob", jobs.loadjob, 2, "write", "jobs", "blob", "Internal record of the original's journal; refused."),
     _c("bgrewriteaof", server.bgrewriteaof, 1, "readonly admin", "server", "", "Write the journal anew, in the background."),
-    _c("qlen", queues.qlen, 2, "readonly fast", "queues", "queue", "Number of jobs ready in a queue of this node."),
-    _c("qpeek", queues.qpeek, 3, "readonly", "queues", "queue count", "Look at jobs of a queue without taking them."),
+    _c("qlen", queues.qlen, -2, "readonly fast", "queues", "queue [WHERE name value ...]", "Number of jobs ready in a queue of this node."),
+    _c(
+        "qpeek",
+        queues.qpeek,
+        -3,
+        "readonly",
+        "queues",
+        "queue count [WHERE name value ...] [WITHMETA]",
+        "Look at jobs of a queue without taking them.",
+    ),
     _c("qstat", queues.qstat, 2, "readonly fast", "queues", "queue", "Describe a queue."),
     _c("qscan", scanning.qscan, -1, "readonly", "queues", QSCAN, "Walk over the queues of this node."),
     _c("jscan", scanning.jscan, -1, "readonly", "jobs", JSCAN, "Walk over the jobs of this node."),
     _c("enqueue", jobs.enqueue, -1, "write denyoom fast", "jobs", IDS, "Queue jobs now if they are not queued."),
-    _c("nack", jobs.nack, -1, "write denyoom fast", "jobs", IDS, "Give jobs back: processing failed."),
+    _c("nack", jobs.nack, -1, "write denyoom fast", "jobs", NACK, "Give jobs back: processing failed."),
     _c("dequeue", jobs.dequeue, -1, "write fast", "jobs", IDS, "Take jobs out of their queues on this node."),
-    _c("working", jobs.working, -2, "write fast", "jobs", "id [sec]", "Postpone the next delivery by the job's RETRY, or so long."),
+    _c("working", jobs.working, -2, "write fast", "jobs", "id [sec] [LEASEMS ms] [ATTEMPT n]", "Postpone the next delivery by the job's RETRY, or so long."),
     _c("pause", queues.pause, -3, "readonly fast", "queues", "queue in|out|all|none|state|bcast [...]", "Pause input or output of a queue."),
     # Commands that generic clients send by habit.
     _c("echo", connection.echo, 2, "readonly fast", "connection", "message", "Reply with the given message."),
     _c("select", connection.select, 2, "readonly fast", "connection", "index", "Accept database 0, for clients that insist on choosing one."),
     _c("reset", connection.reset, 1, "readonly loading fast", "connection", "", "Bring the connection back to the state it had when it was opened."),
+    _c(
+        "qdepth",
+        queues.qdepth,
+        -4,
+        "readonly",
+        "queues",
+        "queue BY name [COUNT n]",
+        "Number of ready jobs for each value of a metadata name.",
+    ),
     # Commands for deliveries with a token.
     _c("acktoken", tokens.acktoken, -2, "write fast", "jobs", "token [token ...]", "Acknowledge all jobs of deliveries."),
-    _c("nacktoken", tokens.nacktoken, -2, "write denyoom fast", "jobs", "token [token ...]", "Give all jobs of deliveries back."),
+    _c("nacktoken", tokens.nacktoken, -2, "write denyoom fast", "jobs", "token [token ...] [DELAY sec] [DELAYMS ms] [REASON text]", "Give all jobs of deliveries back."),
     _c("extendtoken", tokens.extendtoken, 3, "write fast", "jobs", "token sec", "Make the leases of a delivery last so long from now."),
+    # Cancellation, on any node.
+    _c("canceljob", jobs.canceljob, -2, "write fast", "jobs", "id [id ...]", "Cancel jobs, wherever they are."),
     # The log of events.
     _c("events", events.events, -2, "readonly", "server", EVENTS, "Read the log of what became of jobs on this node."),
     # Settings of queues.

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from disque_py.commands.jobs import nack_one
-from disque_py.commands.options import LEASE_ERROR, read_lease
-from disque_py.core import acks, incremental, lifecycle, requeue
+from disque_py.commands.jobs import NACKTOKEN_WORDS, nack_one, read_nack_words
+from disque_py.commands.options import LEASE_ERROR, options_at, read_lease
+from disque_py.core import acks, incremental, lifecycle, requeue, versions
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
 from disque_py.core.incremental import PART
@@ -29,8 +29,18 @@ def acktoken(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
 
 
 def nacktoken(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
-    """NACKTOKEN token [token ...] → number of jobs that went back to their queues."""
-    return incremental.begin(broker, client, _to_all(broker, argv[1:], _nack))
+    """NACKTOKEN token [token ...] [DELAY sec] [REASON text] → number of jobs that were given back."""
+    first = options_at(argv, NACKTOKEN_WORDS)
+    if first in (1, len(argv)):
+        return incremental.begin(broker, client, _to_all(broker, argv[1:], _nack))
+    how = read_nack_words(argv, first, NACKTOKEN_WORDS)
+    versions.refuse_older(broker)
+
+    def nack_so(broker: Broker, job: Job) -> int:
+        broker.tokens.drop(job)
+        return nack_one(broker, job.id, how)
+
+    return incremental.begin(broker, client, _to_all(broker, argv[1:first], nack_so))
 
 
 def extendtoken(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:

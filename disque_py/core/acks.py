@@ -13,8 +13,12 @@ A *dummy ack* is an ack that a node took for a job it never held. Its set is emp
 nodes and then collects like any other node. It never counts as a holder itself. Two dummy acks tell each other nothing
 (spec Q10).
 
+A *canceled* job goes the same way, with another outcome (CANCELJOB): its SETACKs carry OUTCOME_CANCELED. Completed
+beats canceled where a node hears of both. The node where a lease of the job runs keeps the record until that is over,
+so that its worker hears of the cancellation.
+
 The node that ends a collection tells all holders with DELJOB and its set. A node that knows more holders goes on
-collecting. Timers call try_collect again; no function here waits. Spec A1, A2, A3, A4, A5, A7, A9, A10.
+collecting. Timers call try_collect again; no function here waits. Spec A1, A2, A3, A4, A5, A7, A9, A10, Y8, Y9.
 """
 
 from __future__ import annotations
@@ -22,12 +26,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from cluster_bus.messages import DELJOB, GOTACK, SETACK
+from cluster_bus.messages import ACKATTEMPT, DELJOB, GOTACK, SETACK
 from cluster_bus.node import FORGOTTEN, Node
+from disque_py import event_format
 from disque_py.core import events, lifecycle, replication
-from disque_py.core.broker import ACK_ASKED_MS, SHARDS, Broker
+from disque_py.core.broker import SHARDS, Broker
+from disque_py.core.broker_parts import ACK_ASKED_MS
+from disque_py.core.changing import OUTCOME_CANCELED
 from disque_py.core.ids import is_retried_id, is_valid_id, ttl_minutes
-from disque_py.core.job import ACKED, WAIT_REPL, Collection, Job, Replication
+from disque_py.core.job import ACKED, WAIT_REPL, Cancellation, Collection, Job, Replication
 from disque_py.core.journaling import mark_holders_dirty
 from disque_py.core.node_sets import EMPTY, NodeSet
 from disque_py.core.schedule import Line
@@ -46,15 +53,17 @@ UNKNOWN_HOLDERS_MAX: Final = 64
 LOOKED_PER_PART: Final = 3_000
 # Third field of SETACK: the job's version. A node that never held the job, and writes no event, sends this instead.
 UNTOLD: Final = 0
+OUTCOME_AT: Final = 3
 # Third field of DELJOB without a set: the job is done, and no node that held it has said so yet.
 IS_DONE: Final = 1
 _NOTHING: Final[Any] = object()  # Equal to no field of a message.
 
 
-def acknowledge(broker: Broker, job: Job, *, is_news: bool = False) -> None:
+def acknowledge(broker: Broker, job: Job, *, is_news: bool = False, is_canceled: bool = False) -> None:
     """Note that the job is done, as a client or a node says: it is not queued here again. Acked jobs stay as they are.
 
-    is_news   no node that held the job has heard of it before, so this node writes the event (events.py)
+    is_news      no node that held the job has heard of it before, so this node writes the event (events.py)
+    is_canceled  it was canceled
     """
     if job.state == ACKED:
         return
@@ -63,20 +72,98 @@ def acknowledge(broker: Broker, job: Job, *, is_news: bool = False) -> None:
         if isinstance(work, Replication) and work.is_external:
             # We hold no copy to look after; the nodes that hold one have heard, or will hear, of the ack.
             lifecycle.achieve(broker, job)
-            events.added(broker, job, events.ADDED_INVISIBLE)
+            events.added(broker, job, event_format.ADDED_INVISIBLE)
             replication.answer(broker, work.client, job, work.slot, b"+%b\r\n" % job.id)
         elif isinstance(work, Replication):
             # A consumer got a replica: the producer's job exists and was processed (spec Q11).
             reply = b"+%b\r\n" % job.id
             lifecycle.achieve(broker, job)
-            events.added(broker, job, events.ADDED)
+            events.added(broker, job, event_format.ADDED)
             broker.stats.jobs_added += 1
             replication.answer(broker, work.client, job, work.slot, reply)
     elif job.work is not None:
         replication.tell_taken(broker, job)  # The consumer had it from the node that took it.
+    if is_canceled:
+        if is_news:
+            events.canceled(broker, job)
+            broker.stats.jobs_canceled += 1
+        elif broker.events is not None:
+            events.learn(broker, job, event_format.CANCELED)
+        kept_until_ms = job.requeue_at_ms if _is_running(broker, job) else 0
+        lifecycle.acknowledge(broker, job, Cancellation(kept_until_ms))
+        return
     if is_news:
         events.acked(broker, job)
     lifecycle.acknowledge(broker, job)
+
+
+def _is_running(broker: Broker, job: Job) -> bool:
+    return job.is_leased_here and job.requeue_at_ms > broker.now_ms
+
+
+def _complete(broker: Broker, job: Job) -> None:
+    """Let a canceled job be completed, because a node says so: completed beats canceled."""
+    work = job.work
+    if not isinstance(work, Cancellation):
+        return
+    done = Collection()
+    done.confirmed = work.confirmed
+    done.attempts = work.attempts
+    job.work = done
+    if broker.events is not None:
+        events.learn(broker, job, event_format.COMPLETED)
+    lifecycle.mark_dirty(broker, job)
+
+
+def cancel_here(broker: Broker, job_id: bytes) -> int:
+    """Handle CANCELJOB of one id: return 1 if the job was known here and not over, else 0.
+
+    A job that no node here knows is remembered as an ack would be.
+    """
+    job = broker.find(job_id)
+    if job is None:
+        if broker.cluster.size > 1 and job_id not in broker.tombstones:
+            if is_retried_id(job_id) and not broker.is_leaving and _may_remember(broker):
+                job = dummy_ack(broker, job_id)
+                job.work = Cancellation()
+                try_collect(broker, job)
+            elif broker.cluster.linked:
+                broker.send(broker.cluster.linked, SETACK, (job_id, b"", UNTOLD, OUTCOME_CANCELED))
+        return 0
+    if job.state == ACKED:
+        try_collect(broker, job)
+        return 0
+    acknowledge(broker, job, is_news=True, is_canceled=True)
+    try_collect(broker, job)
+    return 1
+
+
+def ack_attempt(broker: Broker, job_id: bytes, attempt: int) -> int:
+    """Handle ACKJOB … ATTEMPT: as `ack_here`, unless a later delivery is known.
+
+    A node without the job passes the ack on, and a holder compares.
+    """
+    job = broker.find(job_id)
+    if job is None:
+        if broker.cluster.linked and job_id not in broker.tombstones:
+            broker.send(broker.cluster.linked, ACKATTEMPT, (job_id, attempt))
+        return 0
+    return 0 if is_stale(job, attempt) else ack_here(broker, job_id)
+
+
+def is_stale(job: Job, attempt: int) -> bool:
+    """Whether this delivery is over: a later one is known."""
+    return job.attempt > attempt
+
+
+def on_ackattempt(broker: Broker, sender: Node, items: list[Any]) -> None:
+    """Acknowledge deliveries that a client named at a node without the jobs."""
+    for job_id, attempt, *_ in items:
+        if type(attempt) is not int:
+            raise ValueError("an attempt that is not a number")
+        job = broker.find(job_id)
+        if job is not None and job.state != ACKED and not is_stale(job, attempt):
+            ack_here(broker, job_id)
 
 
 def ack_here(broker: Broker, job_id: bytes) -> int:
@@ -119,6 +206,9 @@ def try_collect(broker: Broker, job: Job) -> None:
     if not isinstance(work, Collection):
         return
     assert job.state == ACKED
+    if isinstance(work, Cancellation) and work.is_over:
+        _end(broker, job)
+        return
     missing = _missing(broker, job, work)
     if not missing:
         finish(broker, job)
@@ -126,7 +216,8 @@ def try_collect(broker: Broker, job: Job) -> None:
     asked = _linked(broker, missing)
     if asked:
         holders = job.holders
-        broker.send(asked, SETACK, (job.id, broker.sets.pack(holders), job.version if holders else UNTOLD))
+        item = (job.id, broker.sets.pack(holders), job.version if holders else UNTOLD)
+        broker.send(asked, SETACK, item if type(work) is Collection else (*item, OUTCOME_CANCELED))
     attempts = work.attempts
     work.attempts = attempts + 1
     if attempts:
@@ -134,7 +225,7 @@ def try_collect(broker: Broker, job: Job) -> None:
         job.requeue_at_ms = broker.now_ms + span_ms + broker.jitter()
         lifecycle.arm(broker, job)
     else:
-        _look_later(broker, job, broker.asked)
+        _look_later(broker, job, broker.acks.asked)
 
 
 def _linked(broker: Broker, nodes: tuple[Node, ...]) -> tuple[Node, ...]:
@@ -158,7 +249,7 @@ def _look_later(broker: Broker, job: Job, line: Line) -> None:
 def look_again(broker: Broker, count_max: int) -> int:
     """Ask again for acks asked for, or heard of, a second ago. Return the number of ids that were looked at."""
     looked = 0
-    for line in (broker.asked, broker.heard):
+    for line in (broker.acks.asked, broker.acks.heard):
         if not line:
             continue
         due = line.due(broker.now_ms, count_max)
@@ -187,6 +278,17 @@ def finish(broker: Broker, job: Job) -> None:
         broker.send(others, DELJOB, (job.id, broker.sets.pack(job.holders)))
     if others or not job.holders:
         broker.tombstones.add(job.id, broker.now_ms)  # A copy that is still on its way finds the ack here.
+    _end(broker, job)
+
+
+def _end(broker: Broker, job: Job) -> None:
+    """Forget a job whose collection is over. A canceled one stays as long as a lease would run here."""
+    work = job.work
+    if isinstance(work, Cancellation) and work.kept_until_ms > broker.now_ms:
+        work.is_over = True
+        job.requeue_at_ms = work.kept_until_ms
+        lifecycle.arm(broker, job)
+        return
     lifecycle.forget(broker, job)
 
 
@@ -225,8 +327,13 @@ def on_setack(broker: Broker, sender: Node, items: list[Any]) -> None:
         if len(item) > 2:
             events.heard(job, item[2])
         if not was_acked:
-            acknowledge(broker, job, is_news=len(item) > 2 and item[2] == UNTOLD)
-        elif not ours and not theirs:
+            is_news = len(item) > 2 and item[2] == UNTOLD
+            acknowledge(broker, job, is_news=is_news, is_canceled=_is_canceled(item))
+        elif type(job.work) is Cancellation and len(item) > 2 and not _is_canceled(item):
+            if item[2] == UNTOLD and ours:
+                events.acked(broker, job)
+            _complete(broker, job)
+        if was_acked and not ours and not theirs:
             send(only, GOTACK, (job_id, b"", 0))  # Two dummy acks: neither is an owner (spec Q10).
             continue
         if ours is not theirs:
@@ -236,10 +343,15 @@ def on_setack(broker: Broker, sender: Node, items: list[Any]) -> None:
             send(only, GOTACK, (job_id, packed, int(named)))
             if not was_acked:
                 # The sender collects; we take over if it doesn't come to an end.
-                _look_later(broker, job, broker.heard)
+                _look_later(broker, job, broker.acks.heard)
         else:
             send(only, GOTACK, (job_id, sets.pack(job.holders), int(named)))
             _collect_too(broker, job, theirs)
+
+
+def _is_canceled(item: Any) -> bool:
+    """Whether a SETACK tells of a job that was canceled."""
+    return len(item) > OUTCOME_AT and item[OUTCOME_AT] == OUTCOME_CANCELED
 
 
 def _collect_too(broker: Broker, job: Job, theirs: NodeSet) -> None:
@@ -254,7 +366,7 @@ def _collect_too(broker: Broker, job: Job, theirs: NodeSet) -> None:
 
 def _may_remember(broker: Broker) -> bool:
     """Whether one more ack of a job that was never here may be kept."""
-    return broker.acked_count < ACKED_COUNT_MAX and broker.used_memory <= broker.memory_limits[1]
+    return broker.memory.acked_count < ACKED_COUNT_MAX and broker.used_memory <= broker.memory.limits[1]
 
 
 def _hold_ack(broker: Broker, job_id: bytes, holders: NodeSet) -> None:
@@ -268,7 +380,7 @@ def _hold_ack(broker: Broker, job_id: bytes, holders: NodeSet) -> None:
     ttl_ms = max(1, ttl_minutes(job_id)) * 60_000
     job = Job(job_id, b"", b"", 0, broker.now_ms + ttl_ms, 0, 0, 0, holders)
     lifecycle.register_acked(broker, job)
-    _look_later(broker, job, broker.heard)
+    _look_later(broker, job, broker.acks.heard)
 
 
 def on_gotack(broker: Broker, sender: Node, items: list[Any]) -> None:
@@ -329,7 +441,7 @@ def on_deljob(broker: Broker, sender: Node, items: list[Any]) -> None:
             else:
                 flag = item[2] if len(item) > 2 else 0
                 if flag == IS_DONE:
-                    events.ended(broker, job, events.ACKED)
+                    events.ended(broker, job, event_format.ACKED)
                 elif flag == replication.CREATION_ABORTED:
                     if job.attributes is not None and not job.attributes.is_open:
                         broker.stats.ignored("deljob of a job that was named meanwhile")
@@ -346,7 +458,7 @@ def on_deljob(broker: Broker, sender: Node, items: list[Any]) -> None:
             acknowledge(broker, job)
         if job.holders is theirs or job.holders <= theirs:
             done.add(job_id, now_ms)
-            lifecycle.forget(broker, job)
+            _end(broker, job)
         else:
             # The sender never heard of some holder of ours, so it ended too early. We go on with the holders of both.
             job.holders = sets.union(job.holders, theirs)
@@ -377,7 +489,7 @@ def fast_ack(broker: Broker, job_id: bytes) -> int:
     if others and job.retry_ms:
         broker.tombstones.add(job_id, broker.now_ms)
     broker.stats.jobs_acked += job.state != ACKED
-    events.ended(broker, job, events.ACKED)
+    events.ended(broker, job, event_format.ACKED)
     replication.remove(broker, job)
     return 1
 
@@ -387,8 +499,8 @@ def collect_again(broker: Broker) -> None:
 
     A walk looks at all of them, a part per tick.
     """
-    if broker.acked_count:
-        broker.recollect = _collect_again(broker)
+    if broker.memory.acked_count:
+        broker.acks.recollect = _collect_again(broker)
 
 
 def _collect_again(broker: Broker) -> Iterator[None]:

@@ -52,7 +52,8 @@ class Client:
     slots                  replies in the order of requests while ADDJOBs wait, else None
     queues                 the queues a blocked GETJOB waits on
     options                … and its options for each job (fetch_options.py)
-    awake_at_ms            … and until when (0: for ever); its entry in broker.timeouts
+    arrival                … and its place among all clients that wait for jobs
+    awake_at_ms            … and until when (0: for ever); its entry in broker.waits.timeouts
     reply_mode, is_silenced  CLIENT REPLY; its effect on the command that is waited for
     wrote                  whether this turn's replies wait for the journal (WROTE…)
     held, held_bytes       replies that wait for the journal: (position, replies), oldest first (node/output_commit.py);
@@ -65,6 +66,7 @@ class Client:
     __slots__ = (
         "active_ms",
         "addr",
+        "arrival",
         "awake_at_ms",
         "close_asked",
         "connected_ms",
@@ -118,6 +120,7 @@ class Client:
         self.waiting_jobs: dict[Job, list[bytes | None]] = {}
         self.queues: tuple[Queue, ...] = ()
         self.options = PLAIN
+        self.arrival = 0
         self.awake_at_ms = 0
         self.wrote = WROTE_NOTHING
         self.held: deque[tuple[int, list[bytes]]] | None = None

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 # and handle them in parts (incremental.py), and have no limit of their own.
 WORDS_MAX: Final = 8_192
 WITH_LISTS: Final = frozenset(
-    ("ackjob", "acktoken", "command", "deljob", "dequeue", "enqueue", "fastack", "nack", "nacktoken")
+    ("ackjob", "acktoken", "canceljob", "command", "deljob", "dequeue", "enqueue", "fastack", "nack", "nacktoken")
 )
 
 Handler = Callable[["Broker", "Client", list[bytes]], bytes | None]
@@ -64,7 +64,7 @@ class CommandEntry:
         self.name = name
         self.handler = handler
         self.arity = arity
-        self.words_max = 1 << 62 if name in WITH_LISTS else WORDS_MAX
+        self.words_max = 1 << 60 if name in WITH_LISTS else WORDS_MAX
         self.is_denyoom = "denyoom" in flags
         self.is_write = "write" in flags or name in ("pause", "cluster", "debug")
         self.disk_level = _disk_level(name, flags)
@@ -88,7 +88,7 @@ def _disk_level(name: str, flags: tuple[str, ...]) -> int:
 
     PING says, like the original's, that this node takes no writes.
     """
-    if name in ("ackjob", "acktoken", "fastack"):
+    if name in ("ackjob", "acktoken", "canceljob", "fastack"):
         return NO_ACKS
     if name in ("extendtoken", "getjob", "nack", "nacktoken", "working"):
         return NO_WRITES

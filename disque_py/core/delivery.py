@@ -6,6 +6,7 @@ queue ready. Once per turn the ready queues are served, first come, first served
 
 from __future__ import annotations
 
+from heapq import heapify, heappop, heappush
 from typing import Any, Final
 
 from disque_py.core import lifecycle, pulls, replication, requeue
@@ -13,6 +14,7 @@ from disque_py.core.broker import Broker
 from disque_py.core.client import RUNNING, WAITS_FOR_JOBS, WROTE, WROTE_IN_TROUBLE, Client
 from disque_py.core.errors import LEAVING
 from disque_py.core.fetch_options import COUNTERS, LEASE, META, PLAIN, WITH_COUNTERS, FetchOptions
+from disque_py.core.filters import Filters, Group, filters_of
 from disque_py.core.job import Job
 from disque_py.core.queue import LINE_BYTES, PAUSED_OUT, Queue
 from disque_py.resp.replies import EMPTY_ARRAY, bulk_array, nil_array
@@ -32,12 +34,16 @@ def collect(broker: Broker, queues: list[Queue], count: int, options: FetchOptio
     size = 0
     found = True
     fetch = lifecycle.fetch_retried if options.is_picky else lifecycle.fetch
+    where = options.where
     while found and len(entries) < count and size < bytes_max:
         found = False
         for queue in queues:
             if not queue.length or queue.paused & PAUSED_OUT:
                 continue
-            job = fetch(broker, queue)
+            if where is None:
+                job = fetch(broker, queue)
+            else:
+                job = lifecycle.fetch_matching(broker, queue, where, is_picky=options.is_picky)
             if job is None:
                 if queue.is_stalled:
                     return entries  # Its head's body is being read back: no other job comes before it.
@@ -120,17 +126,23 @@ def wait(broker: Broker, client: Client, queues: list[Queue], timeout_ms: int, o
     client.queues = distinct
     client.options = options
     client.waiting = WAITS_FOR_JOBS
-    broker.blocked_count += 1
+    broker.waits.blocked_count += 1
     broker.used_memory += LINE_BYTES * len(distinct)
     if timeout_ms:
-        broker.timeouts.set(client, broker.now_ms + timeout_ms)
+        broker.waits.timeouts.set(client, broker.now_ms + timeout_ms)
     if options.token:
-        broker.token_waits.setdefault(options.token, {})[client] = None
+        broker.tokens.waits.setdefault(options.token, {})[client] = None
+    broker.arrivals += 1
+    client.arrival = broker.arrivals
+    if options.where is not None:
+        for queue in distinct:
+            filters_of(broker, queue).wait(client, options.where)
+        return
     for queue in distinct:
         queue.waiting[client] = None
         if options.is_picky:
             queue.picky += 1
-        broker.interest_due[queue] = None
+        broker.consumers.interest_due[queue] = None
         pulls.ask_sources(broker, queue, is_urgent=False)
         pulls.ask_all_nodes(broker, queue)
 
@@ -140,25 +152,29 @@ def stop_waiting(broker: Broker, client: Client) -> None:
     options = client.options
     broker.used_memory -= LINE_BYTES * len(client.queues)
     for queue in client.queues:
+        if options.where is not None:
+            if queue.filters is not None:
+                queue.filters.stop_waiting(client, options.where)
+            continue
         queue.waiting.pop(client, None)
         if options.is_picky:
             queue.picky -= 1
             queue.picky_ms = broker.now_ms
         else:
             queue.waited_ms = broker.now_ms
-        broker.interest_due[queue] = None
+        broker.consumers.interest_due[queue] = None
         if queue.length and queue.picky == len(queue.waiting):
-            broker.hint_due[queue] = None
+            broker.consumers.hint_due[queue] = None
     client.queues = ()
     client.waiting = RUNNING
-    broker.blocked_count -= 1
+    broker.waits.blocked_count -= 1
     if client.awake_at_ms:
-        broker.timeouts.cancel(client)
+        broker.waits.timeouts.cancel(client)
     if options.token:
-        waiting = broker.token_waits[options.token]
+        waiting = broker.tokens.waits[options.token]
         del waiting[client]
         if not waiting:
-            del broker.token_waits[options.token]
+            del broker.tokens.waits[options.token]
 
 
 def serve_ready(broker: Broker) -> None:
@@ -167,6 +183,9 @@ def serve_ready(broker: Broker) -> None:
         ready = broker.ready
         broker.ready = {}
         for queue in ready:
+            filters = queue.filters
+            if filters is not None and filters.due:
+                _serve_filtered(broker, queue, filters)
             waiting = queue.waiting
             while waiting and queue.length and not queue.paused & PAUSED_OUT:
                 if queue.picky:
@@ -175,13 +194,60 @@ def serve_ready(broker: Broker) -> None:
                     job, client = lifecycle.fetch(broker, queue), next(iter(waiting))
                 if job is None:
                     break
-                options = client.options
-                stop_waiting(broker, client)
-                send(broker, client, b"*1\r\n" + deliver(broker, queue, job, options))
-                if options.token and options.token in broker.token_waits:
-                    _repeat_to_others(broker, options.token, job)
-                if not queue.length:
-                    ran_dry(broker, queue)
+                _serve(broker, queue, job, client)
+
+
+def _serve(broker: Broker, queue: Queue, job: Job, client: Client) -> None:
+    """Deliver a fetched job to a client that waited for it."""
+    options = client.options
+    stop_waiting(broker, client)
+    send(broker, client, b"*1\r\n" + deliver(broker, queue, job, options))
+    if options.token and options.token in broker.tokens.waits:
+        _repeat_to_others(broker, options.token, job)
+    if not queue.length:
+        ran_dry(broker, queue)
+
+
+def _serve_filtered(broker: Broker, queue: Queue, filters: Filters) -> None:
+    """Serve the clients that wait with a filter, and plain ones that came before them (spec W3).
+
+    Only groups that got jobs since the last time are looked at.
+    """
+    due = filters.due
+    filters.due = {}
+    lines: list[tuple[int, int, Group]] = []
+    for group in due:
+        client = group.client_for()
+        if client is not None:
+            lines.append((client.arrival, len(lines), group))
+    heapify(lines)
+    may_serve_plain = True
+    while lines and not queue.paused & PAUSED_OUT:
+        arrival, number, group = lines[0]
+        plain = next(iter(queue.waiting), None) if may_serve_plain else None
+        if plain is not None and plain.arrival < arrival:
+            job = lifecycle.fetch_retried(broker, queue) if plain.options.is_picky else lifecycle.fetch(broker, queue)
+            if job is None:
+                may_serve_plain = False
+            else:
+                _serve(broker, queue, job, plain)
+            continue
+        client = group.client_for()
+        if client is None or client.arrival != arrival:
+            heappop(lines)  # Its job went to another client.
+            if client is not None:
+                heappush(lines, (client.arrival, number, group))
+            continue
+        where = client.options.where
+        assert where is not None
+        job = lifecycle.fetch_matching(broker, queue, where, is_picky=client.options.is_picky)
+        if job is None:
+            heappop(lines)  # Its body is on disk, say: the queue is looked at again when that is back.
+            continue
+        _serve(broker, queue, job, client)
+    if lines:
+        for _, _, group in lines:
+            filters.due[group] = None
 
 
 def _match(broker: Broker, queue: Queue) -> tuple[Job | None, Client]:
@@ -199,7 +265,7 @@ def _match(broker: Broker, queue: Queue) -> tuple[Job | None, Client]:
 def _repeat_to_others(broker: Broker, token: bytes, job: Job) -> None:
     """Repeat a delivery to other clients that wait with its token: a client came back before it was served."""
     body: Any = job.body
-    for client in list(broker.token_waits[token]):
+    for client in list(broker.tokens.waits[token]):
         shows = client.options.shows
         stop_waiting(broker, client)
         send(broker, client, b"*1\r\n" + entry_of(broker, job, body, shows))
@@ -209,7 +275,7 @@ def send(broker: Broker, client: Client, reply: bytes) -> None:
     """Send a late reply, in the client's own reply mode; its pipeline goes on."""
     if not client.is_silenced:
         client.reply(reply)
-    client.wrote = max(client.wrote, WROTE_IN_TROUBLE if broker.disk_level else WROTE)
+    client.wrote = max(client.wrote, WROTE_IN_TROUBLE if broker.journal.disk_level else WROTE)
     broker.outbox.clients[client] = None
 
 
@@ -243,10 +309,10 @@ def drop_client(broker: Broker, client: Client) -> None:
         stop_waiting(broker, client)
     if client.waiting_jobs:
         replication.drop_client(broker, client, None)
-    broker.incremental.pop(client, None)
-    broker.stalled.pop(client, None)
+    broker.waits.incremental.pop(client, None)
+    broker.waits.stalled.pop(client, None)
     broker.spill.blocked_producers.pop(client, None)
-    broker.early.pop(client, None)
+    broker.waits.early.pop(client, None)
     broker.clients.pop(client.id, None)
     broker.monitors.pop(client, None)
     broker.outbox.clients.pop(client, None)

@@ -9,22 +9,33 @@ many lines share (names of states, counters, a queue's name) are made once and l
 
 from __future__ import annotations
 
-from base64 import b64encode
 from json import dumps
 from typing import Any, Final
 
-from disque_py.core.events import ACKED, ADDED, CODES, DELIVERED, PENDING, STATUS_NAMES, UNKNOWN, VERSION_FIRST
-
-SCHEMA_VERSION: Final = 1
+from disque_py.event_format import (
+    ACKED,
+    ADDED,
+    CODES,
+    DELIVERED,
+    FIELDS_OF_CHANGE,
+    FIELDS_OF_DELIVERED,
+    FIELDS_OF_NODE,
+    MS_OF_CTIME,
+    PENDING,
+    SCHEMA_VERSION,
+    STATUS_NAMES,
+    UNKNOWN_EVENT,
+    line_fields,
+)
 
 # The characters of ids. An id with any other came from another node; it takes the slow way, which escapes.
 _ID_CHARS: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=-"
 
-MS_OF_CTIME: Final = 1_000_000
 # At most this many pieces of lines are kept; then they are made anew.
 PIECES_MAX: Final = 10_000
 
 _REST: Final = f'"error":null,"worker":null,"meta":{{}},"body_size":%s,"v":{SCHEMA_VERSION}}}\n'
+_CODES: Final = CODES  # Compiled code reads its own module's names faster.
 _QUOTED_STATES: Final = tuple("null" if name is None else f'"{name}"' for name in STATUS_NAMES)
 _PENDING: Final = _QUOTED_STATES[PENDING]
 _ACKED_TO: Final = f'"event":"acked","from_state":%s,"to_state":{_QUOTED_STATES[CODES[ACKED][1]]},"since":'
@@ -52,7 +63,7 @@ class Lines:
             counters.clear()
             rests.clear()
         seq = first_seq
-        if b"".join([event[1] for event in events if len(event) > 2]).translate(None, _ID_CHARS):
+        if b"".join([event[1] for event in events if len(event) > FIELDS_OF_NODE]).translate(None, _ID_CHARS):
             return [_rare_line(seq, ts_ms, event) for seq, event in enumerate(events, first_seq)]
         head = f',"ts":{ts_ms},"job_id":"'
         lines: list[str] = []
@@ -66,7 +77,7 @@ class Lines:
                     f'{{"seq":{seq}{head}{job_id.decode("ascii")}","ctime":{ctime}{queue}{_ADDED}'
                     f"{ctime // MS_OF_CTIME},{rest}"
                 )
-            elif len(event) == 10:
+            elif len(event) == FIELDS_OF_DELIVERED:
                 _, job_id, version, entered, attempt, nacks, deliveries, ctime, name, size = event
                 queue = queues.get(name) or self._queue(name)
                 rest = rests.get(size) or self._rest(size)
@@ -75,7 +86,7 @@ class Lines:
                     f'{{"seq":{seq}{head}{job_id.decode("ascii")}","ctime":{ctime}{queue},"version":{version},'
                     f"{_DELIVERED}{entered or 'null'}{counts}{ctime // MS_OF_CTIME},{rest}"
                 )
-            elif len(event) == 11:
+            elif len(event) == FIELDS_OF_CHANGE:
                 _, job_id, version, left, entered, attempt, nacks, deliveries, ctime, name, size = event
                 queue = queues.get(name) or self._queue(name)
                 rest = rests.get(size) or self._rest(size)
@@ -107,73 +118,10 @@ class Lines:
 def _change(code: int, left: int) -> str:
     if code == ACKED:
         return _ACKED_TO % _QUOTED_STATES[left]
-    name, entered = CODES.get(code, ("unknown", 0))
+    name, entered = _CODES.get(code) or UNKNOWN_EVENT
     return f'"event":"{name}","from_state":{_QUOTED_STATES[left]},"to_state":{_QUOTED_STATES[entered]},"since":'
 
 
 def _rare_line(seq: int, ts_ms: int, event: Any) -> str:
     """Return the line of an event with a rare field, or of an event of the node."""
-    code = event[0]
-    rare: dict[str, Any] = event[-1] if isinstance(event[-1], dict) else {}
-    name, entered = CODES.get(code, ("unknown", 0))
-    fields: dict[str, Any] = {
-        "seq": seq,
-        "ts": ts_ms,
-        "job_id": None,
-        "ctime": None,
-        "queue": None,
-        "version": None,
-        "event": name,
-        "from_state": None,
-        "to_state": STATUS_NAMES[entered],
-        "since": None,
-        "attempt": None,
-        "nacks": None,
-        "deliveries": None,
-        "priority": None,
-        "error": None,
-        "worker": None,
-        "meta": {},
-        "body_size": None,
-        "v": SCHEMA_VERSION,
-    }
-    if len(event) > 2:
-        _, job_id, version, left, since_ms, attempt, nacks, deliveries, ctime, queue, size, *_ = _in_full(event)
-        fields |= {
-            "job_id": job_id.decode("ascii", "replace"),
-            "ctime": ctime,
-            "queue": queue.decode("utf-8", "replace"),
-            "version": version,
-            "from_state": STATUS_NAMES[left],
-            "since": since_ms or None,
-            "attempt": attempt,
-            "nacks": nacks,
-            "deliveries": deliveries,
-            "priority": ctime // MS_OF_CTIME,
-            "body_size": size,
-        }
-    for key, value in rare.items():
-        if key == "body":
-            fields |= _body(value)
-        elif key == "meta":
-            words = [word.decode("utf-8", "replace") for word in value]
-            fields[key] = dict(zip(words[::2], words[1::2], strict=True))
-        else:
-            fields[key] = value
-    return dumps(fields, separators=(",", ":")) + "\n"
-
-
-def _in_full(event: Any) -> Any:
-    """Return one of the short forms with all its fields."""
-    if len(event) == 5:
-        code, job_id, ctime, queue, size = event
-        return code, job_id, VERSION_FIRST, UNKNOWN, 0, 0, 0, 0, ctime, queue, size
-    return (*event[:3], PENDING, *event[3:]) if len(event) == 10 else event
-
-
-def _body(body: bytes) -> dict[str, str]:
-    """Return the body as text if it is text, else in Base64."""
-    try:
-        return {"body": body.decode("utf-8")}
-    except UnicodeDecodeError:
-        return {"body_base64": b64encode(body).decode("ascii")}
+    return dumps(line_fields(seq, ts_ms, event), separators=(",", ":")) + "\n"

@@ -1,10 +1,10 @@
 """Noted: a turn's events, packed as they are noted down.
 
 Nearly every ADDJOB, GETJOB and ACKJOB makes an event. A tuple that is packed at the end of the turn costs half a
-microsecond. So compiled code writes the three most common events byte by byte into a buffer (events.py lists them). The
-bytes are those that msgpack makes of their tuples. That costs a tenth of a microsecond. `librt` is mypyc's own library:
-its buffer is C that compiled code calls without objects in between. In plain Python a few of these calls cost more than
-making the tuple, so there tuples are kept and packed together.
+microsecond. So compiled code writes the three most common events byte by byte into a buffer. event_format.py has their
+layout. The bytes are those that msgpack makes of their tuples. That costs a tenth of a microsecond. `librt` is mypyc's
+own library: its buffer is C that compiled code calls without objects in between. In plain Python a few of these calls
+cost more than making the tuple, so there tuples are kept and packed together.
 
 An unusual event (large counters, a queue with a long name, an id of another shape) becomes a tuple. An array of msgpack
 begins with the number of its items. Room for that is left at the beginning of a part, and filled in at its end.
@@ -17,6 +17,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgpack  # type: ignore[import-untyped]  # It ships no types.
 from mypy_extensions import i16, i32, i64, u8
+
+from disque_py.event_format import (
+    ACKED,
+    ADDED,
+    DELIVERED,
+    START_OF_ACKED,
+    START_OF_ADDED,
+    START_OF_DELIVERED,
+    USUAL_ID_BYTES,
+)
 
 try:
     from librt.strings import BytesWriter, write_i16_be, write_i32_be, write_i64_be
@@ -39,21 +49,12 @@ _U16: Final = 0xCD
 _U32: Final = 0xCE
 _U64: Final = 0xCF
 
-_ID_BYTES: Final = 40
 _QUEUE_BYTES_MAX: Final = 255
 # Numbers up to this one take one byte.
 _SMALL_MAX: Final = 127
 # Times are above the first value, so they have 64 bits, and up to the second, the largest compiled int.
 _TIME_MIN: Final = 1 << 32
 _TIME_MAX: Final = (1 << 62) - 1
-# The codes of events.py.
-_CODE_ADDED: Final = 1
-_CODE_DELIVERED: Final = 2
-_CODE_ACKED: Final = 3
-# The start of each event, as a number with a sign: fields, code, and the number of bytes that the id has.
-_ADDED: Final = 0x9501C428 - (1 << 32)
-_DELIVERED: Final = 0x9A02C428 - (1 << 32)
-_ACKED: Final = 0x9B03C428 - (1 << 32)
 _BIN8_HIGH: Final = (_BIN8 << 8) - (1 << 16)
 
 _pack = msgpack.Packer(use_bin_type=True, autoreset=True).pack
@@ -84,10 +85,10 @@ class Noted:
     def added(self, job: Job, size: int) -> None:
         """(ADDED, id, creation time, queue, bytes)"""
         if not IS_COMPILED or not _is_usual(job):
-            self.append((_CODE_ADDED, job.id, job.ctime, job.queue, size))
+            self.append((ADDED, job.id, job.ctime, job.queue, size))
             return
         writer = self._begun()
-        write_i32_be(writer, _ADDED)
+        write_i32_be(writer, START_OF_ADDED)
         writer.write(job.id)
         writer.append(_U64)
         self._end(writer, job, size)
@@ -102,7 +103,7 @@ class Noted:
             deliveries: i64 = job.deliveries
             if version | attempt | nacks | deliveries <= _SMALL_MAX and since_ms >= _TIME_MIN:
                 writer = self._begun()
-                write_i32_be(writer, _DELIVERED)
+                write_i32_be(writer, START_OF_DELIVERED)
                 writer.write(job.id)
                 write_i16_be(writer, i16(version << 8 | _U64))
                 write_i64_be(writer, since_ms)
@@ -111,7 +112,7 @@ class Noted:
                 return
         self.append(
             (
-                _CODE_DELIVERED,
+                DELIVERED,
                 job.id,
                 job.version,
                 job.since_ms,
@@ -135,7 +136,7 @@ class Noted:
             deliveries: i64 = job.deliveries
             if version | attempt | nacks | deliveries <= _SMALL_MAX and since_ms >= _TIME_MIN:
                 writer = self._begun()
-                write_i32_be(writer, _ACKED)
+                write_i32_be(writer, START_OF_ACKED)
                 writer.write(job.id)
                 write_i16_be(writer, i16(version << 8 | status))
                 writer.append(_U64)
@@ -145,7 +146,7 @@ class Noted:
                 return
         self.append(
             (
-                _CODE_ACKED,
+                ACKED,
                 job.id,
                 job.version,
                 job.status,
@@ -213,7 +214,7 @@ def _packed(events: list[Any]) -> tuple[bytes, int]:
 
 def _is_usual(job: Job) -> bool:
     """Whether a compiled int holds its times, and msgpack needs one byte for each length."""
-    return _TIME_MIN <= job.ctime <= _TIME_MAX and len(job.id) == _ID_BYTES and len(job.queue) <= _QUEUE_BYTES_MAX
+    return _TIME_MIN <= job.ctime <= _TIME_MAX and len(job.id) == USUAL_ID_BYTES and len(job.queue) <= _QUEUE_BYTES_MAX
 
 
 def _number(writer: BytesWriter, number: i64) -> None:

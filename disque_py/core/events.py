@@ -11,13 +11,8 @@ seen plus one. Every message about the job carries it, and the journal records i
 written. A new job has version 1.
 
 `broker.events` exists while events are written, and is None otherwise. The core notes events down (event_packing.py),
-and the end of the turn takes them (storage/event_log_service.py). An event is a plain tuple, packed by msgpack:
-
-    (code, job id, version, state left, ms in which it was entered, attempt, nacks, additional deliveries, creation
-     time, queue, bytes of the body, rare fields: a dict)
-
-The three most common events have shorter tuples of their own (see CODES). event_lines.py turns events into lines for
-readers outside; docs/events.md describes those. Codes are on disk: one is never used for another meaning.
+and the end of the turn takes them (storage/event_log_service.py). event_format.py has the codes, the states and the
+layout of events. event_lines.py turns events into lines for readers outside; docs/events.md describes those.
 Spec E1, E2, E3.
 """
 
@@ -28,8 +23,24 @@ from typing import TYPE_CHECKING, Any, Final
 
 from disque_py.core.job import ACKED as ACKED_HERE
 from disque_py.core.job import QUEUED as QUEUED_HERE
-from disque_py.core.job import WAIT_REPL
+from disque_py.core.job import WAIT_REPL, Cancellation
 from disque_py.core.spilled import size_of
+from disque_py.event_format import (
+    ACKED,
+    ADDED,
+    ADDED_ANYHOW,
+    CANCELED,
+    CANCELED_EVENT,
+    CODES,
+    COMPLETED,
+    ERRORED,
+    INVISIBLE,
+    PENDING,
+    RUNNING,
+    UNKNOWN,
+    UNKNOWN_EVENT,
+    VERSION_FIRST,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,83 +48,13 @@ if TYPE_CHECKING:
     from disque_py.core.broker import Broker
     from disque_py.core.job import Job
 
-# The user's states, as `job.status`; UNKNOWN: this node has not seen the job enter its state.
-UNKNOWN: Final = 0
-INVISIBLE: Final = 1  # In no queue: its DELAY, a pause or a DEQUEUE holds it back.
-PENDING: Final = 2  # In a queue of some node.
-RUNNING: Final = 3  # With a consumer.
-COMPLETED: Final = 4
-CANCELED: Final = 5
-ERRORED: Final = 6  # Given up here, not for ever: ENQUEUE, or another node, may bring it back.
-EXPIRED: Final = 7
-
-STATUS_NAMES: Final = (
-    None,
-    "invisible",
-    "pending",
-    "running",
-    "completed",
-    "canceled",
-    "errored",
-    "expired",
-)
-
 # Jobs looked at per part of a walk over all of them.
 FORGOTTEN_PER_PART: Final = 5_000
 
-VERSION_FIRST: Final = 1
 # The highest version that another node may send. A packed version has 32 bits; no job is changed so often.
 VERSION_MAX: Final = 2**31
 
-# -- codes ------------------------------------------------------------------------------------------
-
-ADDED: Final = 1  # (code, id, creation time, queue, bytes): queued at once, version 1
-DELIVERED: Final = (
-    2  # (code, id, version, entered, attempt, nacks, deliveries, creation time, queue, bytes): was pending
-)
-ACKED: Final = 3
-ADDED_ANYHOW: Final = 4  # An ADDED with a rare field, or with a version.
-ADDED_INVISIBLE: Final = 5
-QUEUED: Final = 6
-REQUEUED: Final = 7
-NACKED: Final = 8
-NACKED_INVISIBLE: Final = 9
-ENQUEUED: Final = 10
-DEQUEUED: Final = 11
-WORKING: Final = 12
-DELETED: Final = 13
-DELETED_COPY: Final = 14
-EXPIRED_EVENT: Final = 15
-DROPPED: Final = 16
-LOST: Final = 17
-# An event of the node, not of a job: (code, dict).
-STARTED: Final = 32
-FLUSHED: Final = 33
-
-# Name of the event, state entered.
-CODES: Final[dict[int, tuple[str, int]]] = {
-    ADDED: ("added", PENDING),
-    DELIVERED: ("delivered", RUNNING),
-    ACKED: ("acked", COMPLETED),
-    ADDED_ANYHOW: ("added", PENDING),
-    ADDED_INVISIBLE: ("added", INVISIBLE),
-    QUEUED: ("queued", PENDING),
-    REQUEUED: ("requeued", PENDING),
-    NACKED: ("nacked", PENDING),
-    NACKED_INVISIBLE: ("nacked", INVISIBLE),
-    ENQUEUED: ("enqueued", PENDING),
-    DEQUEUED: ("dequeued", INVISIBLE),
-    WORKING: ("working", RUNNING),
-    DELETED: ("deleted", CANCELED),
-    DELETED_COPY: ("deleted", INVISIBLE),
-    EXPIRED_EVENT: ("expired", EXPIRED),
-    DROPPED: ("dropped", EXPIRED),
-    LOST: ("lost", ERRORED),
-    STARTED: ("started", UNKNOWN),
-    FLUSHED: ("flushed", UNKNOWN),
-}
-
-_STATUS_OF: Final = tuple(CODES.get(code, ("", UNKNOWN))[1] for code in range(max(CODES) + 1))
+_STATUS_OF: Final = tuple(CODES.get(code, UNKNOWN_EVENT)[1] for code in range(max(CODES) + 1))
 
 Event = tuple[Any, ...]
 
@@ -146,7 +87,12 @@ def status_of(job: Job) -> int:
     if job.state == QUEUED_HERE:
         return PENDING
     if job.state == ACKED_HERE:
-        return COMPLETED
+        return CANCELED if isinstance(job.work, Cancellation) else COMPLETED
+    if job.state == WAIT_REPL:
+        return INVISIBLE
+    part = job.part
+    if part is not None and (part.is_errored or part.is_delayed):
+        return ERRORED if part.is_errored else INVISIBLE
     if job.is_leased_here:
         return RUNNING
     if not job.was_queued:
@@ -154,12 +100,15 @@ def status_of(job: Job) -> int:
     return RUNNING if job.is_delivered or job.attempt else PENDING
 
 
-def note(broker: Broker, job: Job, code: int, rare: dict[str, Any] | None = None) -> None:
-    """Note that this node takes the job to another state. The job still is as it was, counters apart."""
+def note(broker: Broker, job: Job, code: int, rare: dict[str, Any] | None = None, *, left: int | None = None) -> None:
+    """Note that this node takes the job to another state. The job still is as it was, counters apart.
+
+    left   the state that it leaves, for a job that is not as it was
+    """
     job.version += 1
     events = broker.events
     if events is not None:
-        events.append(event_of(job, code, rare))
+        events.append(event_of(job, code, rare, left=left))
         job.status = _STATUS_OF[code]
         job.since_ms = broker.wall_ms
 
@@ -177,6 +126,11 @@ def acked(broker: Broker, job: Job) -> None:
         events.append(event_of(job, ACKED))
     job.status = COMPLETED
     job.since_ms = broker.wall_ms
+
+
+def canceled(broker: Broker, job: Job) -> None:
+    """Note that a job that a node held was canceled."""
+    note(broker, job, CANCELED_EVENT)
 
 
 def event_of(job: Job, code: int, rare: dict[str, Any] | None = None, *, left: int | None = None) -> Event:
@@ -200,8 +154,9 @@ def event_of(job: Job, code: int, rare: dict[str, Any] | None = None, *, left: i
     more = {} if rare is None else rare
     if attributes.priority is not None:
         more["priority"] = attributes.priority
-    if attributes.meta:
-        more["meta"] = attributes.meta
+    meta = job.meta
+    if meta:
+        more["meta"] = meta
     return (*event, more)
 
 

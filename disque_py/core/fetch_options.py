@@ -7,7 +7,10 @@ are *picky*: they skip jobs that are delivered at most once, because such a deli
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from disque_py.core.filters import Filter
 
 COUNTERS: Final = 1  # WITHCOUNTERS
 META: Final = 2  # WITHMETA
@@ -23,23 +26,25 @@ class FetchOptions:
     lease_ms   LEASE: how long this delivery lasts; 0: the job's RETRY
     token      TOKEN: the name under which the delivery can be repeated (tokens.py); empty: none
     is_picky   jobs of RETRY 0 are skipped
+    where      the pairs that a job must carry; None: it takes any
     """
 
-    __slots__ = ("is_picky", "lease_ms", "shows", "token")
+    __slots__ = ("is_picky", "lease_ms", "shows", "token", "where")
 
-    def __init__(self, shows: int, lease_ms: int = 0, token: bytes = b"") -> None:
+    def __init__(self, shows: int, lease_ms: int = 0, token: bytes = b"", where: Filter | None = None) -> None:
         self.shows = shows
         self.lease_ms = lease_ms
         self.token = token
         self.is_picky = bool(lease_ms or token)
+        self.where = where
 
 
 PLAIN: Final = FetchOptions(0)
 WITH_COUNTERS: Final = FetchOptions(COUNTERS)
 
 
-def fetch_options(shows: int, lease_ms: int, token: bytes) -> FetchOptions:
+def fetch_options(shows: int, lease_ms: int, token: bytes, where: Filter | None = None) -> FetchOptions:
     """Return the options for these words; the usual ones are shared."""
-    if lease_ms or token or shows > COUNTERS:
-        return FetchOptions(shows, lease_ms, token)
+    if lease_ms or token or shows > COUNTERS or where is not None:
+        return FetchOptions(shows, lease_ms, token, where)
     return WITH_COUNTERS if shows else PLAIN

@@ -26,6 +26,7 @@ from cluster_bus.messages import (
     YOURJOBS,
 )
 from cluster_bus.node import Node
+from disque_py import event_format
 from disque_py.core import events, lifecycle, replication
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
@@ -74,6 +75,7 @@ class Exchange:
     answers          number of its hand-over to us -> our answer, until settled
     answers_from     its numbers below this are settled
     interest         queue -> how many of its clients wait for it; `interest_bytes` are the bytes of these names
+    filters          (queue, pairs) that its clients wait for (filter_interest.py); `filter_bytes` are their bytes
     refused          queue -> until when no job of it is offered to the node
     is_timed         a `resend` is scheduled
     """
@@ -81,6 +83,8 @@ class Exchange:
     __slots__ = (
         "answers",
         "answers_from",
+        "filter_bytes",
+        "filters",
         "interest",
         "interest_bytes",
         "is_timed",
@@ -102,6 +106,8 @@ class Exchange:
         self.answers_from = 1
         self.interest: dict[bytes, int] = {}
         self.interest_bytes = 0
+        self.filters: dict[tuple[bytes, tuple[bytes, ...]], None] = {}
+        self.filter_bytes = 0
         self.refused: dict[bytes, int] = {}
         self.is_timed = False
 
@@ -275,10 +281,10 @@ def _refused(broker: Broker, job: Job, handover: Handover) -> None:
         lifecycle.put_back(broker, job)
         lifecycle.arm_queued(broker, job)
     else:  # It was given away as soon as it was added, and its producer is gone.
-        events.note(broker, job, events.QUEUED)
+        events.note(broker, job, event_format.QUEUED)
         lifecycle.enqueue(broker, job)
     queue = broker.queues[job.queue]
-    broker.hint_due.pop(queue, None)
+    broker.consumers.hint_due.pop(queue, None)
     broker.schedule.call_at(broker.now_ms + REFUSED_MS, partial(broker.owe_hint, queue))
 
 
@@ -300,7 +306,7 @@ def start_once(
     """Hand over an at-most-once job of which we keep no copy; answer when it was taken (spec Q3, Q39)."""
     if slot is None:
         slot = replication.wait_for_copies(client, job)
-        broker.blocked_count += 1
+        broker.waits.blocked_count += 1
     lifecycle.register(broker, job)
     first = Handover(broker.me, 0, broker.now_ms + job.delay_ms if job.delay_ms else 0)
     first.client = client
@@ -393,5 +399,5 @@ def _given_up(broker: Broker, job: Job, handover: Handover) -> None:
     if handover.client is not None:
         replication.end_wait(broker, job, replication.NOREPL_TIMEOUT)
     else:
-        events.ended(broker, job, events.LOST, "nobody answered whether its hand-over was taken")
+        events.ended(broker, job, event_format.LOST, "nobody answered whether its hand-over was taken")
     lifecycle.forget(broker, job)

@@ -3,7 +3,7 @@
 A command whose work grows with its arguments or its results is written as a generator. It yields after about half a
 millisecond of work, and returns its reply. A short command ends in the first part and is answered at once. Otherwise
 the client waits, as for a GETJOB, while the turns of other clients go on in between (spec B4). A client in
-`broker.stalled` waits for bodies from disk: its command does not go on until they are there (spilling.py).
+`broker.waits.stalled` waits for bodies from disk: its command does not go on until they are there (spilling.py).
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ def begin(broker: Broker, client: Client, steps: Steps) -> bytes | None:
         reply: bytes | None = end.value
         return reply
     client.waiting = WAITS_FOR_PARTS
-    broker.incremental[client] = steps
+    broker.waits.incremental[client] = steps
     return None
 
 
 def step(broker: Broker) -> None:
     """Do one more part for each client that has a long command under way."""
-    for client, steps in list(broker.incremental.items()):
-        if broker.stalled and client in broker.stalled:
+    for client, steps in list(broker.waits.incremental.items()):
+        if broker.waits.stalled and client in broker.waits.stalled:
             continue
         try:
             next(steps)
@@ -49,7 +49,7 @@ def step(broker: Broker) -> None:
 
 
 def _answer(broker: Broker, client: Client, reply: bytes | None) -> None:
-    del broker.incremental[client]
+    del broker.waits.incremental[client]
     if client.waiting == WAITS_FOR_PARTS:
         client.waiting = RUNNING
     if reply is not None and not client.is_silenced:

@@ -63,14 +63,14 @@ def value_of(broker: Broker, queue: Queue) -> tuple[int, int]:
 
 def tell_changes(broker: Broker) -> None:
     """Tell all linked nodes what changed, once per turn."""
-    if not broker.interest_due:
+    if not broker.consumers.interest_due:
         return
-    due = broker.interest_due
-    broker.interest_due = {}
+    due = broker.consumers.interest_due
+    broker.consumers.interest_due = {}
     for queue in due:
         value, plain = value_of(broker, queue)
-        told = broker.told_interest.get(queue.name, GONE)
-        told_plain = broker.told_plain.get(queue.name, told)
+        told = broker.consumers.told_interest.get(queue.name, GONE)
+        told_plain = broker.consumers.told_plain.get(queue.name, told)
         if value > told or plain > told_plain or (value < told and queue.paused):
             _tell(broker, queue, value, plain)
             if (value == 0 or plain == 0) and not queue.interest_timer:
@@ -90,8 +90,8 @@ def _recheck(broker: Broker, queue: Queue) -> None:
     if queue.is_dropped:
         return
     value, plain = value_of(broker, queue)
-    told = broker.told_interest.get(queue.name, GONE)
-    if value < told or plain < broker.told_plain.get(queue.name, told):
+    told = broker.consumers.told_interest.get(queue.name, GONE)
+    if value < told or plain < broker.consumers.told_plain.get(queue.name, told):
         _tell(broker, queue, value, plain)
     if value == 0 or plain == 0:
         _recheck_in(broker, queue, LINGER_MS)
@@ -99,20 +99,20 @@ def _recheck(broker: Broker, queue: Queue) -> None:
 
 def _tell(broker: Broker, queue: Queue, value: int, plain: int) -> None:
     if value == GONE:
-        broker.told_interest.pop(queue.name, None)
+        broker.consumers.told_interest.pop(queue.name, None)
     else:
-        broker.told_interest[queue.name] = value
+        broker.consumers.told_interest[queue.name] = value
     if plain == value:
-        broker.told_plain.pop(queue.name, None)
+        broker.consumers.told_plain.pop(queue.name, None)
     else:
-        broker.told_plain[queue.name] = plain
+        broker.consumers.told_plain[queue.name] = plain
     linked = broker.cluster.linked
     if linked:
         broker.send(linked, INTEREST, _told(broker, queue.name, value))
 
 
 def _told(broker: Broker, name: bytes, value: int) -> tuple[bytes, int] | tuple[bytes, int, int]:
-    plain = broker.told_plain.get(name)
+    plain = broker.consumers.told_plain.get(name)
     return (name, value) if plain is None else (name, value, plain)
 
 
@@ -120,25 +120,25 @@ def on_link_up(broker: Broker, node: Node) -> None:
     """Tell a new link everything, because it knows nothing yet."""
     only = broker.sets.only(node)
     broker.send(only, INTEREST, (b"", RESET))
-    for name, value in broker.told_interest.items():
+    for name, value in broker.consumers.told_interest.items():
         broker.send(only, INTEREST, _told(broker, name, value))
     # A hint that was owed to it could not be sent while there was no link.
     for name in handover.exchange(node).interest:
         queue = broker.queues.get(name)
         if queue is not None and queue.length:
-            broker.hint_due[queue] = None
+            broker.consumers.hint_due[queue] = None
 
 
 def forget_node(broker: Broker, node: Node) -> None:
     """Forget what a node told us: it ends with the link that carried it."""
     state = handover.exchange(node)
     for name in state.interest:
-        nodes = broker.interest.get(name)
+        nodes = broker.consumers.interest.get(name)
         if nodes is not None:
             nodes.pop(node, None)
             if not nodes and name not in broker.queues:
-                del broker.interest[name]
-        if broker.plain_interest:
+                del broker.consumers.interest[name]
+        if broker.consumers.plain_interest:
             _note_plain(broker, name, node, None)
     state.interest.clear()
     state.interest_bytes = 0
@@ -146,15 +146,15 @@ def forget_node(broker: Broker, node: Node) -> None:
 
 def _note_plain(broker: Broker, name: bytes, node: Node, plain: int | None) -> None:
     """Note how many of the node's clients take every job; None: all of them do, or there are none."""
-    nodes = broker.plain_interest.get(name)
+    nodes = broker.consumers.plain_interest.get(name)
     if plain is not None:
         if nodes is None:
-            nodes = broker.plain_interest[name] = {}
+            nodes = broker.consumers.plain_interest[name] = {}
         nodes[node] = plain
     elif nodes is not None:
         nodes.pop(node, None)
         if not nodes:
-            del broker.plain_interest[name]
+            del broker.consumers.plain_interest[name]
 
 
 def on_interest(broker: Broker, sender: Node, items: list[Any]) -> None:
@@ -169,14 +169,14 @@ def on_interest(broker: Broker, sender: Node, items: list[Any]) -> None:
         plain = later[0] if later else None
         if plain is not None and type(plain) is not int:
             raise ValueError("an interest that is not a number")
-        if broker.plain_interest:
+        if broker.consumers.plain_interest:
             _note_plain(broker, name, sender, None)
         if value < 0:
             if state.interest.pop(name, None) is not None:
                 state.interest_bytes -= len(name)
-                broker.interest[name].pop(sender, None)
-                if not broker.interest[name] and name not in broker.queues:
-                    del broker.interest[name]
+                broker.consumers.interest[name].pop(sender, None)
+                if not broker.consumers.interest[name] and name not in broker.queues:
+                    del broker.consumers.interest[name]
             continue
         if name not in state.interest:
             size = state.interest_bytes + len(name)
@@ -185,21 +185,21 @@ def on_interest(broker: Broker, sender: Node, items: list[Any]) -> None:
                 continue
             state.interest_bytes = size
         state.interest[name] = value
-        nodes = broker.interest.get(name)
+        nodes = broker.consumers.interest.get(name)
         queue = broker.queues.get(name)
         if nodes is None:
-            nodes = broker.interest[name] = {} if queue is None else queue.interested
+            nodes = broker.consumers.interest[name] = {} if queue is None else queue.interested
         nodes[sender] = value
         if plain is not None:
             _note_plain(broker, name, sender, plain)
         if queue is not None and queue.length:
-            broker.hint_due[queue] = None
+            broker.consumers.hint_due[queue] = None
 
 
 def send_hints(broker: Broker) -> None:
     """Send hints, once per turn: each queue that owes one hints at the node with the fewest jobs per waiting client."""
-    due = broker.hint_due
-    broker.hint_due = {}
+    due = broker.consumers.hint_due
+    broker.consumers.hint_due = {}
     for queue in due:
         if queue.hint_until_ms > broker.now_ms or not queue.length or queue.paused & PAUSED_OUT:
             continue
@@ -207,7 +207,7 @@ def send_hints(broker: Broker) -> None:
             continue  # Clients of this node get them.
         if queue.is_stalled:
             continue  # The body of its head is being read back; the hint goes out when it is there.
-        node, is_only = _next_node(queue, broker.plain_interest.get(queue.name), broker.now_ms)
+        node, is_only = _next_node(queue, broker.consumers.plain_interest.get(queue.name), broker.now_ms)
         if node is None:
             continue
         queue.hints[node] = queue.hints.get(node, 0) + 1

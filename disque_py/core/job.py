@@ -12,6 +12,7 @@ from disque_py.core.spilled import Body
 
 if TYPE_CHECKING:
     from cluster_bus.node import Node
+    from disque_py.core.changeable import Changeable
     from disque_py.core.client import Client
     from disque_py.core.job_attributes import JobAttributes
     from disque_py.core.keying import Create
@@ -82,6 +83,21 @@ class Collection:
             self.confirmed = (*self.confirmed, node)
 
 
+class Cancellation(Collection):
+    """Work on an ACKED job that was canceled. Completed beats canceled where both happened.
+
+    kept_until_ms   end of the lease that ran here, until which the record stays; 0: none ran
+    is_over         the collection is over, and the record stays only for the sake of that lease
+    """
+
+    __slots__ = ("is_over", "kept_until_ms")
+
+    def __init__(self, kept_until_ms: int = 0) -> None:
+        super().__init__()
+        self.kept_until_ms = kept_until_ms
+        self.is_over = False
+
+
 class Handover:
     """Work on a job that is being handed over: the taker, and the number of the hand-over (handover.py).
 
@@ -147,7 +163,7 @@ class Job:
     version          how often it was changed, by any node; merged by maximum (events.py)
     status, since_ms the state its users see, and when it entered that (wall clock), while events are written
     place            segment of the journal that holds its base; 0: none does (journaling.py)
-    attributes       priority, metadata and the like; None for the many jobs without any
+    attributes       priority, metadata, changes and the like; None for the many jobs without any
     work             Replication, Collection or Handover in progress; Wanted before the job is entered
     """
 
@@ -253,8 +269,22 @@ class Job:
 
     @property
     def meta(self) -> tuple[bytes, ...]:
-        """The pairs given with ADDJOB: name, value, name, value …"""
-        return () if self.attributes is None else self.attributes.meta
+        """The pairs given with ADDJOB, and those of its dead-letter history: name, value, name, value …"""
+        attributes = self.attributes
+        if attributes is None:
+            return ()
+        return attributes.meta if attributes.part is None else attributes.meta + attributes.part.pairs()
+
+    @property
+    def part(self) -> Changeable | None:
+        """The changeable part; None if it has none of its own."""
+        return None if self.attributes is None else self.attributes.part
+
+    @property
+    def is_errored(self) -> bool:
+        """Whether no attempts are left."""
+        part = self.part
+        return part is not None and part.is_errored
 
     def is_half_over(self, now_ms: int, wall_ms: int) -> bool:
         """Whether half of its TTL is over, so its delivery can't be postponed any more (spec L7)."""

@@ -1,8 +1,9 @@
 """JobAttributes: fields that only some jobs have, in one object, so that other jobs don't pay for them.
 
-The fields are PRIORITY (a lower one is served first), META (pairs that mean nothing to the broker) and whether the job
-was added with a KEY (keys.py). They are given with ADDJOB, travel with the job and never change. On the bus and in the
-journal they are one later field of a job's snapshot (job_snapshot.py): (priority or nil, [name, value, …], 1 if keyed).
+The fields are PRIORITY (a lower one is served first), META (pairs that mean nothing to the broker), whether the job was
+added with a KEY (keys.py), and the changeable part (changeable.py) of jobs that have one. They travel with the job. On
+the bus and in the journal the first three are one later field of a job's snapshot (job_snapshot.py): (priority or nil,
+[name, value, …], 1 if keyed). The changeable part is the next field.
 Spec F1, G2, K6, F3.
 """
 
@@ -11,6 +12,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from disque_py.config.directives import META_PAIRS_MAX
+from disque_py.core import changeable
+from disque_py.core.changeable import Changeable
 
 INT64_LIMIT: Final = 1 << 63
 
@@ -33,24 +36,39 @@ class JobAttributes:
     meta       name, value, name, value …
     is_keyed   its id says its key, and it uses that (keys.py)
     is_open    it is a copy with a key, and the outcome of its creation wasn't heard here (keying.py)
+    part       the changeable part; None for jobs of which nothing has changed, and without ATTEMPTS and BACKOFF
     packed_bytes   about their bytes in a record
     size       accounted bytes
     """
 
-    __slots__ = ("is_keyed", "is_open", "meta", "packed_bytes", "priority", "size")
+    __slots__ = ("is_keyed", "is_open", "meta", "packed_bytes", "part", "priority", "size")
 
     def __init__(self, priority: int | None, meta: tuple[bytes, ...], *, is_keyed: bool = False) -> None:
         self.priority = priority
         self.meta = meta
         self.is_keyed = is_keyed
         self.is_open = False
-        words = sum(map(len, meta))
-        self.packed_bytes = PACKED_BYTES + 3 * len(meta) + words
-        self.size = ATTRIBUTES_BYTES + PAIR_BYTES * (len(meta) >> 1) + words
+        self.part: Changeable | None = None
+        self.packed_bytes = self.size = 0
+        self.measure()
+
+    def measure(self) -> None:
+        """Compute `packed_bytes` and `size` anew, because the part has changed."""
+        words = sum(map(len, self.meta))
+        self.packed_bytes = PACKED_BYTES + 3 * len(self.meta) + words
+        self.size = ATTRIBUTES_BYTES + PAIR_BYTES * (len(self.meta) >> 1) + words
+        if self.part is not None:
+            texts = self.part.text_bytes
+            self.packed_bytes += changeable.PACKED_BYTES + texts
+            self.size += changeable.PART_BYTES + texts
 
     def again(self) -> JobAttributes:
         """Return the same for another id of the same key."""
-        return JobAttributes(self.priority, self.meta, is_keyed=True)
+        same = JobAttributes(self.priority, self.meta, is_keyed=True)
+        if self.part is not None:
+            same.part = Changeable(self.part.ttl_ms, self.part.limit, self.part.backoff)
+            same.measure()
+        return same
 
     def pack(self) -> Packed:
         """Return the attributes as a field of a snapshot."""

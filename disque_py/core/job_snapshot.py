@@ -10,6 +10,7 @@ Later fields, by position; a missing field equals its default:
 
 5   on the bus milliseconds until the taker of a hand-over queues the job, default 0; in the journal its state
 6   attributes (job_attributes.py), default None
+7   the changeable part (changeable.py), default None
 """
 
 from __future__ import annotations
@@ -17,17 +18,17 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Any, Final
 
+from disque_py.core import changeable
 from disque_py.core.events import heard
 from disque_py.core.ids import is_valid_id
 from disque_py.core.job import Job
-from disque_py.core.job_attributes import unpack
+from disque_py.core.job_attributes import JobAttributes, unpack
+from persistence.layouts import ATTRIBUTES_AT, HEADER, PART_AT, VERSION
 
 if TYPE_CHECKING:
     from disque_py.core.broker import Broker
+    from disque_py.core.changeable import Changeable
 
-# ctime, ms of life left, retry ms, delay ms, replicate, nacks, additional deliveries, attempt
-HEADER: Final = struct.Struct("<QQQQHHHI")
-VERSION: Final = struct.Struct("<I")
 _VERSIONED_BYTES: Final = HEADER.size + VERSION.size
 _pack = HEADER.pack
 _unpack = HEADER.unpack_from
@@ -35,7 +36,8 @@ _unpack = HEADER.unpack_from
 Snapshot = tuple[Any, ...]
 
 AFTER: Final = 5
-ATTRIBUTES: Final = 6
+ATTRIBUTES: Final = ATTRIBUTES_AT
+PART: Final = PART_AT
 
 # A client's spans are at most 2^63 / 1000 milliseconds. Those from other nodes may be no more than about that: a record
 # has 63 bits for the sum of some of them.
@@ -50,7 +52,18 @@ def snapshot_of(broker: Broker, job: Job, after_ms: int = 0) -> Snapshot:
     after_ms   the taker of a hand-over queues it only then
     Its body must be in memory. The codec would refuse a Spilled, and passing one is the caller's mistake.
     """
-    left_ms = job.expire_at_ms - broker.now_ms
+    snapshot = (job.id, header_of(job, broker.now_ms), job.queue, job.body, broker.sets.pack(job.holders))
+    attributes = job.attributes
+    if attributes is not None:
+        if attributes.part is not None:
+            return (*snapshot, after_ms, attributes.pack(), pack_part(broker, job, attributes.part))
+        return (*snapshot, after_ms, attributes.pack())
+    return (*snapshot, after_ms) if after_ms else snapshot
+
+
+def header_of(job: Job, now_ms: int) -> bytes:
+    """Return the job's numbers, packed for the bus or the journal."""
+    left_ms = job.expire_at_ms - now_ms
     header = _pack(
         job.ctime,
         left_ms if left_ms > 0 else 0,
@@ -61,16 +74,34 @@ def snapshot_of(broker: Broker, job: Job, after_ms: int = 0) -> Snapshot:
         job.deliveries,
         job.attempt,
     )
-    snapshot = (
-        job.id,
-        header if job.version == 1 else header + VERSION.pack(job.version),
+    return header if job.version == 1 else header + VERSION.pack(job.version)
+
+
+def pack_part(broker: Broker, job: Job, part: Changeable) -> changeable.Packed:
+    """Return the job's changeable part as a field, with spans from now on."""
+    now_ms = broker.now_ms
+    attributes = job.attributes
+    left_ms = job.expire_at_ms - now_ms
+    due_ms = part.due_ms - now_ms if part.is_delayed and not part.is_errored else 0
+    return part.pack(
         job.queue,
-        job.body,
-        broker.sets.pack(job.holders),
+        None if attributes is None else attributes.priority,
+        left_ms if left_ms > 0 else 0,
+        due_ms if due_ms > 0 else 0,
     )
-    if job.attributes is not None:
-        return (*snapshot, after_ms, job.attributes.pack())
-    return (*snapshot, after_ms) if after_ms else snapshot
+
+
+def set_part(broker: Broker, job: Job, attributes: JobAttributes, field: Any, elapsed_ms: int = 0) -> None:
+    """Set the changeable part of a job that is in no table and no queue. ValueError if it is malformed.
+
+    The snapshot names the queue, the priority and the end of life itself.
+    """
+    attributes.part = part = changeable.unpack(field)
+    due_ms: int = field[changeable.DUE_AT]
+    if due_ms:
+        part.is_delayed = True
+        part.due_ms = broker.now_ms + max(0, due_ms - elapsed_ms)
+    attributes.measure()
 
 
 def job_of(broker: Broker, snapshot: Any) -> Job:
@@ -99,6 +130,8 @@ def job_of(broker: Broker, snapshot: Any) -> Job:
                 heard(job, VERSION.unpack_from(header, HEADER.size)[0])
             if length > ATTRIBUTES:
                 job.attributes = unpack(snapshot[ATTRIBUTES])
+                if length > PART and snapshot[PART] is not None and job.attributes is not None:
+                    set_part(broker, job, job.attributes, snapshot[PART])
             return job
     except (TypeError, struct.error) as broken:
         raise ValueError(f"malformed job snapshot: {broken}") from broken

@@ -5,9 +5,9 @@ looked at once. A job that the journal doesn't know gets a *base*, with everythi
 with the fields that may have changed. A job that came and went within the turn leaves no trace. So the journal always
 says what memory says, however many rules had a hand in it.
 
-`job.place` is the segment that holds its base, 0 while it has none. A place below `broker.first_place` is a segment of
-an earlier journal, and counts as none. Forgetting a job that has a place leaves a GONE, with the place: as long as that
-segment exists, a record must say that the job is over.
+`job.place` is the segment that holds its base, 0 while it has none. A place below `broker.journal.first_place` is a
+segment of an earlier journal, and counts as none. Forgetting a job that has a place leaves a GONE, with the place: as
+long as that segment exists, a record must say that the job is over.
 
 Times are spans, counted from the wall clock in the block's head (spec T3). A job that still waits for its copies never
 gets a base: its producer has no promise yet.
@@ -15,34 +15,33 @@ gets a base: its producer has no promise yet.
 
 from __future__ import annotations
 
-import struct
 from functools import partial
 from typing import Any, Final
 
 from disque_py.core.broker import Broker
-from disque_py.core.job import ACKED, ACTIVE, GONE, QUEUED, Handover, Job
-from disque_py.core.job_snapshot import HEADER, VERSION
-from disque_py.core.lifecycle import BASE_BYTES
+from disque_py.core.job import ACKED, ACTIVE, GONE, QUEUED, Cancellation, Handover, Job
+from disque_py.core.job_snapshot import header_of, pack_part
 from disque_py.core.spilled import Spilled, size_of
+from persistence.layouts import (
+    BASE_BYTES,
+    BASE_STATE,
+    BODY_AT,
+    ID_AT,
+    IS_ACKED,
+    IS_CANCELED,
+    IS_DELIVERED,
+    IS_GIVEN,
+    IS_LEASED,
+    IS_QUEUED,
+    PAUSED_AT,
+    SEGMENT_AT,
+    STATE_FIELDS,
+    TOKEN_AT,
+    WAS_QUEUED,
+)
 from persistence.records import GONE as GONE_RECORD
 from persistence.records import JOB, KEY, PAUSE, STATE, TOKEN
 
-# A base's state: flags, ms until it is to be queued (-1: no such moment).
-BASE_STATE: Final = struct.Struct("<Bq")
-# A STATE's: the same, attempt, nacks, additional deliveries, the job's version. Version 1 of the format ended after the
-# attempt, and before there were events nothing followed the counters.
-STATE_FIELDS: Final = struct.Struct("<BqIHHI")
-STATE_FIELDS_V2: Final = struct.Struct("<BqIHH")
-STATE_FIELDS_V1: Final = struct.Struct("<BqI")
-
-IS_QUEUED: Final = 1  # In a queue of this node.
-IS_DELIVERED: Final = 2  # Handed to a consumer, or given away, at least once.
-IS_ACKED: Final = 4  # Done; kept for nodes that don't know.
-IS_LEASED: Final = 8  # Delivered by this node, and the lease is running.
-WAS_QUEUED: Final = 16  # Its next queueing is a re-queue.
-IS_GIVEN: Final = 32  # Being handed over to another node.
-
-_pack_header = HEADER.pack
 _pack_base = BASE_STATE.pack
 _pack_state = STATE_FIELDS.pack
 
@@ -75,19 +74,24 @@ def collect(broker: Broker) -> list[list[Any]]:
         if tokens:
             runs.append([TOKEN, *tokens])
     if outbox.keys:
-        keys = broker.keys.take_records()
+        keys = broker.producers.keys.take_records()
         if keys:
             runs.append([KEY, *keys])
     return runs
 
 
 def _unplace(broker: Broker) -> None:
-    """Let jobs that need a new base have none from now on. Not earlier: one forgotten meanwhile leaves a GONE."""
+    """Let jobs that need a new base have none from now on. Not earlier: one forgotten meanwhile leaves a GONE.
+
+    The base of a job that came back may be in another segment than the GONE that moves it. That segment stays.
+    """
     moved, broker.outbox.moved = broker.outbox.moved, {}
     for job in moved:
-        if job.state != GONE and job.place >= broker.first_place:
-            broker.live_bytes[job.place] -= base_bytes(job)
-            broker.live_records[job.place] -= 1
+        if job.state != GONE and job.place >= broker.journal.first_place:
+            if job.place != broker.journal.place:
+                broker.journal.stale_places.add(job.place)
+            broker.journal.live_bytes[job.place] -= base_bytes(job)
+            broker.journal.live_records[job.place] -= 1
             job.place = 0
             broker.dirty[job] = True
 
@@ -96,9 +100,9 @@ def _collect_jobs(broker: Broker, runs: list[list[Any]]) -> None:
     """Collect bases and states of dirty jobs in one loop, because every job comes here."""
     bases: list[Any] = [JOB]
     states: list[Any] = [STATE]
-    place = broker.place
-    first_place = broker.first_place
-    live = broker.live_bytes
+    place = broker.journal.place
+    first_place = broker.journal.first_place
+    live = broker.journal.live_bytes
     now_ms = broker.now_ms
     mine = broker.sets.mine
     me = broker.me.id
@@ -118,6 +122,8 @@ def _collect_jobs(broker: Broker, runs: list[list[Any]]) -> None:
                 due_ms = -1
         elif state == ACKED:
             flags = IS_ACKED | WAS_QUEUED if job.was_queued else IS_ACKED
+            if type(job.work) is Cancellation:
+                flags |= IS_CANCELED
             due_ms = -1
         else:
             continue  # It is over, or its producer has no promise yet.
@@ -129,15 +135,13 @@ def _collect_jobs(broker: Broker, runs: list[list[Any]]) -> None:
             flags |= IS_GIVEN
         holders = job.holders
         if job.place >= first_place:
-            states.append(
-                (
-                    job.id,
-                    _pack_state(flags, due_ms, job.attempt, job.nacks, job.deliveries, job.version),
-                    (me if holders is mine else pack(holders)) if has_new_holders else None,
-                )
+            record = (
+                job.id,
+                _pack_state(flags, due_ms, job.attempt, job.nacks, job.deliveries, job.version),
+                (me if holders is mine else pack(holders)) if has_new_holders else None,
             )
+            states.append(record if job.attributes is None else _with_part(broker, job, record))
             continue
-        left_ms = job.expire_at_ms - now_ms
         body = job.body
         if type(body) is Spilled:
             lent = broker.spill.lent.get(job)
@@ -149,19 +153,9 @@ def _collect_jobs(broker: Broker, runs: list[list[Any]]) -> None:
         queue = job.queue
         job.place = place
         added += BASE_BYTES + len(queue) + len(body)
-        header = _pack_header(
-            job.ctime,
-            left_ms if left_ms > 0 else 0,
-            job.retry_ms,
-            job.delay_ms,
-            job.replicate,
-            job.nacks,
-            job.deliveries,
-            job.attempt,
-        )
         base = (
             job.id,
-            header if job.version == 1 else header + VERSION.pack(job.version),
+            header_of(job, now_ms),
             queue,
             body,
             me if holders is mine else pack(holders),
@@ -172,17 +166,23 @@ def _collect_jobs(broker: Broker, runs: list[list[Any]]) -> None:
             bases.append(base)
         else:
             added += attributes.packed_bytes
-            bases.append((*base, attributes.pack()))
+            bases.append(_with_part(broker, job, (*base, attributes.pack())))
     broker.dirty = {}
     if broker.spill.lent:
         broker.spill.lent = {}
     if added:
         live[place] = live.get(place, 0) + added
-        broker.live_records[place] = broker.live_records.get(place, 0) + len(bases) - 1
+        broker.journal.live_records[place] = broker.journal.live_records.get(place, 0) + len(bases) - 1
     if len(bases) > 1:
         runs.append(bases)
     if len(states) > 1:
         runs.append(states)
+
+
+def _with_part(broker: Broker, job: Job, record: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return a job's record with its changeable part, if it has one."""
+    part = job.part
+    return record if part is None else (*record, pack_part(broker, job, part))
 
 
 def flags_of(job: Job) -> int:
@@ -192,6 +192,8 @@ def flags_of(job: Job) -> int:
         flags |= IS_QUEUED
     elif job.state == ACKED:
         flags |= IS_ACKED
+        if isinstance(job.work, Cancellation):
+            flags |= IS_CANCELED
     if job.is_delivered:
         flags |= IS_DELIVERED
     if job.is_leased_here:
@@ -211,7 +213,7 @@ def pause_of(broker: Broker, name: bytes) -> tuple[bytes, int, int, bytes]:
     """Return how a queue is paused, with the version if it was set with BCAST."""
     queue = broker.queues.get(name)
     flags = queue.paused if queue is not None else 0
-    known = broker.pause_versions.get(name)
+    known = broker.pauses.versions.get(name)
     return (name, flags, known[1], known[2]) if known is not None else (name, flags, 0, b"")
 
 
@@ -224,39 +226,39 @@ def keep(broker: Broker, number: int, kind: int, item: Any, *, may_matter: bool)
     may_matter  (of a GONE) files that may hold a base of this id exist still
     """
     if kind == JOB:
-        job = broker.find(item[0])
+        job = broker.find(item[ID_AT])
         if job is not None and job.place == number:
             rebase(broker, job)
             if type(job.body) is Spilled:
-                broker.spill.lent[job] = item[3]
+                broker.spill.lent[job] = item[BODY_AT]
     elif kind == STATE:
-        job = broker.find(item[0])
-        if job is not None and broker.first_place <= job.place < number:
+        job = broker.find(item[ID_AT])
+        if job is not None and broker.journal.first_place <= job.place < number:
             broker.dirty[job] = True
     elif kind == GONE_RECORD and may_matter:
-        job = broker.find(item[0])
-        if job is not None and job.place >= broker.first_place and type(job.body) is Spilled:
+        job = broker.find(item[ID_AT])
+        if job is not None and job.place >= broker.journal.first_place and type(job.body) is Spilled:
             # Recorded when the body of the job that came back is read; until then the base that it has now stands.
             broker.spill.readings.append((job, partial(_gone_read, item)))
             return
-        broker.outbox.gone.append((item[0], item[1]))
-        if job is not None and job.place >= broker.first_place:
+        broker.outbox.gone.append((item[ID_AT], item[SEGMENT_AT]))
+        if job is not None and job.place >= broker.journal.first_place:
             rebase(broker, job)  # It came back meanwhile: its base follows the GONE.
     elif kind == PAUSE:
-        broker.outbox.pauses[item[0]] = None
+        broker.outbox.pauses[item[PAUSED_AT]] = None
     elif kind == TOKEN:
-        broker.tokens.record_again(item[0])
+        broker.tokens.record_again(item[TOKEN_AT])
     elif kind == KEY:
-        broker.keys.record_again(item[0], number)
+        broker.producers.keys.record_again(item[ID_AT], number)
 
 
 def _gone_read(item: Any, broker: Broker, job: Job, body: bytes | None) -> None:
     """Record a job that came back after the GONE that is copied on: its body is read."""
     if not broker.is_journaling:
         return
-    broker.outbox.gone.append((item[0], item[1]))
-    known = broker.find(item[0])
-    if known is not None and known.place >= broker.first_place:
+    broker.outbox.gone.append((item[ID_AT], item[SEGMENT_AT]))
+    known = broker.find(item[ID_AT])
+    if known is not None and known.place >= broker.journal.first_place:
         rebase(broker, known)
         if known is job and body is not None:
             broker.spill.lent[job] = body
@@ -264,7 +266,7 @@ def _gone_read(item: Any, broker: Broker, job: Job, body: bytes | None) -> None:
 
 def record_read(broker: Broker, job: Job, body: bytes | None) -> None:
     """Record a job whose body is read for that, and stays on disk."""
-    if broker.is_journaling and body is not None and job.place < broker.first_place and job.state != GONE:
+    if broker.is_journaling and body is not None and job.place < broker.journal.first_place and job.state != GONE:
         broker.spill.lent[job] = body
         broker.dirty[job] = True
 

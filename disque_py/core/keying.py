@@ -22,8 +22,8 @@ delivered at most once, such an ADDJOB is refused instead (-UNREACHABLE).
 Two nodes that couldn't ask each other may both send copies to a third node. A node that knows another job with the key
 refuses the copy of a new one. The creator drops its job and asks that node.
 
-Every change of a job with a key leaves its id in `broker.key_events`. At the end of the turn `settle` finds the nodes
-and producers that waited for it. Spec K2, K3, K4, K5, K7.
+Every change of a job with a key leaves its id in `broker.producers.key_events`. At the end of the turn `settle` finds
+the nodes and producers that waited for it. Spec K2, K3, K4, K5, K7.
 """
 
 from __future__ import annotations
@@ -84,21 +84,21 @@ class Search:
 def add(broker: Broker, client: Client, job: Job, timeout_ms: int, create: Create) -> bytes | None:
     """Handle ADDJOB of a job with a key: return the reply, or None if its client waits. CommandError refuses it."""
     chars = job.id[KEY_AT:KEY_END]
-    search = broker.searches.get(chars)
+    search = broker.producers.searches.get(chars)
     if search is None:
-        named = broker.keys.named(chars)
+        named = broker.producers.keys.named(chars)
         if named and not _is_open(broker, named):
             return b"+%b\r\n" % named
         if not named and not broker.cluster.linked:
             return _create_alone(broker, client, job, timeout_ms, create)
         search = _search(broker, chars)
     slot = replication.wait_for_copies(client, job)
-    broker.blocked_count += 1
+    broker.waits.blocked_count += 1
     deadline_ms = broker.now_ms + timeout_ms if timeout_ms else 0
     job.work = Wanted(client, slot, deadline_ms, create)
     search.callers.append(job)
     caller_in(broker, job)
-    broker.key_events[job.id] = None
+    broker.producers.key_events[job.id] = None
     if deadline_ms:
         _watch(broker, job, deadline_ms)
     return None
@@ -106,19 +106,19 @@ def add(broker: Broker, client: Client, job: Job, timeout_ms: int, create: Creat
 
 def caller_in(broker: Broker, job: Job) -> None:
     """Count a caller that waits from now on; its job takes memory although it is not entered yet."""
-    broker.caller_count += 1
+    broker.producers.caller_count += 1
     broker.used_memory += memory_of(job)
 
 
 def is_known(broker: Broker, chars: bytes) -> bool:
     """Whether an ADDJOB with this key is answered at once, with the id of its job."""
-    named = broker.keys.named(chars)
-    return bool(named) and chars not in broker.searches and not _is_open(broker, named)
+    named = broker.producers.keys.named(chars)
+    return bool(named) and chars not in broker.producers.searches and not _is_open(broker, named)
 
 
 def may_ask(broker: Broker) -> bool:
     """Whether other nodes may be asked about a key although memory is full here."""
-    return bool(broker.cluster.linked) and broker.caller_count < CALLERS_SPARE
+    return bool(broker.cluster.linked) and broker.producers.caller_count < CALLERS_SPARE
 
 
 def _create_alone(broker: Broker, client: Client, job: Job, timeout_ms: int, create: Create) -> bytes | None:
@@ -155,7 +155,7 @@ def _answer(broker: Broker, job: Job, work: Wanted, reply: bytes) -> None:
     work.is_over = True
     replication.caller_out(broker, job)
     job.body = b""  # A watch may keep the job for a while.
-    broker.key_events[job.id] = None
+    broker.producers.key_events[job.id] = None
     replication.answer(broker, work.client, job, work.slot, reply)
 
 
@@ -172,11 +172,12 @@ def _refuse_unsure(broker: Broker, job: Job, asked: dict[Node, int]) -> None:
 
 
 def _search(broker: Broker, chars: bytes) -> Search:
-    search = broker.searches.get(chars)
+    search = broker.producers.searches.get(chars)
     if search is None:
-        if not broker.searches:
+        if not broker.producers.is_repeating:
+            broker.producers.is_repeating = True
             broker.schedule.call_at(broker.now_ms + REPEAT_MS, partial(_repeat, broker))
-        search = broker.searches[chars] = Search()
+        search = broker.producers.searches[chars] = Search()
     return search
 
 
@@ -220,19 +221,19 @@ def _creator_to_ask(broker: Broker, job: Job) -> Node | None:
 
 def settle(broker: Broker) -> None:
     """Go on with searches whose keys had news of their jobs in this turn."""
-    while broker.key_conflicts:
-        _begin_again(broker, broker.key_conflicts.pop())
-    while broker.key_events:
-        events, broker.key_events = broker.key_events, {}
+    while broker.producers.key_conflicts:
+        _begin_again(broker, broker.producers.key_conflicts.pop())
+    while broker.producers.key_events:
+        events, broker.producers.key_events = broker.producers.key_events, {}
         looked: dict[bytes, None] = {}  # Thousands may wait for one key: one look is enough for all of them.
         for job_id in events:
-            waiting = broker.outcome_waits.get(job_id)
+            waiting = broker.producers.outcome_waits.get(job_id)
             if waiting is not None and not _is_undecided(broker, job_id):
-                del broker.outcome_waits[job_id]
+                del broker.producers.outcome_waits[job_id]
                 for node in waiting:
                     broker.send(broker.sets.only(node), OUTCOME_IS, (job_id,))
             chars = job_id[KEY_AT:KEY_END]
-            search = broker.searches.get(chars)
+            search = broker.producers.searches.get(chars)
             if search is not None and chars not in looked:
                 looked[chars] = None
                 _look(broker, chars, search)
@@ -245,7 +246,7 @@ def _look(broker: Broker, chars: bytes, search: Search) -> None:
         search.making = search.wanted = None
         search.asked = {}
     while True:
-        named = broker.keys.named(chars)
+        named = broker.producers.keys.named(chars)
         if named:
             if not _is_open(broker, named):
                 _end(broker, chars, search, named)
@@ -257,7 +258,7 @@ def _look(broker: Broker, chars: bytes, search: Search) -> None:
             # No node was asked yet, or the creation that followed failed.
             _tell(broker, chars, search, b"")
             if not search.callers:
-                del broker.searches[chars]
+                del broker.producers.searches[chars]
                 return
             _ask(broker, chars, search)
         if not search.callers:
@@ -293,7 +294,7 @@ def _make(broker: Broker, search: Search) -> None:
 
 def _end(broker: Broker, chars: bytes, search: Search, named: bytes) -> None:
     """Tell all that wait that a job which exists uses this key, or that no caller is left."""
-    broker.searches.pop(chars, None)
+    broker.producers.searches.pop(chars, None)
     _tell(broker, chars, search, named)
     for job in search.callers:
         work = job.work
@@ -313,7 +314,7 @@ def _begin_again(broker: Broker, job: Job) -> None:
     if job.state != WAIT_REPL or not isinstance(work, Replication):
         return
     chars = job.id[KEY_AT:KEY_END]
-    search = broker.searches.get(chars)
+    search = broker.producers.searches.get(chars)
     wanted = search.wanted if search is not None and search.making is job else None
     if search is None or wanted is None:
         replication.give_up(broker, job, replication.NOREPL_REFUSED)
@@ -323,7 +324,7 @@ def _begin_again(broker: Broker, job: Job) -> None:
     again = job.again(broker.ids.keyed(chars, job.id))  # Before `give_up`, which may take its body away.
     replication.give_up(broker, job, None)
     client.waiting_jobs[again] = slot
-    broker.blocked_count += 1
+    broker.waits.blocked_count += 1
     again.work = Wanted(client, slot, wanted.deadline_ms, wanted.create)
     search.callers.insert(0, again)
     caller_in(broker, again)
@@ -331,7 +332,7 @@ def _begin_again(broker: Broker, job: Job) -> None:
     search.asked = {}
     if wanted.deadline_ms:
         _watch(broker, again, wanted.deadline_ms)
-    broker.key_events[again.id] = None
+    broker.producers.key_events[again.id] = None
 
 
 # -- asking -------------------------------------------------------------------------------------------
@@ -339,18 +340,18 @@ def _begin_again(broker: Broker, job: Job) -> None:
 
 def _ask(broker: Broker, chars: bytes, search: Search) -> None:
     """Ask every linked node, leaving ones included."""
-    broker.question_number += 1
+    broker.producers.question_number += 1
     linked = broker.cluster.linked
-    search.asked = dict.fromkeys(linked, broker.question_number)
+    search.asked = dict.fromkeys(linked, broker.producers.question_number)
     search.unanswered = dict(search.asked)
     if linked:
-        broker.send(linked, ISKEY, (broker.question_number, chars))
+        broker.send(linked, ISKEY, (broker.producers.question_number, chars))
 
 
 def _ask_one(broker: Broker, chars: bytes, search: Search, node: Node) -> None:
-    broker.question_number += 1
-    search.asked[node] = search.unanswered[node] = broker.question_number
-    broker.send(broker.sets.only(node), ISKEY, (broker.question_number, chars))
+    broker.producers.question_number += 1
+    search.asked[node] = search.unanswered[node] = broker.producers.question_number
+    broker.send(broker.sets.only(node), ISKEY, (broker.producers.question_number, chars))
 
 
 def _ask_creator(broker: Broker, search: Search, job_id: bytes) -> None:
@@ -367,8 +368,8 @@ def on_iskey(broker: Broker, sender: Node, items: list[Any]) -> None:
     for number, chars, *_ in items:
         if type(number) is not int or type(chars) is not bytes or len(chars) != KEY_LENGTH:
             raise ValueError("a question for a key that is none")
-        named = broker.keys.named(chars)
-        search = broker.searches.get(chars)
+        named = broker.producers.keys.named(chars)
+        search = broker.producers.searches.get(chars)
         if named and not _is_open(broker, named):
             broker.send(only, KEYIS, (number, chars, named))
         elif named:
@@ -390,7 +391,7 @@ def on_keyis(broker: Broker, sender: Node, items: list[Any]) -> None:
     for number, chars, named, *_ in items:
         if type(named) is not bytes or (named and (len(named) != ID_BYTES or not is_valid_id(named))):
             raise ValueError("an answer that is no id")
-        search = broker.searches.get(chars)
+        search = broker.producers.searches.get(chars)
         if search is None or search.making is not None or not search.callers:
             broker.stats.ignored("answer about a key that nobody waits for")
         elif named:
@@ -405,7 +406,7 @@ def on_outcome(broker: Broker, sender: Node, items: list[Any]) -> None:
     """Note that a node has a copy of our job and must know whether it exists; it hears the decision."""
     for job_id, *_ in items:
         if _is_undecided(broker, job_id):
-            broker.outcome_waits.setdefault(job_id, {})[sender] = None
+            broker.producers.outcome_waits.setdefault(job_id, {})[sender] = None
         else:
             broker.send(broker.sets.only(sender), OUTCOME_IS, (job_id,))
 
@@ -421,7 +422,7 @@ def on_outcome_is(broker: Broker, sender: Node, items: list[Any]) -> None:
         job = broker.find(job_id)
         if job is not None and job.attributes is not None:
             job.attributes.is_open = False
-        broker.key_events[job_id] = None
+        broker.producers.key_events[job_id] = None
 
 
 # -- links and time -----------------------------------------------------------------------------------
@@ -429,14 +430,14 @@ def on_outcome_is(broker: Broker, sender: Node, items: list[Any]) -> None:
 
 def on_link_up(broker: Broker, node: Node) -> None:
     """Ask another node, which may know the key."""
-    for chars, search in broker.searches.items():
+    for chars, search in broker.producers.searches.items():
         if search.callers and search.asked and search.making is None:
             _ask_one(broker, chars, search, node)
 
 
 def on_link_lost(broker: Broker, node: Node) -> None:
     """Ask all nodes again where this node was asked: a link to or from it broke, and answers may be lost."""
-    for chars, search in list(broker.searches.items()):
+    for chars, search in list(broker.producers.searches.items()):
         if search.creator is node:
             search.creator = None
         elif node not in search.asked or search.making is not None:
@@ -448,25 +449,26 @@ def on_link_lost(broker: Broker, node: Node) -> None:
 
 def _repeat(broker: Broker) -> None:
     """Repeat unanswered questions: a node that loads its journal heard none."""
-    for chars, search in list(broker.searches.items()):
+    for chars, search in list(broker.producers.searches.items()):
         for node, number in search.unanswered.items():
             broker.send(broker.sets.only(node), ISKEY, (number, chars))
         search.creator = None
         _look(broker, chars, search)
-    if broker.searches:
+    broker.producers.is_repeating = bool(broker.producers.searches)
+    if broker.producers.is_repeating:
         broker.schedule.call_at(broker.now_ms + REPEAT_MS, partial(_repeat, broker))
 
 
 def forget_all(broker: Broker) -> None:
     """Tell all waiting callers and nodes that all jobs are gone (reset.py)."""
-    searches, broker.searches = broker.searches, {}
+    searches, broker.producers.searches = broker.producers.searches, {}
     for chars, search in searches.items():
         _tell(broker, chars, search, b"")
         for job in search.callers:
             work = job.work
             if isinstance(work, Wanted) and not work.is_over:
                 _answer(broker, job, work, replication.NOREPL_REMOVED)
-    broker.keys.clear()
-    broker.key_events = {}
-    broker.key_conflicts = []
-    broker.outcome_waits = {}
+    broker.producers.keys.clear()
+    broker.producers.key_events = {}
+    broker.producers.key_conflicts = []
+    broker.producers.outcome_waits = {}

@@ -105,8 +105,8 @@ class Keys:
         chars = job_id[KEY_AT:KEY_END]
         self.jobs[chars] = (*self.jobs.get(chars, ()), job_id)
         self._remember(job_id, expire_at_ms, place)
-        broker.live_bytes[place] = broker.live_bytes.get(place, 0) + RECORD_BYTES
-        broker.live_records[place] = broker.live_records.get(place, 0) + 1
+        broker.journal.live_bytes[place] = broker.journal.live_bytes.get(place, 0) + RECORD_BYTES
+        broker.journal.live_records[place] = broker.journal.live_records.get(place, 0) + 1
 
     def record_again(self, job_id: bytes, number: int) -> None:
         """Write the record anew, because its segment is to go. 0: the journal is new."""
@@ -125,9 +125,13 @@ class Keys:
             known = self.over.get(job_id)
             if known is not None and known[0] > broker.now_ms:
                 self._unplace(known[1])
-                self.over[job_id] = (known[0], broker.place)
-                broker.live_bytes[broker.place] = broker.live_bytes.get(broker.place, 0) + RECORD_BYTES
-                broker.live_records[broker.place] = broker.live_records.get(broker.place, 0) + 1
+                self.over[job_id] = (known[0], broker.journal.place)
+                broker.journal.live_bytes[broker.journal.place] = (
+                    broker.journal.live_bytes.get(broker.journal.place, 0) + RECORD_BYTES
+                )
+                broker.journal.live_records[broker.journal.place] = (
+                    broker.journal.live_records.get(broker.journal.place, 0) + 1
+                )
                 records.append((job_id, known[0] - broker.now_ms))
         return records
 
@@ -171,6 +175,6 @@ class Keys:
     def _unplace(self, place: int) -> None:
         """Note that a record of a key counts no more."""
         broker = self._broker
-        if place >= broker.first_place and place in broker.live_bytes:
-            broker.live_bytes[place] -= RECORD_BYTES
-            broker.live_records[place] -= 1
+        if place >= broker.journal.first_place and place in broker.journal.live_bytes:
+            broker.journal.live_bytes[place] -= RECORD_BYTES
+            broker.journal.live_records[place] -= 1

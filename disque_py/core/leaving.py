@@ -17,7 +17,8 @@ from typing import Any, Final
 
 from cluster_bus.messages import HOLDERS, LEFT, LEFT_OK, REPLJOB, SETACK
 from cluster_bus.node import FORGOTTEN, ID_BYTES, Node
-from disque_py.core import acks, events, handover, lifecycle, pulls, spilling
+from disque_py import event_format
+from disque_py.core import acks, changing, events, handover, lifecycle, pulls, spilling
 from disque_py.core.broker import SHARDS, Broker
 from disque_py.core.job import ACKED, ACTIVE, GONE, Job
 from disque_py.core.job_snapshot import snapshot_of
@@ -208,7 +209,7 @@ def _read_back(broker: Broker, drain: Drain, job: Job) -> None:
 def _move_once(broker: Broker, drain: Drain, job: Job, targets: list[Node]) -> None:
     if job.is_delivered:
         broker.stats.once_dropped_leaving += 1
-        events.ended(broker, job, events.DROPPED)
+        events.ended(broker, job, event_format.DROPPED)
         lifecycle.forget(broker, job)
     else:
         _hand_on(broker, drain, job, targets)
@@ -304,8 +305,8 @@ def _pass_ack_on(broker: Broker, drain: Drain, job: Job, targets: list[Node]) ->
         drain.block(f"ack of a job held by {silent[0].name.decode()}, which does not answer")
         return
     named = broker.sets.add(job.holders, collector)
-    broker.send(broker.sets.only(collector), SETACK, (job.id, broker.sets.pack(named)))
     job.holders = named
+    broker.send(broker.sets.only(collector), SETACK, changing.setack_of(broker, job))
     mark_holders_dirty(broker, job)
     if collector in acks.confirmed_by(job):
         broker.tombstones.add(job.id, broker.now_ms)  # We may stay after all, and the silent holder give us its copy.
@@ -326,7 +327,7 @@ def on_left(broker: Broker, sender: Node, items: list[Any]) -> None:
                 broker.send(only, SETACK, (job_id, b""))
             broker.send(only, LEFT_OK, (job_id, HAS_NOT))
         elif job.state == ACKED:
-            broker.send(only, SETACK, (job_id, sets.pack(job.holders)))
+            broker.send(only, SETACK, changing.setack_of(broker, job))
             broker.send(only, LEFT_OK, (job_id, HAS_ACK))
         else:
             merged = sets.union(job.holders, holders)

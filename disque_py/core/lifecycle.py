@@ -15,21 +15,26 @@ from __future__ import annotations
 from typing import Final
 
 from disque_py.core.broker import Broker
-from disque_py.core.events import (
-    ADDED,
-    DELIVERED,
-    EXPIRED_EVENT,
-    PENDING,
-    RUNNING,
-    added,
-    event_of,
-    note,
+from disque_py.core.events import added, event_of, note
+from disque_py.core.filters import Filter
+from disque_py.core.job import (
+    ACKED,
+    ACTIVE,
+    GONE,
+    JOB_BYTES,
+    NAME_BYTES_FREE,
+    QUEUED,
+    WAIT_REPL,
+    Cancellation,
+    Collection,
+    Job,
 )
-from disque_py.core.job import ACKED, ACTIVE, GONE, JOB_BYTES, NAME_BYTES_FREE, QUEUED, WAIT_REPL, Collection, Job
 from disque_py.core.job_attributes import JobAttributes
 from disque_py.core.job_snapshot import ATTEMPT_MAX
 from disque_py.core.queue import DEAD_ENTRIES_MIN, Queue
 from disque_py.core.spilled import Spilled, released
+from disque_py.event_format import ADDED, DELIVERED, EXPIRED_EVENT, PENDING, RUNNING
+from persistence.layouts import BASE_BYTES
 
 # WILLQUEUE goes out this long before a job is requeued, so that a node that has it can object (spec N8).
 WILLQUEUE_LEAD_MS: Final = 500
@@ -38,8 +43,6 @@ WILLQUEUE_LEAD_MS: Final = 500
 ANNOUNCE_MARGIN_MS: Final = 2_500
 # A job with a shorter RETRY is not announced: the batch would come too late, and WILLQUEUE has the same effect.
 ANNOUNCE_RETRY_MS_MIN: Final = 2 * ANNOUNCE_MARGIN_MS
-# About the bytes of a base in the journal, besides queue and body.
-BASE_BYTES: Final = 130
 # Expired jobs removed from a queue's head in one call; their timers remove the rest.
 EXPIRED_PER_FETCH: Final = 1_000
 # A queue's next jobs are read back from disk when fewer than this are known to be in memory.
@@ -59,7 +62,7 @@ def register(broker: Broker, job: Job) -> None:
         broker.used_memory += len(job.queue)
     if job.attributes is not None:
         attributes_in(broker, job, job.attributes)
-    if broker.is_spilling:
+    if broker.memory.is_spilling:
         broker.spill.fresh.append(job)
 
 
@@ -77,7 +80,7 @@ def register_queued(broker: Broker, job: Job, queue: Queue | None) -> None:
         broker.used_memory += len(job.queue)
     if job.attributes is not None:
         attributes_in(broker, job, job.attributes)
-    if broker.is_spilling:
+    if broker.memory.is_spilling:
         broker.spill.fresh.append(job)
     if queue is None:
         queue = broker.queue(job.queue)
@@ -89,7 +92,7 @@ def register_queued(broker: Broker, job: Job, queue: Queue | None) -> None:
     if queue.waiting:
         broker.ready[queue] = None
     if queue.interested:
-        broker.hint_due[queue] = None
+        broker.consumers.hint_due[queue] = None
     if job.expire_at_ms <= broker.schedule.horizon_ms:
         broker.schedule.set(job, job.expire_at_ms)
     if broker.is_journaling:
@@ -117,7 +120,7 @@ def register_waiting(broker: Broker, job: Job) -> None:
     if job.attributes is not None:
         attributes_in(broker, job, job.attributes)
     job.state = WAIT_REPL
-    broker.waiting_repl[job] = None
+    broker.copies.waiting_repl[job] = None
 
 
 def register_acked(broker: Broker, job: Job) -> None:
@@ -125,7 +128,7 @@ def register_acked(broker: Broker, job: Job) -> None:
     register(broker, job)
     job.state = ACKED
     job.work = Collection()
-    broker.acked_count += 1
+    broker.memory.acked_count += 1
     mark_dirty(broker, job)
 
 
@@ -133,18 +136,18 @@ def attributes_in(broker: Broker, job: Job, attributes: JobAttributes) -> None:
     """Account for the attributes of a job that is entered."""
     broker.used_memory += attributes.size
     if attributes.is_keyed:
-        broker.keys.enter(job)
-        broker.key_events[job.id] = None
+        broker.producers.keys.enter(job)
+        broker.producers.key_events[job.id] = None
 
 
 def attributes_out(broker: Broker, job: Job, attributes: JobAttributes) -> None:
     """Account for the attributes of a job that is forgotten."""
     broker.used_memory -= attributes.size
-    if job.place >= broker.first_place:
-        broker.live_bytes[job.place] -= attributes.packed_bytes
+    if job.place >= broker.journal.first_place:
+        broker.journal.live_bytes[job.place] -= attributes.packed_bytes
     if attributes.is_keyed:
-        broker.keys.finish(job)
-        broker.key_events[job.id] = None
+        broker.producers.keys.finish(job)
+        broker.producers.key_events[job.id] = None
 
 
 def creation_aborted(broker: Broker, job: Job) -> None:
@@ -152,20 +155,20 @@ def creation_aborted(broker: Broker, job: Job) -> None:
     attributes = job.attributes
     if attributes is not None and attributes.is_keyed:
         attributes.is_keyed = False
-        broker.keys.leave(job.id)
-        broker.key_events[job.id] = None
+        broker.producers.keys.leave(job.id)
+        broker.producers.key_events[job.id] = None
 
 
 def achieve(broker: Broker, job: Job) -> None:
     """Make a WAIT_REPL job ACTIVE, because enough nodes hold it."""
     assert job.state == WAIT_REPL
-    del broker.waiting_repl[job]
+    del broker.copies.waiting_repl[job]
     job.work = None
     job.state = ACTIVE
     job.requeue_at_ms = 0
     if job.attributes is not None and job.attributes.is_keyed:
-        broker.key_events[job.id] = None
-    if broker.is_spilling:
+        broker.producers.key_events[job.id] = None
+    if broker.memory.is_spilling:
         broker.spill.fresh.append(job)
 
 
@@ -187,7 +190,7 @@ def enqueue(broker: Broker, job: Job) -> Queue:
     if queue.waiting:
         broker.ready[queue] = None
     if queue.interested:
-        broker.hint_due[queue] = None
+        broker.consumers.hint_due[queue] = None
     arm_queued(broker, job)
     if broker.is_journaling:
         broker.dirty.setdefault(job, False)
@@ -223,13 +226,13 @@ def fetch(broker: Broker, queue: Queue) -> Job | None:
     Return None if there is none, or if its body is not in memory (the queue is stalled then). Also return None after
     very many expired jobs, because going on would keep other clients waiting.
     """
-    if broker.disk_level:
+    if broker.journal.disk_level:
         return fetch_retried(broker, queue)
     left = EXPIRED_PER_FETCH
     while (job := queue.pop()) is not None:
         job.state = ACTIVE
         if job.expire_at_ms > broker.now_ms:
-            return _if_in_memory(broker, queue, job) if broker.spilled_count else job
+            return _if_in_memory(broker, queue, job) if broker.memory.spilled_count else job
         broker.stats.jobs_expired += 1
         note(broker, job, EXPIRED_EVENT)
         forget(broker, job)
@@ -249,7 +252,36 @@ def fetch_retried(broker: Broker, queue: Queue) -> Job | None:
     while (job := queue.pop_retried()) is not None:
         job.state = ACTIVE
         if job.expire_at_ms > broker.now_ms:
-            return _if_in_memory(broker, queue, job) if broker.spilled_count else job
+            return _if_in_memory(broker, queue, job) if broker.memory.spilled_count else job
+        broker.stats.jobs_expired += 1
+        note(broker, job, EXPIRED_EVENT)
+        forget(broker, job)
+        left -= 1
+        if not left:
+            broker.look_again(queue)
+            return None
+    return None
+
+
+def fetch_matching(broker: Broker, queue: Queue, wanted: Filter, *, is_picky: bool) -> Job | None:
+    """Take the first job that carries all pairs out of a queue, as `fetch` does; its index must be there."""
+    is_picky = is_picky or bool(broker.journal.disk_level)
+    left = EXPIRED_PER_FETCH
+    while queue.filters is not None and (group := queue.filters.group(wanted)) is not None:
+        job = group.first(is_picky=is_picky)
+        if job is None:
+            return None
+        job.state = ACTIVE
+        _left(broker, queue, job)
+        if job.expire_at_ms > broker.now_ms:
+            if type(job.body) is Spilled:
+                job.state = QUEUED
+                queue.push(job)
+                if not queue.is_stalled:
+                    queue.is_stalled = True
+                    broker.spill.heads[queue] = job
+                return None
+            return job
         broker.stats.jobs_expired += 1
         note(broker, job, EXPIRED_EVENT)
         forget(broker, job)
@@ -284,7 +316,7 @@ def put_back(broker: Broker, job: Job) -> None:
     if queue.waiting:
         broker.ready[queue] = None
     if queue.interested:
-        broker.hint_due[queue] = None
+        broker.consumers.hint_due[queue] = None
 
 
 def dequeue(broker: Broker, job: Job) -> None:
@@ -323,7 +355,7 @@ def lease(broker: Broker, job: Job) -> None:
     else:
         if not job.is_delivered:
             job.is_delivered = True
-            broker.once_delivered_count += 1
+            broker.memory.once_delivered_count += 1
         job.requeue_at_ms = 0
         broker.schedule.set(job, job.expire_at_ms)
     if broker.is_journaling:
@@ -349,9 +381,35 @@ def postpone(broker: Broker, job: Job, until_ms: int) -> None:
         arm(broker, job)
 
 
-def acknowledge(broker: Broker, job: Job) -> None:
+def rest(broker: Broker, job: Job) -> None:
+    """Let an ACTIVE job wait for nothing but the end of its life, because it is errored."""
+    assert job.state == ACTIVE
+    job.requeue_at_ms = 0
+    job.was_announced = False
+    arm(broker, job)
+    mark_dirty(broker, job)
+
+
+def rename_queue(broker: Broker, job: Job, name: bytes) -> None:
+    """Let a job that is in no queue belong to another queue."""
+    assert job.state != QUEUED
+    known = broker.queues.get(name)
+    if known is not None:
+        name = known.name  # One object for all its jobs.
+    old = job.queue
+    if len(old) > NAME_BYTES_FREE:
+        broker.used_memory -= len(old)
+    if len(name) > NAME_BYTES_FREE:
+        broker.used_memory += len(name)
+    if job.place >= broker.journal.first_place:
+        broker.journal.live_bytes[job.place] += len(name) - len(old)
+    job.queue = name
+
+
+def acknowledge(broker: Broker, job: Job, work: Collection | None = None) -> None:
     """Take an acknowledged job out of its queue, and keep it until every holder knows (acks.py).
 
+    work   the Cancellation of a job that was canceled
     Not for WAIT_REPL jobs.
     """
     assert job.state == QUEUED or job.state == ACTIVE
@@ -360,25 +418,28 @@ def acknowledge(broker: Broker, job: Job) -> None:
         if queue is not None:
             _left(broker, queue, job)
     if job.retry_ms == 0 and job.is_delivered:
-        broker.once_delivered_count -= 1
+        broker.memory.once_delivered_count -= 1
     # An ack needs an id and a set: one dead holder must not keep the bodies of all acknowledged jobs in memory.
     body = job.body
     size = len(body)
     broker.used_memory -= size
     if type(body) is Spilled:
         size = released(broker, body)
-    if job.place >= broker.first_place:
-        broker.live_bytes[job.place] -= size
+    if job.place >= broker.journal.first_place:
+        broker.journal.live_bytes[job.place] -= size
     job.body = b""
     job.state = ACKED
     job.is_leased_here = False
     job.requeue_at_ms = 0
-    job.work = Collection()
-    broker.acked_count += 1
-    broker.stats.jobs_acked += 1
-    if broker.deferred:
-        broker.deferred.pop(job, None)
-    if broker.tokened:
+    job.work = Collection() if work is None else work
+    broker.memory.acked_count += 1
+    if work is None:
+        broker.stats.jobs_acked += 1
+    if broker.pauses.deferred:
+        broker.pauses.deferred.pop(job, None)
+    if broker.behind:
+        broker.behind.pop(job, None)
+    if broker.tokens.by_job:
         broker.tokens.drop(job)
     mark_dirty(broker, job)
 
@@ -392,11 +453,11 @@ def forget(broker: Broker, job: Job) -> None:
         if queue is not None:
             _left(broker, queue, job)
     elif state == ACKED:
-        broker.acked_count -= 1
+        broker.memory.acked_count -= 1
     elif state == WAIT_REPL:
-        del broker.waiting_repl[job]
+        del broker.copies.waiting_repl[job]
     if job.is_delivered and job.retry_ms == 0 and state != ACKED:
-        broker.once_delivered_count -= 1
+        broker.memory.once_delivered_count -= 1
     job_id = job.id
     del broker.shards[(job_id[12] & 63) << 6 | job_id[13] & 63][job_id]
     broker.job_count -= 1
@@ -414,16 +475,18 @@ def forget(broker: Broker, job: Job) -> None:
     job.body = b""
     if job.awake_at_ms:
         broker.schedule.cancel(job)
-    if broker.deferred:
-        broker.deferred.pop(job, None)
-    if broker.tokened:
+    if broker.pauses.deferred:
+        broker.pauses.deferred.pop(job, None)
+    if broker.behind:
+        broker.behind.pop(job, None)
+    if broker.tokens.by_job:
         broker.tokens.drop(job)
     job.state = GONE
     job.work = None
-    if job.place >= broker.first_place:
+    if job.place >= broker.journal.first_place:
         broker.outbox.gone.append((job_id, job.place))
-        broker.live_bytes[job.place] -= BASE_BYTES + len(job.queue) + size
-        broker.live_records[job.place] -= 1
+        broker.journal.live_bytes[job.place] -= BASE_BYTES + len(job.queue) + size
+        broker.journal.live_records[job.place] -= 1
 
 
 def arm(broker: Broker, job: Job) -> None:
@@ -453,14 +516,15 @@ def mark_dirty(broker: Broker, job: Job) -> None:
 
 
 def acked_again(broker: Broker, job: Job) -> None:
-    """Start the collection of a restored acked record; the caller sets its timer."""
+    """Start the collection of a restored acked record; the caller sets its timer. A Cancellation stays."""
     job.state = ACKED
-    job.work = Collection()
-    broker.acked_count += 1
+    if not isinstance(job.work, Cancellation):
+        job.work = Collection()
+    broker.memory.acked_count += 1
 
 
 def _left(broker: Broker, queue: Queue, job: Job) -> None:
     queue.removed(job)
     assert queue.length >= queue.once_length >= 0
-    if queue.dead > DEAD_ENTRIES_MIN and queue.needs_sweep and queue not in broker.sweeps:
-        broker.sweeps[queue] = queue.sweep()
+    if queue.dead > DEAD_ENTRIES_MIN and queue.needs_sweep and queue not in broker.upkeep.sweeps:
+        broker.upkeep.sweeps[queue] = queue.sweep()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from disque_py import event_format
 from disque_py.core import events, lifecycle
 from disque_py.core.broker import SHARDS, Broker
 from disque_py.core.errors import OOM, CommandError
@@ -32,15 +33,15 @@ def make_room(broker: Broker) -> bool:
 
     With very many jobs each attempt looks at the next part of them.
     """
-    limit = broker.memory_limits[1]
+    limit = broker.memory.limits[1]
     if broker.used_memory <= limit:
         return True
     if broker.settings.maxmemory_policy == "noeviction":
         return False
-    if not (broker.acked_count or broker.once_delivered_count):
+    if not (broker.memory.acked_count or broker.memory.once_delivered_count):
         return False
     shards = broker.shards
-    at = broker.eviction_shard
+    at = broker.memory.eviction_shard
     looked = 0
     for _ in range(SHARDS):
         at = (at + 1) % SHARDS
@@ -49,13 +50,13 @@ def make_room(broker: Broker) -> bool:
         looked += len(shards[at])
         for job in [job for job in shards[at].values() if may_evict(job)]:
             broker.stats.jobs_evicted += 1
-            events.ended(broker, job, events.DROPPED)
+            events.ended(broker, job, event_format.DROPPED)
             if job.state == ACKED:
                 broker.tombstones.add(job.id, broker.now_ms)  # A late copy is not delivered while the tombstone lasts.
             lifecycle.forget(broker, job)
         if broker.used_memory <= limit or looked >= LOOKED_PER_ATTEMPT:
             break
-    broker.eviction_shard = at
+    broker.memory.eviction_shard = at
     return broker.used_memory <= limit
 
 
@@ -69,7 +70,7 @@ def may_evict(job: Job) -> bool:
 
 def is_full(broker: Broker) -> bool:
     """Whether memory is at 100 %, and eviction could not help: commands that need memory are refused."""
-    limits = broker.memory_limits
+    limits = broker.memory.limits
     if broker.used_memory <= limits[1]:
         return False
     make_room(broker)
@@ -78,7 +79,7 @@ def is_full(broker: Broker) -> bool:
 
 def has_room(broker: Broker, size: int) -> bool:
     """Whether this many bytes more stay below 100 %."""
-    limits = broker.memory_limits
+    limits = broker.memory.limits
     if broker.used_memory + size > limits[1]:
         make_room(broker)
     return broker.used_memory + size < limits[2]
@@ -117,7 +118,7 @@ def replicates_externally(broker: Broker, replicate: int) -> bool:
     """Whether a new job is held by `replicate` other nodes and not by us."""
     if broker.is_leaving:
         return True
-    if broker.used_memory <= broker.memory_limits[0]:
+    if broker.used_memory <= broker.memory.limits[0]:
         return False
     roomy = 0
     for node in broker.cluster.usable:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from cluster_bus.node import ID_BYTES, Node
+from disque_py import event_format
 from disque_py.core import events, lifecycle, requeue
 from disque_py.core.broker import Broker
 from disque_py.core.job import Job
@@ -39,25 +40,24 @@ def set_pause(broker: Broker, name: bytes, flags: int) -> None:
         return
     before = queue.paused
     queue.paused = flags
-    broker.paused_count += bool(flags) - bool(before)
-    broker.interest_due[queue] = None
+    broker.pauses.paused_count += bool(flags) - bool(before)
+    broker.consumers.interest_due[queue] = None
     if broker.is_journaling:
         broker.outbox.pauses[name] = None
     if before & PAUSED_OUT and not flags & PAUSED_OUT:
-        if queue.waiting:
-            broker.ready[queue] = None
-        broker.hint_due[queue] = None
+        broker.wake(queue)
+        broker.consumers.hint_due[queue] = None
     if before & PAUSED_IN and not flags & PAUSED_IN:
         _input_resumed(broker, queue)
 
 
 def _input_resumed(broker: Broker, queue: Queue) -> None:
     """Make jobs due that a NACK gave back during the pause, unless another node has taken them meanwhile."""
-    for job, requeue_at_ms in list(broker.deferred.items()):
+    for job, requeue_at_ms in list(broker.pauses.deferred.items()):
         if job.queue == queue.name:
-            del broker.deferred[job]
+            del broker.pauses.deferred[job]
             if job.requeue_at_ms == requeue_at_ms and requeue.is_queueable(job):
-                events.note(broker, job, events.QUEUED)
+                events.note(broker, job, event_format.QUEUED)
                 requeue.release(broker, job)
 
 
@@ -70,35 +70,35 @@ def defer(broker: Broker, job: Job) -> None:
     if job.retry_ms:
         lifecycle.postpone(broker, job, broker.now_ms + job.retry_ms + broker.jitter())
         lifecycle.arm(broker, job)
-    broker.deferred[job] = job.requeue_at_ms
+    broker.pauses.deferred[job] = job.requeue_at_ms
 
 
 def has_room(broker: Broker, name: bytes) -> bool:
     """Whether a state of this queue can be remembered. Ended pauses make room, the oldest first."""
-    if name in broker.pause_versions:
+    if name in broker.pauses.versions:
         return True
     bytes_max = VERSIONED_BYTES_MAX - len(name)
     if bytes_max < 0:
         return False
-    while broker.pauses_ended and not _is_within(broker, bytes_max):
+    while broker.pauses.ended and not _is_within(broker, bytes_max):
         _forget_oldest(broker)
     return _is_within(broker, bytes_max)
 
 
 def _is_within(broker: Broker, bytes_max: int) -> bool:
-    return len(broker.pause_versions) < VERSIONED_MAX and broker.pause_name_bytes <= bytes_max
+    return len(broker.pauses.versions) < VERSIONED_MAX and broker.pauses.name_bytes <= bytes_max
 
 
 def _forget_oldest(broker: Broker) -> None:
-    name = next(iter(broker.pauses_ended))
-    del broker.pauses_ended[name]
-    del broker.pause_versions[name]
-    broker.pause_name_bytes -= len(name)
+    name = next(iter(broker.pauses.ended))
+    del broker.pauses.ended[name]
+    del broker.pauses.versions[name]
+    broker.pauses.name_bytes -= len(name)
 
 
 def broadcast(broker: Broker, name: bytes, flags: int) -> None:
     """Spread the state to all nodes, with a version later than any known. The caller has checked for room."""
-    known = broker.pause_versions.get(name)
+    known = broker.pauses.versions.get(name)
     version_ms = min(max(broker.wall_ms, known[1] + 1 if known else 0), VERSION_MS_MAX)
     _remember(broker, name, flags, version_ms, broker.me.id)
     if broker.cluster.linked:
@@ -120,7 +120,7 @@ def on_pause(broker: Broker, sender: Node, items: list[Any]) -> None:
             or not 0 <= version_ms <= VERSION_MS_MAX
         ):
             raise ValueError("a pause that is not a name, flags and a version")
-        known = broker.pause_versions.get(name)
+        known = broker.pauses.versions.get(name)
         if known is not None and (known[1], known[2]) >= (version_ms, version_node):
             if (known[1], known[2]) != (version_ms, version_node):
                 broker.tell_pause(broker.sets.only(sender), name)
@@ -136,7 +136,7 @@ def on_pause(broker: Broker, sender: Node, items: list[Any]) -> None:
 def on_link_up(broker: Broker, node: Node) -> None:
     """Tell a node that joins or was away the states that were set with BCAST."""
     only = broker.sets.only(node)
-    for name in broker.pause_versions:
+    for name in broker.pauses.versions:
         broker.tell_pause(only, name)
 
 
@@ -148,11 +148,11 @@ def _remember(broker: Broker, name: bytes, flags: int, version_ms: int, version_
 
 def remember(broker: Broker, name: bytes, flags: int, version_ms: int, version_node: bytes) -> None:
     """Remember that the queue's state was set with BCAST, now or before this node started."""
-    versions = broker.pause_versions
+    versions = broker.pauses.versions
     if name not in versions:
-        broker.pause_name_bytes += len(name)
+        broker.pauses.name_bytes += len(name)
     versions[name] = (flags, version_ms, version_node)
-    ended = broker.pauses_ended
+    ended = broker.pauses.ended
     ended.pop(name, None)
     if not flags:
         ended[name] = None

@@ -18,6 +18,7 @@ from cluster_bus.messages import NEEDJOBS
 from cluster_bus.node import Node
 from disque_py.core import lifecycle
 from disque_py.core.broker import Broker
+from disque_py.core.filters import Filter
 from disque_py.core.handover import hand_over
 from disque_py.core.job import Job
 from disque_py.core.queue import PAUSED_OUT, Queue
@@ -69,13 +70,16 @@ def on_needjobs(broker: Broker, sender: Node, items: list[Any]) -> None:
         if length:
             give(broker, sender, queue, count if length >= 2 * count else max(1, length // 2), is_picky=is_picky)
         if not queue.is_stalled:
-            broker.hint_due[queue] = None
+            broker.consumers.hint_due[queue] = None
 
 
-def give(broker: Broker, node: Node, queue: Queue, count: int, *, is_picky: bool = False) -> int:
+def give(
+    broker: Broker, node: Node, queue: Queue, count: int, *, is_picky: bool = False, where: Filter | None = None
+) -> int:
     """Hand over up to `count` of a queue's first jobs, without those that came in a moment ago. Return how many went.
 
     is_picky   at-most-once jobs stay, too
+    where      only jobs that it takes go
     """
     fetch = lifecycle.fetch_retried if is_picky else lifecycle.fetch
     jobs: list[Job] = []
@@ -83,7 +87,10 @@ def give(broker: Broker, node: Node, queue: Queue, count: int, *, is_picky: bool
     size = 0
     now_ms = broker.now_ms
     while len(jobs) < count and size < BATCH_BYTES_MAX:
-        job = fetch(broker, queue)
+        if where is None:
+            job = fetch(broker, queue)
+        else:
+            job = lifecycle.fetch_matching(broker, queue, where, is_picky=is_picky)
         if job is None:
             break
         if job.imported_at_ms and now_ms - job.imported_at_ms < REST_MS:
@@ -95,7 +102,7 @@ def give(broker: Broker, node: Node, queue: Queue, count: int, *, is_picky: bool
         size += len(job.body)
     for job in resting:
         lifecycle.put_back(broker, job)
-    if resting and not jobs:
+    if resting and not jobs and where is None:
         # Until they have rested no job may leave, so no hint is owed before.
         queue.hint_until_ms = resting[0].imported_at_ms + REST_MS
         broker.schedule.call_at(queue.hint_until_ms, partial(broker.owe_hint, queue))
@@ -207,11 +214,11 @@ def ask_all_nodes(broker: Broker, queue: Queue) -> None:
 def ask_for_waiting(broker: Broker, count_max: int) -> None:
     """Do part of a walk over the queues where clients wait. It begins every BROADCAST_MS and asks all nodes."""
     for _ in range(count_max):
-        name = next(broker.asking, None)
+        name = next(broker.consumers.asking, None)
         if name is None:
-            if broker.now_ms - broker.asked_all_ms >= BROADCAST_MS:
-                broker.asked_all_ms = broker.now_ms
-                broker.asking = iter([name for name, queue in broker.queues.items() if queue.waiting])
+            if broker.now_ms - broker.consumers.asked_all_ms >= BROADCAST_MS:
+                broker.consumers.asked_all_ms = broker.now_ms
+                broker.consumers.asking = iter([name for name, queue in broker.queues.items() if queue.waiting])
             return
         queue = broker.queues.get(name)
         if queue is not None:

@@ -23,6 +23,7 @@ from disque_py.core.priority_queue import CHUNK, Entry, PriorityQueue, entry_key
 if TYPE_CHECKING:
     from cluster_bus.node import Node
     from disque_py.core.client import Client
+    from disque_py.core.filters import Filters
 
 PAUSED_IN: Final = 1
 PAUSED_OUT: Final = 2
@@ -52,6 +53,7 @@ class Queue:
     sources             nodes that handed us jobs -> when they last did (QSTAT import-from)
     interested          node -> clients waiting there, as that node told us
     waited_ms, picky_ms   when a client last stopped waiting: one that takes all jobs, a picky one
+    filters             indexes of jobs by metadata, and clients that wait with WHERE; None: none (filters.py)
     polled_ms           when a client last asked in vain and did not wait
     ahead, is_stalled   how many of the next jobs have their bodies in memory; whether the head's body is read back from
                         disk (spilling.py)
@@ -65,6 +67,7 @@ class Queue:
         "broadcast_at_ms",
         "created_ms",
         "dead",
+        "filters",
         "head_bytes",
         "hint_repeats",
         "hint_sent_to",
@@ -105,6 +108,7 @@ class Queue:
         self.paused = 0
         self.serial = 0
         self.is_dropped = False
+        self.filters: Filters | None = None
         self.ahead = 0
         self.is_stalled = False
         self.created_ms = now_ms
@@ -146,6 +150,8 @@ class Queue:
             if jobs is NO_JOBS:
                 jobs = self.once = PriorityQueue()
             self.once_length += 1
+        if self.filters is not None and job.attributes is not None:
+            self.filters.added(job)
         if job.is_listed:
             self.dead -= 1
             return  # Its old entry counts again: the key never changes.
@@ -182,6 +188,8 @@ class Queue:
                 self.length -= 1
                 if jobs is once:
                     self.once_length -= 1
+                if self.filters is not None and job.attributes is not None:
+                    self.filters.left(job)
                 return job
             self.dead -= 1
 
@@ -193,6 +201,8 @@ class Queue:
             job.is_listed = False
             if job.state == QUEUED:
                 self.length -= 1
+                if self.filters is not None and job.attributes is not None:
+                    self.filters.left(job)
                 return job
             self.dead -= 1
         return None
@@ -213,6 +223,13 @@ class Queue:
         self.dead += 1
         if not job.retry_ms:
             self.once_length -= 1
+        if self.filters is not None and job.attributes is not None:
+            self.filters.left(job)
+
+    @property
+    def has_clients(self) -> bool:
+        """Whether clients of this node wait here, with or without a filter."""
+        return bool(self.waiting) or (self.filters is not None and self.filters.waiting > 0)
 
     @property
     def wanted_ms(self) -> int:

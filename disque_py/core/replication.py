@@ -32,8 +32,14 @@ from cluster_bus.messages import (
     REPLJOB,
     SETACK,
 )
+<<<<<<< HEAD
 from cluster_bus.node import HANDSHAKE, LEAVING, Node
 from disque_py.core import events, lifecycle
+=======
+from cluster_bus.node import Node
+from disque_py import event_format
+from disque_py.core import changing, events, lifecycle
+>>>>>>> e0e95f066f724eb308742cf6309d1ccbbbbd5470
 from disque_py.core.broker import Broker
 from disque_py.core.client import RUNNING, WAITS_FOR_COPIES, WROTE, Client
 from disque_py.core.job import (
@@ -93,11 +99,11 @@ def start(
         job.holders = broker.sets.of(targets)
         confirmed: tuple[Node, ...] = ()
     else:
-        targets, job.holders = broker.replica_sets.draw(broker, job.replicate - 1)
+        targets, job.holders = broker.copies.replica_sets.draw(broker, job.replicate - 1)
         confirmed = broker.sets.only(broker.me)
     if slot is None:
         slot = wait_for_copies(client, job)
-        broker.blocked_count += 1
+        broker.waits.blocked_count += 1
     now_ms = broker.now_ms
     deadline_ms = now_ms + timeout_ms if timeout_ms else 0
     job.work = work = Replication(client, slot, confirmed, now_ms, deadline_ms, is_external, is_default)
@@ -108,11 +114,11 @@ def start(
         _schedule(broker, job, work, EXTEND_MS)
     else:
         # Nearly all jobs have their copies long before: an entry in this list costs less than a timer.
-        if now_ms != broker.extending_ms:
-            broker.extending_ms = now_ms
-            broker.extending = []
-            broker.extensions.append((now_ms + EXTEND_MS, broker.extending))
-        broker.extending.append(job)
+        if now_ms != broker.copies.extending_ms:
+            broker.copies.extending_ms = now_ms
+            broker.copies.extending = []
+            broker.copies.extensions.append((now_ms + EXTEND_MS, broker.copies.extending))
+        broker.copies.extending.append(job)
 
 
 def _flags(job: Job) -> int:
@@ -122,7 +128,7 @@ def _flags(job: Job) -> int:
 
 def start_async(broker: Broker, job: Job) -> None:
     """Send copies to all nodes asked for, best effort and without confirmation; we hold the job ourselves."""
-    targets, holders = broker.replica_sets.draw(broker, job.replicate - 1)
+    targets, holders = broker.copies.replica_sets.draw(broker, job.replicate - 1)
     if targets:
         job.holders = holders
         broker.send(targets, REPLJOB, (snapshot_of(broker, job), NO_ANSWER))
@@ -143,7 +149,7 @@ def wait_for_copies(client: Client, job: Job) -> list[bytes | None]:
 def answer(broker: Broker, client: Client, job: Job, slot: list[bytes | None], reply: bytes) -> None:
     """End the wait for this job: fill its slot, and send the replies that waited behind it."""
     client.waiting_jobs.pop(job, None)
-    broker.blocked_count -= 1
+    broker.waits.blocked_count -= 1
     slot[0] = reply
     slots = client.slots
     if slots is None:
@@ -168,8 +174,8 @@ def on_repljob(broker: Broker, sender: Node, items: list[Any]) -> None:
     done, done_before = broker.tombstones.generations()
     now_ms = broker.now_ms
     horizon_ms = broker.schedule.horizon_ms
-    high_memory = broker.memory_limits[1]
-    is_choosy = broker.is_leaving or broker.paused_count > 0 or broker.disk_level > 0
+    high_memory = broker.memory.limits[1]
+    is_choosy = broker.is_leaving or broker.pauses.paused_count > 0 or broker.journal.disk_level > 0
     taken: list[bytes] = []
     for item in items:
         job = job_of(broker, item[0])
@@ -177,11 +183,11 @@ def on_repljob(broker: Broker, sender: Node, items: list[Any]) -> None:
         shard = shards[(job_id[12] & 63) << 6 | job_id[13] & 63]
         wants_answer = item[1] != NO_ANSWER
         if job_id in shard or job_id in done or job_id in done_before:
-            _on_known(broker, only, job, shard.get(job_id), wants_answer)
+            _on_known(broker, sender, job, shard.get(job_id), item[0], wants_answer)
             continue
         if job.attributes is not None and item[1] == NEW_KEY:
             job.attributes.is_open = True
-            if broker.keys.named(job_id[KEY_AT:KEY_END]):
+            if broker.producers.keys.named(job_id[KEY_AT:KEY_END]):
                 broker.send(only, REFUSED, (job_id, REFUSED_KEY))
                 continue
         if is_choosy or broker.used_memory > high_memory:
@@ -197,12 +203,14 @@ def on_repljob(broker: Broker, sender: Node, items: list[Any]) -> None:
             broker.used_memory += len(job.queue)
         if job.attributes is not None:
             lifecycle.attributes_in(broker, job, job.attributes)
-        if broker.is_spilling:
+        if broker.memory.is_spilling:
             broker.spill.fresh.append(job)
         job.was_queued = True
         retry_ms = job.retry_ms
         if retry_ms:
             job.requeue_at_ms = requeue_at_ms = now_ms + job.delay_ms + retry_ms + broker.jitter()
+            if job.attributes is not None:
+                _wait_as_copy(broker, job)
             if requeue_at_ms <= horizon_ms:
                 lifecycle.arm(broker, job)
         if job.expire_at_ms <= horizon_ms:
@@ -214,9 +222,22 @@ def on_repljob(broker: Broker, sender: Node, items: list[Any]) -> None:
     broker.send_all(only, GOTJOB, taken)
 
 
-def _on_known(broker: Broker, only: tuple[Node, ...], job: Job, known: Job | None, wants_answer: bool) -> None:
+def _wait_as_copy(broker: Broker, job: Job) -> None:
+    """Set the timer of a new copy that is errored, or that a NACK delayed."""
+    part = job.part
+    if part is None:
+        return
+    if part.is_errored:
+        job.requeue_at_ms = 0
+    elif part.is_delayed:
+        job.requeue_at_ms = part.due_ms + 2 * lifecycle.WILLQUEUE_LEAD_MS + broker.jitter()
+        lifecycle.arm(broker, job)
+
+
+def _on_known(broker: Broker, sender: Node, job: Job, known: Job | None, snapshot: Any, wants_answer: bool) -> None:
     """Handle a copy of a job that has a record here, or is known as done."""
     sets = broker.sets
+    only = sets.only(sender)
     if known is None:
         # Finished while this copy was on its way: a late copy is never delivered (spec A6).
         hold_ack(broker, job)
@@ -230,9 +251,11 @@ def _on_known(broker: Broker, only: tuple[Node, ...], job: Job, known: Job | Non
     known.holders = sets.union(known.holders, job.holders)
     events.heard(known, job.version)
     mark_holders_dirty(broker, known)
+    if job.attributes is not None or known.attributes is not None:
+        changing.merge(broker, sender, known, job, snapshot)
     if known.state == ACKED:
-        broker.send(only, SETACK, (job.id, sets.pack(known.holders)))
-    elif wants_answer and broker.disk_level:
+        broker.send(only, SETACK, changing.setack_of(broker, known))
+    elif wants_answer and broker.journal.disk_level:
         broker.send(only, REFUSED, (job.id, REFUSED_DISK))  # The copy may be on no disk, so no node may count on it.
     elif wants_answer:
         # A reply of its own, apart from "taken": to a node that leaves, only a new copy is useful (leaving.py).
@@ -251,12 +274,12 @@ def refusal(broker: Broker, job: Job) -> int:
     """Return why we take no copy of this job now; 0 when we take one."""
     if broker.is_leaving:
         return REFUSED_LEAVING
-    if broker.disk_level:
+    if broker.journal.disk_level:
         return REFUSED_DISK
     queue = broker.queues.get(job.queue)
     if queue is not None and queue.paused & PAUSED_IN:
         return REFUSED_PAUSED
-    if broker.used_memory > broker.memory_limits[1] and not make_room(broker):
+    if broker.used_memory > broker.memory.limits[1] and not make_room(broker):
         return REFUSED_MEMORY
     return 0
 
@@ -296,7 +319,7 @@ def achieve(broker: Broker, job: Job, work: Replication) -> None:
     if work.is_external:
         first = broker.rng.choice(sorted(work.confirmed, key=_node_id))
         broker.send(broker.sets.only(first), ENQUEUE, (job.id, job.delay_ms))
-        events.added(broker, job, events.ADDED_INVISIBLE)
+        events.added(broker, job, event_format.ADDED_INVISIBLE)
         broker.stats.jobs_added += 1
         answer(broker, work.client, job, work.slot, reply)
         lifecycle.forget(broker, job)
@@ -326,8 +349,8 @@ def quorum(broker: Broker) -> int:
 
 def count_again(broker: Broker) -> None:
     """Lower the number of copies for producers that asked for none: they wait for no node that is out of sight."""
-    broker.counted_epoch = broker.cluster.epoch
-    for job in list(broker.waiting_repl):
+    broker.copies.counted_epoch = broker.cluster.epoch
+    for job in list(broker.copies.waiting_repl):
         work = job.work
         if isinstance(work, Replication) and work.is_default:
             copies = default_copies(broker, is_external=work.is_external)
@@ -343,9 +366,9 @@ def queue_or_delay(broker: Broker, job: Job) -> None:
         job.requeue_at_ms = broker.now_ms + job.delay_ms
         job.was_announced = True  # The first queueing concerns no other node.
         lifecycle.arm(broker, job)
-        events.added(broker, job, events.ADDED_INVISIBLE)
+        events.added(broker, job, event_format.ADDED_INVISIBLE)
     else:
-        events.added(broker, job, events.ADDED)
+        events.added(broker, job, event_format.ADDED)
         lifecycle.enqueue(broker, job)
 
 
@@ -359,7 +382,7 @@ def on_refused(broker: Broker, sender: Node, items: list[Any]) -> None:
                 broker.drain.refused(job, sender)
             continue
         if reason == REFUSED_KEY:
-            broker.key_conflicts.append(job)
+            broker.producers.key_conflicts.append(job)
         else:
             _extend(broker, job)
 
@@ -396,7 +419,7 @@ def on_enqueue(broker: Broker, sender: Node, items: list[Any]) -> None:
             lifecycle.arm(broker, job)
             lifecycle.mark_dirty(broker, job)
         else:
-            events.note(broker, job, events.QUEUED)
+            events.note(broker, job, event_format.QUEUED)
             lifecycle.enqueue(broker, job)
 
 
@@ -413,7 +436,7 @@ def tell_taken(broker: Broker, job: Job) -> None:
     work = job.work
     if isinstance(work, Handover) and work.client is not None:
         broker.stats.jobs_added += 1
-        events.added(broker, job, events.ADDED_INVISIBLE if work.due_ms > broker.now_ms else events.ADDED)
+        events.added(broker, job, event_format.ADDED_INVISIBLE if work.due_ms > broker.now_ms else event_format.ADDED)
         end_wait(broker, job, b"+" + job.id + b"\r\n")
 
 
@@ -428,7 +451,7 @@ def remove(broker: Broker, job: Job) -> None:
 
 def caller_out(broker: Broker, job: Job) -> None:
     """End a caller's wait for its key, for a job that is not entered yet (keying.py)."""
-    broker.caller_count -= 1
+    broker.producers.caller_count -= 1
     broker.used_memory -= memory_of(job)
 
 
@@ -443,17 +466,17 @@ def drop_client(broker: Broker, client: Client, reply: bytes | None) -> None:
         elif isinstance(job.work, Wanted):
             job.work.is_over = True
             caller_out(broker, job)
-            broker.key_events[job.id] = None
+            broker.producers.key_events[job.id] = None
         if reply is None:
             client.waiting_jobs.pop(job, None)
-            broker.blocked_count -= 1
+            broker.waits.blocked_count -= 1
         else:
             answer(broker, client, job, slot, reply)
 
 
 def extend_due(broker: Broker) -> None:
     """Give each job whose first EXTEND_MS are over a timer of its own."""
-    line = broker.extensions
+    line = broker.copies.extensions
     now_ms = broker.now_ms
     while line and line[0][0] <= now_ms:
         for job in line.popleft()[1]:
@@ -483,7 +506,7 @@ def give_up(broker: Broker, job: Job, reply: bytes | None) -> None:
     if isinstance(work, Replication):
         if reply is None:
             work.client.waiting_jobs.pop(job, None)
-            broker.blocked_count -= 1
+            broker.waits.blocked_count -= 1
         else:
             answer(broker, work.client, job, work.slot, reply)
     lifecycle.forget(broker, job)
@@ -492,7 +515,7 @@ def give_up(broker: Broker, job: Job, reply: bytes | None) -> None:
 def on_link_up(broker: Broker, node: Node) -> None:
     """Send unconfirmed jobs to the node again, because messages on the old link may be lost."""
     only = broker.sets.only(node)
-    for job in broker.waiting_repl:
+    for job in broker.copies.waiting_repl:
         work = job.work
         if isinstance(work, Replication) and node in job.holders and node not in work.confirmed:
             broker.send(only, REPLJOB, (snapshot_of(broker, job), _flags(job)))

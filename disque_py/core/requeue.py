@@ -11,7 +11,8 @@ that both compute alike.
 A job that waits long in one queue is announced there before the others' timers come near. Ids are collected per group
 of holders and sent once a second (QUEUED_WAITING), so 100,000 waiting jobs cost a few messages.
 
-Counters and attempts travel with every message and merge by maximum. Spec L2, L3, L4, L5, L6.
+Counters and attempts travel with every message and merge by maximum. The messages also carry the job's change number
+(changing.py). A job without attempts left is not queued: it becomes errored instead. Spec L2, L3, L4, L5, L6, Y4.
 """
 
 from __future__ import annotations
@@ -20,8 +21,10 @@ from typing import Any, Final
 
 from cluster_bus.messages import LEASED, QUEUED, QUEUED_RELEASED, QUEUED_WAITING, SETACK, WILLQUEUE
 from cluster_bus.node import Node
-from disque_py.core import events, lifecycle
+from disque_py import event_format
+from disque_py.core import changing, events, lifecycle
 from disque_py.core.broker import Broker
+from disque_py.core.changeable import LEASE_EXPIRED
 from disque_py.core.job import ACKED, ACTIVE, WAIT_REPL, Handover, Job
 from disque_py.core.job import QUEUED as IS_QUEUED
 from disque_py.core.job_snapshot import ATTEMPT_MAX, COUNTER_MAX, SPAN_BITS
@@ -33,29 +36,76 @@ ANNOUNCE_EVERY_MS: Final = 1_000
 # … and at most this many jobs at a time; a receiver needs about a microsecond for each.
 ANNOUNCE_JOBS_MAX: Final = 2_000
 ANNOUNCE_PART_MS: Final = 50
+# Where the change number stands in these messages; its node stands behind it.
+NUMBER_OF_LEASED: Final = 4
+NUMBER_OF_WILLQUEUE: Final = 2
 
 
 def tell_leased(broker: Broker, job: Job) -> None:
     """Tell the other holders that a consumer of ours has the job, and for how long."""
     others = broker.sets.others(job.holders)
     if others:
-        broker.send(others, LEASED, (job.id, job.requeue_at_ms - broker.now_ms, job.attempt, job.version))
+        _tell_leased(broker, others, job)
+
+
+def _tell_leased(broker: Broker, nodes: tuple[Node, ...], job: Job) -> None:
+    item = (job.id, job.requeue_at_ms - broker.now_ms, job.attempt, job.version)
+    broker.send(nodes, LEASED, item if job.attributes is None else _numbered(job, item))
+
+
+def _numbered(job: Job, item: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the item of a message with the job's change number, unless that is 0."""
+    part = job.part
+    return item if part is None or not part.number else (*item, part.number, part.node)
 
 
 def requeue(broker: Broker, job: Job) -> None:
     """Queue an ACTIVE job whose time has come, and tell the other holders."""
+    if job.attributes is not None and _is_held_back(broker, job):
+        return
     again = job.was_queued
     if again and job.deliveries < COUNTER_MAX:
         job.deliveries += 1
-    events.note(broker, job, events.REQUEUED if again else events.QUEUED)
+    events.note(broker, job, event_format.REQUEUED if again else event_format.QUEUED)
     lifecycle.enqueue(broker, job)
     if again:
         broker.stats.jobs_requeued += 1
         tell_queued(broker, job, 0)
 
 
+def _is_held_back(broker: Broker, job: Job) -> bool:
+    """Handle the end of a lease or a delay of a job with a changeable part. Return whether that was all.
+
+    The part of other holders is newer, or the job is errored, or becomes so, or it was delayed by a NACK.
+    """
+    part = job.part
+    if part is None:
+        return False
+    if part.is_errored:
+        lifecycle.rest(broker, job)
+        return True
+    if not changing.may_queue(broker, job):
+        return True
+    if part.is_delayed:
+        part.is_delayed = False
+        events.note(broker, job, event_format.QUEUED)
+        lifecycle.enqueue(broker, job)
+        tell_queued(broker, job, 0)
+        return True
+    if job.retry_ms and part.is_spent(job.attempt):
+        if changing.give_up(broker, job, LEASE_EXPIRED):
+            tell_queued(broker, job, QUEUED_RELEASED)
+        return True
+    if job.was_queued and job.attempt:
+        changing.fail(broker, job, LEASE_EXPIRED)
+    return False
+
+
 def release(broker: Broker, job: Job) -> None:
     """Queue a job that a consumer gave back (NACK) or that an operator wants queued (ENQUEUE), whatever its lease."""
+    part = job.part
+    if part is not None:
+        part.is_delayed = False
     lifecycle.enqueue(broker, job)
     tell_queued(broker, job, QUEUED_RELEASED)
 
@@ -64,7 +114,12 @@ def tell_queued(broker: Broker, job: Job, flags: int) -> None:
     """Send QUEUED to all other holders."""
     others = broker.sets.others(job.holders)
     if others:
-        broker.send(others, QUEUED, (job.id, flags, job.attempt, job.nacks, job.deliveries, job.version))
+        broker.send(others, QUEUED, _queued(job, flags))
+
+
+def _queued(job: Job, flags: int) -> tuple[Any, ...]:
+    item = (job.id, flags, job.attempt, job.nacks, job.deliveries, job.version)
+    return item if job.attributes is None else _numbered(job, item)
 
 
 def tell_willqueue(broker: Broker, job: Job) -> None:
@@ -72,32 +127,32 @@ def tell_willqueue(broker: Broker, job: Job) -> None:
     others = broker.sets.others(job.holders)
     job.was_announced = True
     if others:
-        broker.send(others, WILLQUEUE, (job.id, job.attempt))
+        item = (job.id, job.attempt)
+        broker.send(others, WILLQUEUE, item if job.attributes is None else _numbered(job, item))
 
 
 def announce_later(broker: Broker, job: Job) -> None:
     """Add a job that still waits in our queue to the next batch of announcements."""
     others = broker.sets.others(job.holders)
     if others:
-        if not broker.announcements:
+        if not broker.copies.announcements:
             broker.schedule.call_at(broker.now_ms + ANNOUNCE_EVERY_MS, lambda: send_announcements(broker))
-        broker.announcements.setdefault(others, []).append(job)
+        broker.copies.announcements.setdefault(others, []).append(job)
 
 
 def send_announcements(broker: Broker) -> None:
     """Send the announcements that still hold; very many are sent in parts."""
-    batches = broker.announcements
-    broker.announcements = {}
+    batches = broker.copies.announcements
+    broker.copies.announcements = {}
     left = ANNOUNCE_JOBS_MAX
     for others, jobs in batches.items():
         for job in jobs[:left]:
             if job.state == IS_QUEUED:
-                item = (job.id, QUEUED_WAITING, job.attempt, job.nacks, job.deliveries, job.version)
-                broker.send(others, QUEUED, item)
+                broker.send(others, QUEUED, _queued(job, QUEUED_WAITING))
         if len(jobs) > left:
-            broker.announcements[others] = jobs[left:]
+            broker.copies.announcements[others] = jobs[left:]
         left = max(0, left - len(jobs))
-    if broker.announcements:
+    if broker.copies.announcements:
         broker.schedule.call_at(broker.now_ms + ANNOUNCE_PART_MS, lambda: send_announcements(broker))
 
 
@@ -121,12 +176,22 @@ def on_leased(broker: Broker, sender: Node, items: list[Any]) -> None:
             mark_holders_dirty(broker, job)
         state = job.state
         if state == ACKED:
-            broker.send(sets.only(sender), SETACK, (job_id, sets.pack(job.holders)))
+            broker.send(sets.only(sender), SETACK, changing.setack_of(broker, job))
             continue
         if len(item) > 3:
             events.heard(job, item[3])
+            if job.attributes is not None or len(item) > NUMBER_OF_LEASED + 1:
+                changing.hear(broker, sender, job, changing.read_number(item, NUMBER_OF_LEASED))
+                if job.is_errored:
+                    if attempt > job.attempt:
+                        job.attempt = min(attempt, ATTEMPT_MAX)
+                        lifecycle.mark_dirty(broker, job)
+                    continue  # Either the sender hears our part now, or we hear its newer one.
+                part = job.part
+                if part is not None and attempt > part.ended:
+                    part.is_delayed = False
         if broker.events is not None:
-            events.learn(broker, job, events.RUNNING)
+            events.learn(broker, job, event_format.RUNNING)
         if attempt > job.attempt:
             job.attempt = min(attempt, ATTEMPT_MAX)
         job.was_queued = True
@@ -135,7 +200,7 @@ def on_leased(broker: Broker, sender: Node, items: list[Any]) -> None:
         if state == WAIT_REPL or not job.retry_ms:
             continue
         _moved_on(broker, job)
-        if state == IS_QUEUED:
+        if job.state == IS_QUEUED:
             # A consumer of the other node has it; delivering our copy as well would be the duplicate that leases
             # prevent.
             lifecycle.dequeue(broker, job)
@@ -152,7 +217,8 @@ def on_queued(broker: Broker, sender: Node, items: list[Any]) -> None:
     """Take the job out of our queue and restart our timer, because it waits in the sender's queue."""
     sets = broker.sets
     now_ms = broker.now_ms
-    for job_id, flags, attempt, nacks, deliveries, *later in items:
+    for item in items:
+        job_id, flags, attempt, nacks, deliveries, *later = item
         if type(attempt) is not int or type(nacks) is not int or type(deliveries) is not int:
             raise ValueError("a counter that is not a number")
         job = broker.find(job_id)
@@ -163,10 +229,19 @@ def on_queued(broker: Broker, sender: Node, items: list[Any]) -> None:
             job.holders = sets.add(job.holders, sender)
             mark_holders_dirty(broker, job)
         if job.state == ACKED:
-            broker.send(sets.only(sender), SETACK, (job_id, sets.pack(job.holders)))
+            broker.send(sets.only(sender), SETACK, changing.setack_of(broker, job))
             continue
         if later:
             events.heard(job, later[0])
+            if job.attributes is not None or len(later) > 2:
+                is_current = changing.hear(broker, sender, job, changing.read_number(later, 1))
+                part = job.part
+                if part is not None and (part.is_errored or (part.is_delayed and not is_current)):
+                    if _merge(job, attempt, nacks, deliveries):
+                        lifecycle.mark_dirty(broker, job)
+                    continue  # Either the sender hears our part now, or we hear its newer one.
+                if part is not None:
+                    part.is_delayed = False
         # A message that only moves the timer is not recorded: each waiting job would cost a record per announcement.
         if _merge(job, attempt, nacks, deliveries) or job.is_leased_here or not job.was_queued:
             lifecycle.mark_dirty(broker, job)
@@ -177,18 +252,16 @@ def on_queued(broker: Broker, sender: Node, items: list[Any]) -> None:
             job.is_leased_here = False
         elif job.is_leased_here and job.requeue_at_ms > now_ms:
             # The node that queued it had not heard of our delivery.
-            left_ms = job.requeue_at_ms - now_ms
-            broker.send(sets.only(sender), LEASED, (job_id, left_ms, job.attempt, job.version))
+            _tell_leased(broker, sets.only(sender), job)
             continue
         if job.state == IS_QUEUED:
-            if not wins(sender, broker.me, job_id):
-                told = (job_id, QUEUED_WAITING, job.attempt, job.nacks, job.deliveries, job.version)
-                broker.send(sets.only(sender), QUEUED, told)
+            if not wins(sender, broker.me, job_id) and not _is_spent(job):
+                broker.send(sets.only(sender), QUEUED, _queued(job, QUEUED_WAITING))
                 continue
             lifecycle.dequeue(broker, job)
             job.requeue_at_ms = 0
         _moved_on(broker, job)
-        events.learn(broker, job, events.PENDING)
+        events.learn(broker, job, event_format.PENDING)
         job.is_leased_here = False
         until_ms = now_ms + job.retry_ms + broker.jitter()
         if until_ms > job.requeue_at_ms:
@@ -198,7 +271,8 @@ def on_queued(broker: Broker, sender: Node, items: list[Any]) -> None:
 def on_willqueue(broker: Broker, sender: Node, items: list[Any]) -> None:
     """Object if we know better, because the sender will queue the job otherwise."""
     sets = broker.sets
-    for job_id, attempt, *_ in items:
+    for item in items:
+        job_id, attempt = item[0], item[1]
         if type(attempt) is not int:
             raise ValueError("an attempt that is not a number")
         job = broker.find(job_id)
@@ -212,8 +286,20 @@ def on_willqueue(broker: Broker, sender: Node, items: list[Any]) -> None:
             job.attempt = min(attempt, ATTEMPT_MAX)
             lifecycle.mark_dirty(broker, job)
         if job.state == ACKED:
-            broker.send(sets.only(sender), SETACK, (job_id, sets.pack(job.holders)))
-        elif job.state == IS_QUEUED:
+            broker.send(sets.only(sender), SETACK, changing.setack_of(broker, job))
+            continue
+        if job.attributes is not None or len(item) > NUMBER_OF_WILLQUEUE + 1:
+            is_current = changing.hear(broker, sender, job, changing.read_number(item, NUMBER_OF_WILLQUEUE))
+            if job.is_errored:
+                if is_current:
+                    changing.tell(broker, sender, job)  # Its objection: an errored job is not queued.
+                continue
+            if job.state == IS_QUEUED and _is_spent(job):
+                # The last delivery was the sender's, or one that it heard of, and its lease is over.
+                if changing.give_up(broker, job, LEASE_EXPIRED):
+                    tell_queued(broker, job, QUEUED_RELEASED)
+                continue
+        if job.state == IS_QUEUED:
             tell_queued(broker, job, QUEUED_WAITING)
         elif job.is_leased_here and job.requeue_at_ms > broker.now_ms:
             tell_leased(broker, job)
@@ -244,17 +330,31 @@ def on_timer(broker: Broker, job: Job) -> None:
         return
     queue = broker.queues.get(job.queue)
     if job.retry_ms and queue is not None and queue.paused & PAUSED_IN:
+        if job.is_errored:
+            lifecycle.rest(broker, job)
+            return
+        part = job.part
         lifecycle.postpone(broker, job, now_ms + job.retry_ms + broker.jitter())
         lifecycle.arm(broker, job)
-        if job in broker.deferred:
-            broker.deferred[job] = job.requeue_at_ms
+        if job in broker.pauses.deferred or (part is not None and part.is_delayed):
+            broker.pauses.deferred[job] = job.requeue_at_ms
         return
     requeue(broker, job)
 
 
 def is_queueable(job: Job) -> bool:
-    """Whether this job may be queued now. An at-most-once job may not after it was delivered or given away."""
-    return job.state == ACTIVE and (job.retry_ms > 0 or (not job.is_delivered and job.work is None))
+    """Whether this job may be queued now. An at-most-once job may not after it was delivered or given away.
+
+    An errored job may not either: it needs a fresh set of attempts.
+    """
+    if job.state != ACTIVE or (job.attributes is not None and job.is_errored):
+        return False
+    return job.retry_ms > 0 or (not job.is_delivered and job.work is None)
+
+
+def _is_spent(job: Job) -> bool:
+    part = job.part
+    return part is not None and part.is_spent(job.attempt)
 
 
 def _moved_on(broker: Broker, job: Job) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from cluster_bus.messages import INTEREST
+from cluster_bus.messages import FILTER_INTEREST, INTEREST
 from disque_py.core import delivery, handover, interest, keying, replication, spilling
 from disque_py.core.broker import SHARDS, Broker
 from disque_py.core.job import Job
@@ -27,7 +27,7 @@ def flush(broker: Broker) -> int:
     """Forget every job, queue and pause of this node. Return how many jobs there were."""
     count = broker.job_count
     delivery.release_all(broker)
-    for job in (*broker.waiting_repl, *_handed_over(broker)):
+    for job in (*broker.copies.waiting_repl, *_handed_over(broker)):
         if broker.find(job.id) is job:
             replication.remove(broker, job)
     if broker.is_journaling:
@@ -37,8 +37,8 @@ def flush(broker: Broker) -> int:
         broker.outbox.moved.clear()
         broker.outbox.keys.clear()
         broker.dirty.clear()
-        broker.live_bytes.clear()
-        broker.live_records.clear()
+        broker.journal.live_bytes.clear()
+        broker.journal.live_records.clear()
     keying.forget_all(broker)
     _drop_jobs(broker)
     _drop_queues(broker)
@@ -58,14 +58,15 @@ def _handed_over(broker: Broker) -> Iterator[Job]:
 def _drop_jobs(broker: Broker) -> None:
     old = [shard for shard in broker.shards if shard]
     broker.shards = [{} for _ in range(SHARDS)]
-    broker.job_count = broker.acked_count = broker.once_delivered_count = 0
+    broker.job_count = broker.memory.acked_count = broker.memory.once_delivered_count = 0
     broker.schedule.clear()
-    broker.asked.clear()
-    broker.heard.clear()
-    broker.announcements.clear()
-    broker.deferred.clear()
+    broker.acks.asked.clear()
+    broker.acks.heard.clear()
+    broker.copies.announcements.clear()
+    broker.pauses.deferred.clear()
+    broker.behind.clear()
     broker.tokens.clear()
-    broker.recollect = None
+    broker.acks.recollect = None
     if broker.drain is not None:
         broker.drain.moving.clear()
         broker.drain.blocked_by = ""
@@ -86,21 +87,33 @@ def _drop_queues(broker: Broker) -> None:
         queue.is_dropped = True
         queue.length = 0  # A hint or a sweep that was planned for it finds no work.
     broker.queues = {}
-    broker.paused_count = 0
+    broker.pauses.paused_count = 0
     broker.queue_order = []
-    broker.queue_gc = iter(())
-    for planned in (broker.ready, broker.hint_due, broker.interest_due, broker.sweeps, broker.pause_versions):
+    broker.upkeep.queue_gc = iter(())
+    for planned in (
+        broker.ready,
+        broker.consumers.hint_due,
+        broker.consumers.interest_due,
+        broker.consumers.filter_due,
+        broker.consumers.filter_hints,
+        broker.upkeep.sweeps,
+        broker.pauses.versions,
+    ):
         planned.clear()
-    broker.pause_name_bytes = 0
-    broker.pauses_ended = {}
+    broker.pauses.name_bytes = 0
+    broker.pauses.ended = {}
     # Millions of entries can't be freed in one moment either.
     for queue in dropped:
-        broker.sweeps[queue] = queue.dismantle()
+        broker.upkeep.sweeps[queue] = queue.dismantle()
     linked = broker.cluster.linked
-    for name in broker.told_interest:
+    for name in broker.consumers.told_interest:
         if linked:
             broker.send(linked, INTEREST, (name, interest.GONE))
-    broker.told_interest.clear()
-    broker.told_plain.clear()
-    for name in [name for name, nodes in broker.interest.items() if not nodes]:
-        del broker.interest[name]
+    for group, queue in broker.consumers.told_filters.items():
+        if linked:
+            broker.send(linked, FILTER_INTEREST, (queue.name, group.pairs, interest.GONE, interest.GONE))
+    broker.consumers.told_filters.clear()
+    broker.consumers.told_interest.clear()
+    broker.consumers.told_plain.clear()
+    for name in [name for name, nodes in broker.consumers.interest.items() if not nodes]:
+        del broker.consumers.interest[name]

@@ -23,29 +23,34 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from cluster_bus.node import ID_BYTES
+from disque_py import event_format
 from disque_py.core import events, lifecycle, pausing, requeue
 from disque_py.core.broker import Broker
-from disque_py.core.job import ACKED, ACTIVE, GONE, JOB_BYTES, NAME_BYTES_FREE, QUEUED, Job
+from disque_py.core.changeable import LEFT_AT, PRIORITY_AT, QUEUE_AT
+from disque_py.core.job import ACKED, ACTIVE, GONE, JOB_BYTES, NAME_BYTES_FREE, QUEUED, Cancellation, Job
+from disque_py.core.job_attributes import JobAttributes
 from disque_py.core.job_attributes import unpack as unpack_attributes
-from disque_py.core.job_snapshot import HEADER, VERSION
-from disque_py.core.journaling import (
+from disque_py.core.job_snapshot import set_part
+from disque_py.core.journaling import QUEUED_BASE, base_bytes
+from disque_py.core.node_sets import NodeSet
+from disque_py.core.queue import PAUSED_IN, PAUSED_OUT
+from disque_py.core.spilled import Spilled, released
+from persistence.layouts import (
+    BASE_BYTES,
     BASE_STATE,
+    HEADER,
     IS_ACKED,
+    IS_CANCELED,
     IS_DELIVERED,
     IS_GIVEN,
     IS_LEASED,
     IS_QUEUED,
-    QUEUED_BASE,
     STATE_FIELDS,
     STATE_FIELDS_V1,
     STATE_FIELDS_V2,
+    VERSION,
     WAS_QUEUED,
-    base_bytes,
 )
-from disque_py.core.lifecycle import BASE_BYTES
-from disque_py.core.node_sets import NodeSet
-from disque_py.core.queue import PAUSED_IN, PAUSED_OUT
-from disque_py.core.spilled import Spilled, released
 from persistence.records import DROPPED, IS_ALWAYS, JOB, KEY, PAUSE, STATE, TOKEN, FormatError
 from persistence.records import GONE as GONE_RECORD
 
@@ -137,8 +142,8 @@ class Restoring:
         sets = self._sets
         serial = self._serial
         used = size = count = 0
-        broker.live_bytes.setdefault(number, 0)
-        broker.live_records.setdefault(number, 0)
+        broker.journal.live_bytes.setdefault(number, 0)
+        broker.journal.live_records.setdefault(number, 0)
         for job_id, header, name, body, packed, state, *later in items:
             ctime, left_ms, retry_ms, delay_ms, replicate, nacks, deliveries, attempt = _unpack_header(header)
             queue = names.get(name)
@@ -177,6 +182,8 @@ class Restoring:
                 size += attributes.packed_bytes
                 lifecycle.attributes_in(broker, job, attributes)
                 attributes.is_open = attributes.is_keyed  # Asked for again: its outcome may not have been heard.
+                if len(later) > 1:
+                    self._set_part(job, later[1], elapsed_ms)
             used += len(body)
             if len(queue) > NAME_BYTES_FREE:
                 used += len(queue)
@@ -193,15 +200,15 @@ class Restoring:
             jobs.append(job)
         broker.job_count += count
         broker.used_memory += used + count * JOB_BYTES
-        if broker.is_spilling and count:
+        if broker.memory.is_spilling and count:
             broker.spill.fresh += jobs[-count:]
-        broker.live_bytes[number] = broker.live_bytes.get(number, 0) + size + count * BASE_BYTES
-        broker.live_records[number] = broker.live_records.get(number, 0) + count
+        broker.journal.live_bytes[number] = broker.journal.live_bytes.get(number, 0) + size + count * BASE_BYTES
+        broker.journal.live_records[number] = broker.journal.live_records.get(number, 0) + count
 
     def _states(self, items: list[Any], elapsed_ms: int) -> None:
         broker = self._broker
         shards = broker.shards
-        for job_id, packed, holders, *_ in items:
+        for job_id, packed, holders, *later in items:
             job = shards[(job_id[12] & 63) << 6 | job_id[13] & 63].get(job_id)
             if job is None:
                 continue  # Its base was copied further on, with all the changes recorded here.
@@ -213,7 +220,31 @@ class Restoring:
                 flags, due_ms, job.attempt = STATE_FIELDS_V1.unpack_from(packed)
             if holders is not None:
                 job.holders = broker.sets.unpack(self._renamed(holders))
+            if later:
+                self._set_part(job, later[0], elapsed_ms)
             self._apply(job, flags, due_ms, elapsed_ms)
+
+    def _set_part(self, job: Job, field: Any, elapsed_ms: int) -> None:
+        """Restore the changeable part of a job, and the fields of the job that belong to it."""
+        broker = self._broker
+        attributes = job.attributes
+        if attributes is None:
+            attributes = job.attributes = JobAttributes(None, ())
+            broker.used_memory += attributes.size
+            broker.journal.live_bytes[job.place] += attributes.packed_bytes
+        size, packed_bytes = attributes.size, attributes.packed_bytes
+        set_part(broker, job, attributes, field, elapsed_ms)
+        broker.used_memory += attributes.size - size
+        broker.journal.live_bytes[job.place] += attributes.packed_bytes - packed_bytes
+        attributes.priority = field[PRIORITY_AT]
+        left_ms = field[LEFT_AT] - elapsed_ms
+        job.expire_at_ms = broker.now_ms + max(0, left_ms)
+        name = field[QUEUE_AT]
+        if name != job.queue:
+            broker.journal.live_bytes[job.place] += len(name) - len(job.queue)
+            broker.used_memory += max(0, len(name) - NAME_BYTES_FREE) and len(name)
+            broker.used_memory -= max(0, len(job.queue) - NAME_BYTES_FREE) and len(job.queue)
+            job.queue = self._names.setdefault(name, name)
 
     def _apply(self, job: Job, flags: int, due_ms: int, elapsed_ms: int) -> None:
         """Apply the recorded state. `was_announced` means "was in its queue" until `finish`."""
@@ -236,15 +267,17 @@ class Restoring:
             if job.state != ACKED:
                 self._drop_body(job)
                 job.state = ACKED
+            if flags & IS_CANCELED:
+                job.work = Cancellation()
         else:
             job.state = ACTIVE
 
     def _gone(self, items: list[Any]) -> None:
         broker = self._broker
-        for item in items:
-            job = broker.find(item[0])
+        for job_id, place, *_ in items:
+            job = broker.find(job_id)
             if job is not None:
-                if job.place != item[1]:
+                if job.place != place:
                     self.stale.add(job.place)  # It ended with another base, which is no longer there.
                 self._forget(job)
 
@@ -267,7 +300,7 @@ class Restoring:
     def _restore_keys(self) -> None:
         for job_id, (expire_at_ms, number) in self._keys.items():
             if number not in self.dropped:
-                self._broker.keys.restored(job_id, expire_at_ms, number)
+                self._broker.producers.keys.restored(job_id, expire_at_ms, number)
         self._keys = {}
 
     def end_reading(self) -> None:
@@ -275,7 +308,7 @@ class Restoring:
 
         All that still counted in them was recorded again before they were dropped.
         """
-        live = self._broker.live_bytes
+        live = self._broker.journal.live_bytes
         left = {number for number in self.dropped if live.get(number, 0) > 0}
         for job in self.jobs if left else ():
             if job.place in left and job.state != GONE:
@@ -293,11 +326,11 @@ class Restoring:
         if len(job.queue) > NAME_BYTES_FREE:
             broker.used_memory -= len(job.queue)
         self._drop_body(job)
-        broker.live_bytes[job.place] -= base_bytes(job)
-        broker.live_records[job.place] -= 1
+        broker.journal.live_bytes[job.place] -= base_bytes(job)
+        broker.journal.live_records[job.place] -= 1
         if job.attributes is not None:
             broker.used_memory -= job.attributes.size
-            broker.keys.leave(job.id)
+            broker.producers.keys.leave(job.id)
         if job.awake_at_ms:
             broker.schedule.cancel(job)  # The sweep over all jobs has met it meanwhile.
         job.state = GONE
@@ -310,7 +343,7 @@ class Restoring:
         if type(body) is Spilled:
             size = released(broker, body)
         if size:
-            broker.live_bytes[job.place] -= size
+            broker.journal.live_bytes[job.place] -= size
         job.body = b""
 
     def _renamed(self, packed: bytes) -> bytes:
@@ -368,6 +401,10 @@ class Restoring:
         broker = self._broker
         was_in_queue = job.was_announced
         job.was_announced = False
+        if job.is_errored:
+            self.waiting += 1
+            lifecycle.rest(broker, job)
+            return
         is_mine = job.holders is broker.sets.mine
         now_ms = broker.now_ms
         if was_in_queue and wants_queues:
@@ -397,20 +434,20 @@ class Restoring:
         was_in_queue = job.was_announced
         job.was_announced = False
         if job.is_delivered:
-            broker.once_delivered_count += 1
+            broker.memory.once_delivered_count += 1
             job.requeue_at_ms = 0
             if job.is_leased_here:
                 # The hand-over is over with the process that made it (spec H7).
                 job.is_leased_here = False
                 broker.stats.once_lost_in_handover += 1
-                events.ended(broker, job, events.LOST, "the node ended before its hand-over was answered")
+                events.ended(broker, job, event_format.LOST, "the node ended before its hand-over was answered")
                 broker.dirty[job] = False
         elif not is_sure:
             self.lost += 1
             broker.stats.once_lost_in_restart += 1
-            events.ended(broker, job, events.LOST, "perhaps delivered before the restart")
+            events.ended(broker, job, event_format.LOST, "perhaps delivered before the restart")
             job.is_delivered = True
-            broker.once_delivered_count += 1
+            broker.memory.once_delivered_count += 1
             job.requeue_at_ms = 0
             broker.dirty[job] = False  # Recorded before the node serves, so that a later clean stop doesn't revive it.
         elif was_in_queue or not job.requeue_at_ms:
@@ -422,11 +459,11 @@ class Restoring:
         lifecycle.arm(broker, job)
 
     def _expire(self, job: Job) -> None:
-        events.ended(self._broker, job, events.EXPIRED_EVENT)
+        events.ended(self._broker, job, event_format.EXPIRED_EVENT)
         if job.state == ACKED:
             lifecycle.acked_again(self._broker, job)
         elif job.is_delivered and not job.retry_ms:
-            self._broker.once_delivered_count += 1
+            self._broker.memory.once_delivered_count += 1
         lifecycle.forget(self._broker, job)
 
     def _restore_pauses(self) -> None:
@@ -442,13 +479,18 @@ def give_up_once(broker: Broker) -> None:
     """Give up at-most-once jobs that the journal knows as undelivered: their delivery couldn't be recorded."""
     for shard in broker.shards:
         for job in shard.values():
-            if job.retry_ms or job.is_delivered or job.place < broker.first_place or job.state not in (ACTIVE, QUEUED):
+            if (
+                job.retry_ms
+                or job.is_delivered
+                or job.place < broker.journal.first_place
+                or job.state not in (ACTIVE, QUEUED)
+            ):
                 continue
             if job.state == QUEUED:
                 lifecycle.dequeue(broker, job)
-            events.ended(broker, job, events.LOST, "its delivery could not be recorded")
+            events.ended(broker, job, event_format.LOST, "its delivery could not be recorded")
             job.is_delivered = True
             job.requeue_at_ms = 0
-            broker.once_delivered_count += 1
+            broker.memory.once_delivered_count += 1
             broker.stats.once_lost_in_restart += 1
             lifecycle.arm(broker, job)

@@ -12,6 +12,7 @@ from collections.abc import Generator
 from typing import Final
 
 from disque_py.core.broker import SHARDS, Broker
+from disque_py.core.events import status_of
 from disque_py.core.job import GONE, Job
 from disque_py.core.pulls import import_rate
 from disque_py.core.queue import Queue
@@ -33,10 +34,18 @@ def place_of(job_id: bytes) -> int:
 class JobFilter:
     """The jobs that a walk returns."""
 
-    __slots__ = ("queue", "states")
+    __slots__ = ("queue", "states", "statuses", "where")
 
-    def __init__(self, queue: bytes | None = None, states: tuple[int, ...] = ()) -> None:
+    def __init__(
+        self,
+        queue: bytes | None = None,
+        states: tuple[int, ...] = (),
+        statuses: tuple[int, ...] = (),
+        where: tuple[tuple[bytes, bytes], ...] = (),
+    ) -> None:
         self.queue = queue
+        self.statuses = tuple(dict.fromkeys(statuses))
+        self.where = where
         self.states = tuple(dict.fromkeys(states))  # A state given a thousand times is compared once with each job.
 
     def takes(self, job: Job) -> bool:
@@ -45,7 +54,15 @@ class JobFilter:
             return False
         if self.queue is not None and job.queue != self.queue:
             return False
-        return not self.states or job.state in self.states
+        if self.states and job.state not in self.states:
+            return False
+        if self.statuses and status_of(job) not in self.statuses:
+            return False
+        if not self.where:
+            return True
+        meta = job.meta
+        pairs = dict(zip(meta[::2], meta[1::2], strict=True))
+        return not any(pairs.get(name) != value for name, value in self.where)
 
 
 def scan_jobs(

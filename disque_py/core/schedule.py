@@ -119,6 +119,10 @@ class Timetable(Generic[T]):
             self._known.discard(heappop(keys))
         return keys[0] << GRAIN_SHIFT if keys else None
 
+    def count(self) -> int:
+        """Return how many items have an entry, counted one bucket after the other."""
+        return sum(len(bucket) for bucket in self._buckets.values())
+
     def clear(self) -> None:
         """Forget all entries; their items are gone."""
         self._buckets.clear()
@@ -166,6 +170,11 @@ class Line:
         if not parts:
             self._last_at_ms = 0
         return found
+
+    def ids(self) -> Iterator[bytes]:
+        """Yield all ids, due or not."""
+        for _, ids in self._parts:
+            yield from ids
 
     def __bool__(self) -> bool:
         return bool(self._parts)
@@ -219,6 +228,11 @@ class Schedule(Timetable[Job]):
         """Call `task` at `at_ms`. It can't be cancelled, so the task checks whether it still matters."""
         self._sequence += 1
         heappush(self._tasks, (at_ms, self._sequence, task))
+
+    @property
+    def task_count(self) -> int:
+        """Return how many tasks wait for their moment."""
+        return len(self._tasks)
 
     def due_tasks(self, count_max: int) -> Iterator[Callable[[], None]]:
         """Yield up to `count_max` tasks whose time has come."""

@@ -7,7 +7,7 @@ where that could be. `len` is its size in memory, so `used_memory` is the sum ov
 Files are numbered from 1 in the order in which they were begun (persistence/spill.py).
 """
 
-# This module stays Python: a class here derives from int, which compiled classes can't.
+# Stays Python: a class here derives from int, which compiled classes can't.
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
@@ -206,7 +206,7 @@ class Spill:
 def released(broker: Broker, body: Spilled) -> int:
     """Free the place of a body that the job needs no more, or has back. Return the body's length."""
     size = body.size
-    broker.spilled_count -= 1
+    broker.memory.spilled_count -= 1
     broker.spill.bytes_on_disk -= size
     broker.spill.released.append(body)
     return size

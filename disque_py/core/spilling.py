@@ -27,6 +27,7 @@ from collections.abc import Callable, Generator, Iterable
 from itertools import islice
 from typing import Final
 
+from disque_py import event_format
 from disque_py.core import events, replication
 from disque_py.core.broker import SHARDS, Broker
 from disque_py.core.client import RUNNING, WAITS_FOR_ROOM, Client
@@ -73,7 +74,7 @@ def is_behind(broker: Broker) -> bool:
     """Whether memory is above 75 % and bodies are on their way out: work that can wait (loading) should wait."""
     spill = broker.spill
     return (
-        broker.used_memory > broker.memory_limits[0]
+        broker.used_memory > broker.memory.limits[0]
         and spill.is_on
         and not spill.trouble
         and (bool(spill.writing) or not _is_resting(broker))
@@ -97,7 +98,7 @@ def wait_for_room(broker: Broker, client: Client) -> None:
 def let_in(broker: Broker) -> None:
     """Let clients that wait for room go on, when there is some, or none to be expected."""
     spill = broker.spill
-    if broker.used_memory <= broker.memory_limits[1] or not makes_room(broker):
+    if broker.used_memory <= broker.memory.limits[1] or not makes_room(broker):
         for client in spill.blocked_producers:
             client.waiting = RUNNING
             broker.outbox.clients[client] = None
@@ -200,7 +201,7 @@ def _is_resting(broker: Broker) -> bool:
 
 def bodies_in_memory(broker: Broker) -> int:
     """Return about how many bytes of bodies are in memory and are not being written."""
-    jobs = JOB_BYTES * broker.job_count + SPILLED_BYTES * broker.spilled_count
+    jobs = JOB_BYTES * broker.job_count + SPILLED_BYTES * broker.memory.spilled_count
     return broker.used_memory - jobs - broker.spill.writing_bytes
 
 
@@ -221,14 +222,14 @@ def may_go(broker: Broker, job: Job, eviction_level: int, near: Near) -> bool:
             return False
     elif state != ACTIVE:
         return False
-    if broker.is_journaling and job.place < broker.first_place and not broker.is_loading:
+    if broker.is_journaling and job.place < broker.journal.first_place and not broker.is_loading:
         return False  # Until its base is recorded the journal needs the body.
     return job not in broker.spill.writing
 
 
 def is_near(broker: Broker, queue: Queue, job: Job, eviction_level: int, near: Near) -> bool:
     """Whether a job is so near the head of its queue that it will be wanted soon. `near` remembers the keys there."""
-    if eviction_level == KEEP_USED and not queue.waiting and broker.now_ms - queue.active_ms > USED_MS:
+    if eviction_level == KEEP_USED and not queue.has_clients and broker.now_ms - queue.active_ms > USED_MS:
         return False
     position = min(broker.spill.near_bytes // len(job.body), broker.spill.near_jobs)
     if queue.length <= position:
@@ -247,7 +248,7 @@ def gone(broker: Broker, job: Job, body: bytes, place: Spilled) -> bool:
     job.body = place
     size = len(body)
     broker.used_memory -= size - SPILLED_BYTES
-    broker.spilled_count += 1
+    broker.memory.spilled_count += 1
     spill.bytes_on_disk += size
     spill.wrote_ms = broker.now_ms
     spill.written += 1
@@ -323,11 +324,10 @@ def _put_back(broker: Broker, job: Job, body: bytes) -> None:
 def go_on(broker: Broker, queue: Queue) -> None:
     """Serve the clients of a stalled queue: its head is in memory, or another job is the head."""
     queue.is_stalled = False
-    broker.stalled.clear()
-    if queue.waiting:
-        broker.ready[queue] = None
+    broker.waits.stalled.clear()
+    broker.wake(queue)
     if queue.interested:
-        broker.hint_due[queue] = None
+        broker.consumers.hint_due[queue] = None
 
 
 def when_back(broker: Broker, job: Job, then: Callable[[], None]) -> None:
@@ -350,7 +350,7 @@ def borrowed(broker: Broker, client: Client, jobs: Iterable[Job]) -> Generator[N
         if body is not None:
             bodies[job] = body
         waiting.pop(job, None)
-        broker.stalled.clear()
+        broker.waits.stalled.clear()
 
     for job in jobs:
         body = job.body
@@ -360,7 +360,7 @@ def borrowed(broker: Broker, client: Client, jobs: Iterable[Job]) -> Generator[N
         elif type(body) is bytes:
             bodies[job] = body
     while waiting:
-        broker.stalled[client] = None
+        broker.waits.stalled[client] = None
         yield
     return bodies
 
@@ -371,7 +371,7 @@ def lost(broker: Broker, job: Job, reason: str) -> None:
     spill.lost += 1
     where = "its other holders will queue it" if job.retry_ms and job.holders is not broker.sets.mine else "it is lost"
     tell(broker.host, "spill-lost", job=job.id.decode("ascii", "replace"), reason=reason, consequence=where)
-    events.ended(broker, job, events.LOST, "its body can't be read")
+    events.ended(broker, job, event_format.LOST, "its body can't be read")
     replication.remove(broker, job)
 
 
@@ -380,9 +380,9 @@ def forget_all(broker: Broker) -> None:
     spill = broker.spill
     readings = spill.readings + [(each.job, each.reader) for each in spill.unread]
     spill.is_void = True
-    broker.spilled_count = spill.bytes_on_disk = spill.writing_bytes = 0
+    broker.memory.spilled_count = spill.bytes_on_disk = spill.writing_bytes = 0
     spill.writing, spill.reading, spill.lent, spill.heads = {}, {}, {}, {}
     spill.released, spill.fresh, spill.older, spill.readings, spill.unread = [], [], [], [], {}
     for job, reader in readings:
         reader(broker, job, None)
-    broker.stalled.clear()
+    broker.waits.stalled.clear()

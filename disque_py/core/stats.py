@@ -36,6 +36,9 @@ class Stats:
         self.jobs_added = 0
         self.jobs_delivered = 0
         self.jobs_acked = 0
+        self.jobs_errored = 0
+        self.jobs_dead_lettered = 0
+        self.jobs_canceled = 0
         self.jobs_expired = 0
         self.jobs_evicted = 0
         self.jobs_requeued = 0

@@ -11,7 +11,8 @@ from typing import Any, Final
 
 from cluster_bus.messages import REFUSED_BUSY, REFUSED_DONE, SETACK, TOOK
 from cluster_bus.node import Node
-from disque_py.core import events, lifecycle, replication
+from disque_py import event_format
+from disque_py.core import changing, events, lifecycle, replication
 from disque_py.core.broker import Broker
 from disque_py.core.handover import TAKEN, Exchange, answer_producer, exchange, taken
 from disque_py.core.job import ACKED, ACTIVE, QUEUED, WAIT_REPL, Handover, Job
@@ -75,12 +76,12 @@ def _take(broker: Broker, sender: Node, snapshot: Any) -> int:
         job.was_queued = True
         lifecycle.register(broker, job)
     else:
-        answer = _known_again(broker, sender, known, job)
+        answer = _known_again(broker, sender, known, job, snapshot)
         if answer is not None:
             return answer
         job = known
         if broker.events is not None:
-            events.learn(broker, job, events.INVISIBLE if after_ms else events.PENDING)
+            events.learn(broker, job, event_format.INVISIBLE if after_ms else event_format.PENDING)
     job.imported_at_ms = broker.now_ms
     if after_ms:
         job.requeue_at_ms = broker.now_ms + after_ms
@@ -105,7 +106,7 @@ def _taken_back(broker: Broker, known: Job) -> None:
         taken(broker, known)
 
 
-def _known_again(broker: Broker, sender: Node, known: Job, job: Job) -> int | None:
+def _known_again(broker: Broker, sender: Node, known: Job, job: Job, snapshot: Any) -> int | None:
     """Return our answer for a job that has a record here; None: it goes into our queue."""
     sets = broker.sets
     if known.state == WAIT_REPL:
@@ -114,10 +115,15 @@ def _known_again(broker: Broker, sender: Node, known: Job, job: Job) -> int | No
     events.heard(known, job.version)
     mark_holders_dirty(broker, known)
     if known.state == ACKED:
-        broker.send(sets.only(sender), SETACK, (known.id, sets.pack(known.holders)))
+        broker.send(sets.only(sender), SETACK, changing.setack_of(broker, known))
         return REFUSED_DONE
     known.holders = sets.add(known.holders, broker.me)
     mark_holders_dirty(broker, known)
+    if job.attributes is not None or known.attributes is not None:
+        changing.merge(broker, sender, known, job, snapshot)
+        part = known.part
+        if part is not None and (part.is_errored or part.is_delayed or part.is_spent(known.attempt)):
+            return REFUSED_DONE  # The giver did not know so, and hears it now.
     if known.state == QUEUED:
         return TAKEN
     if known.is_leased_here and known.requeue_at_ms > broker.now_ms:

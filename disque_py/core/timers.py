@@ -9,10 +9,18 @@ from __future__ import annotations
 
 from typing import Final
 
+<<<<<<< HEAD
+=======
+from disque_py import event_format
+>>>>>>> e0e95f066f724eb308742cf6309d1ccbbbbd5470
 from disque_py.core import (
     acks,
     delivery,
     events,
+<<<<<<< HEAD
+=======
+    filter_interest,
+>>>>>>> e0e95f066f724eb308742cf6309d1ccbbbbd5470
     handover,
     incremental,
     leaving,
@@ -20,7 +28,10 @@ from disque_py.core import (
     pulls,
     replication,
     requeue,
+<<<<<<< HEAD
     settings_sync,
+=======
+>>>>>>> e0e95f066f724eb308742cf6309d1ccbbbbd5470
 )
 from disque_py.core.broker import SHARDS, Broker
 from disque_py.core.job import ACKED, ACTIVE, QUEUED, Handover, Job, Replication
@@ -49,7 +60,7 @@ def tick(broker: Broker) -> bool:
     """Handle due timers; return whether more work can be done at once."""
     for task in broker.schedule.due_tasks(TASKS_PER_TICK):
         task()
-    if broker.extensions:
+    if broker.copies.extensions:
         replication.extend_due(broker)
     jobs = 0
     # While the journal is loaded, changes of jobs would not be recorded; they follow right afterwards.
@@ -57,35 +68,35 @@ def tick(broker: Broker) -> bool:
         visit(broker, job)
         jobs += 1
     acks_looked = acks.look_again(broker, JOBS_PER_TICK)
-    broker.timeouts.now_ms = broker.now_ms
-    for client in broker.timeouts.due(CLIENTS_PER_TICK):
+    broker.waits.timeouts.now_ms = broker.now_ms
+    for client in broker.waits.timeouts.due(CLIENTS_PER_TICK):
         delivery.time_out(broker, client)
     _sweep_queues(broker)
-    if broker.now_ms - broker.housekept_ms >= HOUSEKEEPING_MS:
+    if broker.now_ms - broker.upkeep.housekept_ms >= HOUSEKEEPING_MS:
         _keep_house(broker)
-    if broker.sweep_due:
+    if broker.upkeep.sweep_due:
         _sweep_jobs(broker)
-    if broker.recollect is not None and next(broker.recollect, broker) is broker:
-        broker.recollect = None
-    if broker.incremental:
+    if broker.acks.recollect is not None and next(broker.acks.recollect, broker) is broker:
+        broker.acks.recollect = None
+    if broker.waits.incremental:
         incremental.step(broker)
     return max(jobs, acks_looked) >= JOBS_PER_TICK or bool(
-        broker.sweeps
-        or len(broker.incremental) > len(broker.stalled)
-        or broker.sweep_due
-        or broker.recollect is not None
+        broker.upkeep.sweeps
+        or len(broker.waits.incremental) > len(broker.waits.stalled)
+        or broker.upkeep.sweep_due
+        or broker.acks.recollect is not None
     )
 
 
 def next_ms(broker: Broker) -> int:
     """Return when `tick` has to be called at the latest."""
-    at_ms = broker.housekept_ms + HOUSEKEEPING_MS
-    if broker.extensions and broker.extensions[0][0] < at_ms:
-        at_ms = broker.extensions[0][0]
-    if broker.early:
+    at_ms = broker.upkeep.housekept_ms + HOUSEKEEPING_MS
+    if broker.copies.extensions and broker.copies.extensions[0][0] < at_ms:
+        at_ms = broker.copies.extensions[0][0]
+    if broker.waits.early:
         wait_until_ms = broker.queue_settings.exchange.wait_until_ms
-        at_ms = min(at_ms, broker.loading_wait_until_ms if broker.is_loading else wait_until_ms)
-    for due_ms in (None if broker.is_loading else broker.schedule.next_ms(), broker.timeouts.next_ms()):
+        at_ms = min(at_ms, broker.waits.loading_until_ms if broker.is_loading else wait_until_ms)
+    for due_ms in (None if broker.is_loading else broker.schedule.next_ms(), broker.waits.timeouts.next_ms()):
         if due_ms is not None and due_ms < at_ms:
             at_ms = due_ms
     return at_ms
@@ -99,7 +110,7 @@ def visit(broker: Broker, job: Job) -> None:
             broker.tombstones.add(job.id, now_ms)  # A copy that was on its way for long begins its life when it comes.
         else:
             broker.stats.jobs_expired += 1
-        events.ended(broker, job, events.EXPIRED_EVENT)
+        events.ended(broker, job, event_format.EXPIRED_EVENT)
         replication.remove(broker, job)
         return
     due_ms = job.requeue_at_ms
@@ -125,29 +136,35 @@ def visit(broker: Broker, job: Job) -> None:
 
 def _sweep_queues(broker: Broker) -> None:
     """Do one step for each queue that drops dead entries."""
-    for queue in list(broker.sweeps):
-        if next(broker.sweeps[queue], queue) is queue:
-            del broker.sweeps[queue]
+    for queue in list(broker.upkeep.sweeps):
+        if next(broker.upkeep.sweeps[queue], queue) is queue:
+            del broker.upkeep.sweeps[queue]
 
 
 def _keep_house(broker: Broker) -> None:
     """Keep house ten times a second: samples, idle queues, the part of the sweep that is due."""
-    elapsed_ms = min(broker.now_ms - broker.housekept_ms, SWEEP_MS)
-    broker.housekept_ms = broker.now_ms
+    elapsed_ms = min(broker.now_ms - broker.upkeep.housekept_ms, SWEEP_MS)
+    broker.upkeep.housekept_ms = broker.now_ms
     broker.stats.sample(broker.now_ms)
     broker.tombstones.expire(broker.now_ms)
-    if broker.used_memory > broker.peak_memory:
-        broker.peak_memory = broker.used_memory
+    if broker.used_memory > broker.memory.peak:
+        broker.memory.peak = broker.used_memory
     _plan_sweep(broker, elapsed_ms)
     _drop_idle_queues(broker)
     level = min(broker.memory_level, 2)
     if (level == 2) != (broker.cluster.memory_level == 2):
-        for name in broker.told_interest:
-            broker.interest_due[broker.queue(name)] = None
+        for name in broker.consumers.told_interest:
+            broker.consumers.interest_due[broker.queue(name)] = None
+        for queue in broker.consumers.told_filters.values():
+            broker.consumers.interest_due[queue] = None
     broker.cluster.memory_level = level
     broker.tokens.look()
     pulls.ask_for_waiting(broker, ASKING_PER_TICK)
+<<<<<<< HEAD
     settings_sync.step(broker)
+=======
+    filter_interest.ask_for_waiting(broker, ASKING_PER_TICK)
+>>>>>>> e0e95f066f724eb308742cf6309d1ccbbbbd5470
     # While the journal is read, a job may be over already, and its leaving would not be recorded.
     if broker.is_leaving and not broker.is_loading:
         leaving.step(broker)
@@ -155,19 +172,19 @@ def _keep_house(broker: Broker) -> None:
 
 def _plan_sweep(broker: Broker, elapsed_ms: int) -> None:
     """Plan the sweep: jobs beyond the schedule's horizon come into its reach. It meets each once per SWEEP_MS."""
-    broker.sweep_position_ms += elapsed_ms * SHARDS
-    count, broker.sweep_position_ms = divmod(broker.sweep_position_ms, SWEEP_MS)
-    broker.sweep_due = min(broker.sweep_due + count, SHARDS)
+    broker.upkeep.sweep_position_ms += elapsed_ms * SHARDS
+    count, broker.upkeep.sweep_position_ms = divmod(broker.upkeep.sweep_position_ms, SWEEP_MS)
+    broker.upkeep.sweep_due = min(broker.upkeep.sweep_due + count, SHARDS)
 
 
 def _sweep_jobs(broker: Broker) -> None:
     """Do the part of the sweep that is due, as far as it fits into a tick."""
     horizon_ms = broker.schedule.horizon_ms
     looked = 0
-    while broker.sweep_due and looked < SWEPT_PER_TICK:
-        broker.sweep_due -= 1
-        broker.sweep_shard = (broker.sweep_shard + 1) % SHARDS
-        shard = broker.shards[broker.sweep_shard]
+    while broker.upkeep.sweep_due and looked < SWEPT_PER_TICK:
+        broker.upkeep.sweep_due -= 1
+        broker.upkeep.sweep_shard = (broker.upkeep.sweep_shard + 1) % SHARDS
+        shard = broker.shards[broker.upkeep.sweep_shard]
         if not shard:
             continue
         looked += len(shard)
@@ -182,13 +199,13 @@ def _drop_idle_queues(broker: Broker) -> None:
     for looked in range(QUEUES_PER_TICK_MAX):
         if looked >= QUEUES_PER_TICK and dropped * 10 < looked:
             return
-        queue = next(broker.queue_gc, None)
+        queue = next(broker.upkeep.queue_gc, None)
         if queue is None:
-            broker.queue_gc = iter(list(broker.queues.values()))
+            broker.upkeep.queue_gc = iter(list(broker.queues.values()))
             return
         if not queue.is_dropped and is_idle(broker, queue, idle_ms):
             if queue.dead:  # A dead entry's job may come back, and then expects to find its entry here.
-                broker.sweeps.setdefault(queue, queue.sweep())
+                broker.upkeep.sweeps.setdefault(queue, queue.sweep())
             else:
                 broker.drop_queue(queue)
                 dropped += 1
@@ -198,9 +215,10 @@ def is_idle(broker: Broker, queue: Queue, idle_ms: int) -> bool:
     """Whether no part of the queue is worth keeping."""
     return (
         not queue.length
-        and not queue.waiting
+        and not queue.has_clients
         and not queue.paused
-        and queue.name not in broker.told_interest
+        and queue.name not in broker.consumers.told_interest
+        and (queue.filters is None or not queue.filters.is_told)
         and (broker.now_ms - queue.active_ms >= idle_ms or _is_unused(broker, queue))
     )
 

@@ -19,6 +19,7 @@ from disque_py.core.job import ACTIVE, Job
 
 if TYPE_CHECKING:
     from disque_py.core.broker import Broker
+    from disque_py.core.client import Client
 
 # The bytes of one job under a token (entries in two dicts, as measured), and of a token without any.
 ENTRY_BYTES: Final = 220
@@ -56,9 +57,10 @@ class Tokens:
     """All tokens of a node.
 
     by_name, by_job   the tokens by name and by job
+    waits             token -> clients that wait for its delivery
     """
 
-    __slots__ = ("_broker", "_walk", "_walked_ms", "by_job", "by_name")
+    __slots__ = ("_broker", "_walk", "_walked_ms", "by_job", "by_name", "waits")
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -66,6 +68,7 @@ class Tokens:
         self._walked_ms = 0
         self.by_name: dict[bytes, Token] = {}
         self.by_job: dict[Job, Token] = {}
+        self.waits: dict[bytes, dict[Client, None]] = {}
 
     def __bool__(self) -> bool:
         return bool(self.by_name)
@@ -100,9 +103,9 @@ class Tokens:
     def _unplace(self, token: Token) -> None:
         """Note that the token's records count no more."""
         broker = self._broker
-        if token.place >= broker.first_place and token.place in broker.live_bytes:
-            broker.live_bytes[token.place] -= token.recorded_bytes
-            broker.live_records[token.place] -= 1
+        if token.place >= broker.journal.first_place and token.place in broker.journal.live_bytes:
+            broker.journal.live_bytes[token.place] -= token.recorded_bytes
+            broker.journal.live_records[token.place] -= 1
         token.place = token.recorded_bytes = 0
 
     def held(self, name: bytes) -> list[Job]:
@@ -170,11 +173,11 @@ class Tokens:
             records.append((token.name, 0 if token.is_new else 1, ids))
             if token.is_new:
                 token.is_new = False
-                token.place = broker.place
-                broker.live_records[token.place] = broker.live_records.get(token.place, 0) + 1
+                token.place = broker.journal.place
+                broker.journal.live_records[token.place] = broker.journal.live_records.get(token.place, 0) + 1
             size = RECORD_BYTES + len(token.name) + RECORDED_ID_BYTES * len(ids)
             token.recorded_bytes += size
-            broker.live_bytes[token.place] = broker.live_bytes.get(token.place, 0) + size
+            broker.journal.live_bytes[token.place] = broker.journal.live_bytes.get(token.place, 0) + size
         broker.outbox.tokens = {}
         return records
 
@@ -192,8 +195,8 @@ class Tokens:
             token.is_new = False
             token.place = place
             token.recorded_bytes = RECORD_BYTES + len(name) + RECORDED_ID_BYTES * len(ids)
-            broker.live_bytes[place] = broker.live_bytes.get(place, 0) + token.recorded_bytes
-            broker.live_records[place] = broker.live_records.get(place, 0) + 1
+            broker.journal.live_bytes[place] = broker.journal.live_bytes.get(place, 0) + token.recorded_bytes
+            broker.journal.live_records[place] = broker.journal.live_records.get(place, 0) + 1
 
     def clear(self) -> None:
         """Forget all tokens, because all jobs are gone (reset.py)."""

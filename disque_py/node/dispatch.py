@@ -21,7 +21,10 @@ from disque_py.commands.monitoring import monitor_line, redact
 from disque_py.commands.table import COMMANDS, Command
 from disque_py.core import (
     acks,
+    asking,
+    changing,
     delivery,
+    filter_interest,
     handover,
     interest,
     keying,
@@ -55,6 +58,9 @@ from disque_py.resp.replies import OK, error
 
 # ADDJOBs of one client that may wait for copies at the same time.
 OVERLAP_MAX: Final = 1_000
+
+# Larger than any time and any reply, and still a small number for compiled code.
+NO_LIMIT: Final = 1 << 60
 
 # An unknown command is quoted in the error, cut to a readable length.
 UNKNOWN_BYTES_MAX: Final = 128
@@ -91,6 +97,9 @@ MESSAGES: Final[dict[int, MessageHandler]] = {
     messages.SETTLED: taking.on_settled,
     messages.INTEREST: interest.on_interest,
     messages.HINT: interest.on_hint,
+    messages.FILTER_NEED: filter_interest.on_need,
+    messages.FILTER_INTEREST: filter_interest.on_interest,
+    messages.FILTER_HINT: filter_interest.on_hint,
     messages.PAUSE: pausing.on_pause,
     messages.LEFT: leaving.on_left,
     messages.LEFT_OK: leaving.on_left_ok,
@@ -98,15 +107,26 @@ MESSAGES: Final[dict[int, MessageHandler]] = {
     messages.ISKEY: keying.on_iskey,
     messages.KEYIS: keying.on_keyis,
     messages.OUTCOME_IS: keying.on_outcome_is,
+<<<<<<< HEAD
     messages.SETTING: settings_sync.on_setting,
     messages.SETTINGS_HAVE: settings_sync.on_have,
     messages.SETTINGS_DIGEST: settings_sync.on_digest,
     messages.ASKSETTINGS: settings_sync.on_ask,
     messages.QLENGTHS: settings_sync.on_lengths,
+=======
+    messages.CHANGED: changing.on_changed,
+    messages.ASKCHANGED: changing.on_askchanged,
+    messages.ACKATTEMPT: acks.on_ackattempt,
+    messages.ASKJOBS: asking.on_askjobs,
+    messages.JOBSARE: asking.on_answer,
+    messages.DOJOBS: asking.on_dojobs,
+    messages.DIDJOBS: asking.on_answer,
+>>>>>>> e0e95f066f724eb308742cf6309d1ccbbbbd5470
 }
 
 
 # Messages that a node accepts while it reads its journal: they promise nothing and touch no job.
+<<<<<<< HEAD
 WHILE_LOADING: Final = (
     messages.PAUSE,
     messages.INTEREST,
@@ -116,6 +136,9 @@ WHILE_LOADING: Final = (
     messages.ASKSETTINGS,
     messages.QLENGTHS,
 )
+=======
+WHILE_LOADING: Final = (messages.PAUSE, messages.INTEREST, messages.FILTER_INTEREST)
+>>>>>>> e0e95f066f724eb308742cf6309d1ccbbbbd5470
 
 
 class MalformedMessageError(Exception):
@@ -146,8 +169,8 @@ def execute(
     client: Client,
     requests: list[list[bytes]],
     at: int = 0,
-    until_ns: int = 1 << 63,
-    room: int = 1 << 62,
+    until_ns: int = NO_LIMIT,
+    room: int = NO_LIMIT,
 ) -> int:
     """Run requests from index `at` on. Return the index of the first request that was not run.
 
@@ -158,8 +181,8 @@ def execute(
     commands = broker.commands
     slow_ns = _slow_ns(broker)
     needs_checks = client.is_in_multi or _needs_checks(broker)
-    wrote = WROTE_IN_TROUBLE if broker.disk_level else WROTE
-    high_memory = broker.memory_limits[1]
+    wrote = WROTE_IN_TROUBLE if broker.journal.disk_level else WROTE
+    high_memory = broker.memory.limits[1]
     out = client.out
     first = at
     end = len(requests)
@@ -195,7 +218,7 @@ def execute(
         elif len(argv) != entry.arity and (entry.arity > 0 or len(argv) < -entry.arity or len(argv) > entry.words_max):
             reply = _wrong_count(entry, len(argv))
         elif needs_checks and (refusal := _refuse(broker, client, entry, argv)) is not None:
-            if refusal is LOADING_REPLY and entry.awaits_loading and broker.now_ms < broker.loading_wait_until_ms:
+            if refusal is LOADING_REPLY and entry.awaits_loading and broker.now_ms < broker.waits.loading_until_ms:
                 _wait_for_loading(broker, client)
                 at -= 1
                 break
@@ -231,7 +254,7 @@ def execute(
             if entry.is_admin:
                 needs_checks = _needs_checks(broker)
                 slow_ns = _slow_ns(broker)
-                high_memory = broker.memory_limits[1]
+                high_memory = broker.memory.limits[1]
         if reply is not None:
             if mode or client.reply_mode:
                 _reply_in_mode(client, mode, reply)
@@ -271,7 +294,7 @@ def _needs_checks(broker: Broker) -> bool:
         bool(broker.settings.requirepass)
         or bool(broker.monitors)
         or broker.is_loading
-        or broker.disk_level > 0
+        or broker.journal.disk_level > 0
         or broker.queue_settings.exchange.wait_until_ms > 0
     )
 
@@ -280,7 +303,7 @@ def _slow_ns(broker: Broker) -> int:
     """Return the duration from which a command may belong into SLOWLOG or LATENCY."""
     settings = broker.settings
     slow_us = settings.slowlog_log_slower_than
-    slow_ns = slow_us * 1_000 if slow_us >= 0 else 1 << 62
+    slow_ns = slow_us * 1_000 if slow_us >= 0 else NO_LIMIT
     threshold_ms = settings.latency_monitor_threshold
     return min(slow_ns, threshold_ms * 1_000_000) if threshold_ms > 0 else slow_ns
 
@@ -302,8 +325,8 @@ def _refuse(broker: Broker, client: Client, entry: CommandEntry, argv: list[byte
         return NOAUTH_REPLY
     if broker.is_loading and not entry.is_for_loading:
         return LOADING_REPLY
-    if 0 < entry.disk_level <= broker.disk_level:
-        return error(MISCONF + broker.disk_trouble)
+    if 0 < entry.disk_level <= broker.journal.disk_level:
+        return error(MISCONF + broker.journal.disk_trouble)
     if entry.awaits_settings and broker.queue_settings.exchange.wait_until_ms > broker.now_ms:
         return AWAIT_SETTINGS
     return None
@@ -313,22 +336,22 @@ def _wait_for_loading(broker: Broker, client: Client) -> None:
     """Keep the client's next request until the journal is read and settings are known, or for long (`settle`)."""
     if client.waiting == RUNNING:
         client.waiting = WAITS_FOR_LOADING
-        broker.early[client] = None
+        broker.waits.early[client] = None
 
 
 def _is_early(broker: Broker) -> bool:
     """Return whether clients that came right after the start wait on. Spec W5."""
     if broker.is_loading:
-        return broker.now_ms < broker.loading_wait_until_ms
+        return broker.now_ms < broker.waits.loading_until_ms
     return broker.queue_settings.exchange.wait_until_ms > broker.now_ms
 
 
 def _let_early_in(broker: Broker) -> None:
     """Let clients go on that waited for the loading: they are served, or get -LOADING."""
-    for client in broker.early:
+    for client in broker.waits.early:
         client.waiting = RUNNING
         broker.outbox.clients[client] = None
-    broker.early = {}
+    broker.waits.early = {}
 
 
 def _show(broker: Broker, client: Client, argv: list[bytes]) -> None:
@@ -422,6 +445,7 @@ def link_up(broker: Broker, node: Node) -> None:
     pausing.on_link_up(broker, node)
     settings_sync.on_link_up(broker, node)
     interest.on_link_up(broker, node)
+    filter_interest.on_link_up(broker, node)
     replication.on_link_up(broker, node)
     handover.on_link_up(broker, node)
     acks.collect_again(broker)
@@ -431,19 +455,23 @@ def link_up(broker: Broker, node: Node) -> None:
 def link_lost(broker: Broker, node: Node) -> None:
     """Our link to the node broke, or we hung it up."""
     keying.on_link_lost(broker, node)
+    asking.on_link_lost(broker, node)
 
 
 def incoming_lost(broker: Broker, node: Node) -> None:
     """The node's link to us broke: its interest ends. The node announces it again on its next link."""
     settings_sync.forget_node(broker, node)
     interest.forget_node(broker, node)
+    filter_interest.forget_node(broker, node)
     keying.on_link_lost(broker, node)
+    asking.on_link_lost(broker, node)
 
 
 def new_run(broker: Broker, node: Node) -> None:
     """The node has a new process: what was agreed with the old one is void."""
     settings_sync.on_run_over(broker, node)
     interest.forget_node(broker, node)
+    filter_interest.forget_node(broker, node)
     handover.on_run_over(broker, node)
 
 
@@ -451,6 +479,7 @@ def forgotten(broker: Broker, node: Node) -> None:
     """The node left the table: acks no longer wait for it, and hand-overs to it are over."""
     settings_sync.on_run_over(broker, node)
     interest.forget_node(broker, node)
+    filter_interest.forget_node(broker, node)
     handover.on_run_over(broker, node)
     broker.sets.forget_all()
     acks.collect_again(broker)
@@ -466,13 +495,18 @@ def tick(broker: Broker) -> bool:
 
 def settle(broker: Broker) -> None:
     """End a turn: serve waiting clients, and tell other nodes about changed interest and keys."""
-    if broker.early and not _is_early(broker):
+    if broker.waits.early and not _is_early(broker):
         _let_early_in(broker)
-    if broker.cluster.epoch != broker.counted_epoch:
+    if broker.cluster.epoch != broker.copies.counted_epoch:
         replication.count_again(broker)
-    if broker.key_events or broker.key_conflicts:
+    if broker.producers.key_events or broker.producers.key_conflicts:
         keying.settle(broker)
     delivery.serve_ready(broker)
+    consumers = broker.consumers
+    if consumers.filter_due or consumers.told_filters or consumers.filter_lines:
+        filter_interest.tell_changes(broker)
     interest.tell_changes(broker)
-    if broker.hint_due:
+    if consumers.hint_due:
         interest.send_hints(broker)
+    if consumers.filter_hints:
+        filter_interest.send_hints(broker)

@@ -15,12 +15,20 @@ that may go on.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from cluster_bus.messages import (
+<<<<<<< HEAD
     ASKSETTINGS,
+=======
+    ASKCHANGED,
+    ASKJOBS,
+>>>>>>> e0e95f066f724eb308742cf6309d1ccbbbbd5470
     FAIL_NODE,
+    FILTER_HINT,
+    FILTER_INTEREST,
+    FILTER_NEED,
     GOTJOB,
     HINT,
     INTEREST,
@@ -45,9 +53,30 @@ from persistence.journal import ALWAYS, Journal
 
 # Messages that promise nothing. A copy travels while our own record is written. The others are questions, and signs of
 # life: if the disk could delay these, other nodes would take this node for dead.
+<<<<<<< HEAD
 # Queue settings have a file of their own, which is written before they are told.
 OF_SETTINGS: Final = (SETTING, SETTINGS_HAVE, SETTINGS_DIGEST, ASKSETTINGS, QLENGTHS)
 FREE: Final = frozenset((REPLJOB, NEEDJOBS, HINT, INTEREST, ISKEY, PING, PONG, MEET, FAIL_NODE, *OF_SETTINGS))
+=======
+FREE: Final = frozenset(
+    (
+        REPLJOB,
+        NEEDJOBS,
+        HINT,
+        INTEREST,
+        FILTER_NEED,
+        FILTER_HINT,
+        FILTER_INTEREST,
+        ISKEY,
+        ASKCHANGED,
+        ASKJOBS,
+        PING,
+        PONG,
+        MEET,
+        FAIL_NODE,
+    )
+)
+>>>>>>> e0e95f066f724eb308742cf6309d1ccbbbbd5470
 
 
 class OutputCommit:
@@ -74,7 +103,7 @@ class OutputCommit:
         if broker.outbox.is_void:
             broker.outbox.is_void = False
             journal.restart()
-        broker.place = journal.number
+        broker.journal.place = journal.number
         outbox = broker.outbox
         if broker.dirty or outbox.gone or outbox.pauses or outbox.moved or outbox.tokens or outbox.keys:
             runs = journaling.collect(broker)
@@ -181,6 +210,11 @@ class OutputCommit:
         self._clients.clear()
         self._broker.outbox.messages.runs[:0] = [run for _, runs in self._messages for run in runs]
         self._messages.clear()
+
+    def waiting_runs(self) -> Iterator[Run]:
+        """Yield the messages to other nodes that wait, oldest first."""
+        for _, runs in self._messages:
+            yield from runs
 
     @property
     def has_messages(self) -> bool:

@@ -18,7 +18,8 @@ from cluster_bus.membership import Membership
 from cluster_bus.node import Node
 from cluster_bus.outgoing import Outgoing
 from disque_py.core import timers
-from disque_py.core.broker import NO_PLACE, Broker
+from disque_py.core.broker import Broker
+from disque_py.core.broker_parts import NO_PLACE
 from disque_py.log_lines import line
 from disque_py.node import dispatch
 from disque_py.node.commit_position import CommitPosition
@@ -91,7 +92,7 @@ class Driver:
         self.write_nodes: Callable[[], None] | None = None
         self._notice = notice
         self.read_clock()
-        broker.started_ms = broker.housekept_ms = broker.now_ms
+        broker.started_ms = broker.upkeep.housekept_ms = broker.now_ms
         broker.stopwatch_ns = clock.stopwatch_ns
 
     @property
@@ -108,7 +109,7 @@ class Driver:
         broker.now_ms = now_ms
         broker.wall_ms = wall_ms
         broker.schedule.begin(now_ms)
-        broker.timeouts.now_ms = now_ms
+        broker.waits.timeouts.now_ms = now_ms
         self.membership.now_ms = now_ms
         self.membership.wall_ms = wall_ms
         journal = self.journal
@@ -135,7 +136,7 @@ class Driver:
             self.output_commit.commit_position = commit_position or journal
         self.compaction = compaction
         self.broker.is_journaling = True
-        self.broker.first_place = first_place
+        self.broker.journal.first_place = first_place
         journal.begin()
 
     def detach(self) -> None:
@@ -156,11 +157,12 @@ class Driver:
         broker.outbox.tokens = {}
         broker.outbox.keys = {}
         broker.outbox.is_void = False
-        broker.first_place = NO_PLACE
-        broker.live_bytes = {}
-        broker.live_records = {}
-        broker.disk_level = 0
-        broker.disk_trouble = ""
+        broker.journal.first_place = NO_PLACE
+        broker.journal.live_bytes = {}
+        broker.journal.live_records = {}
+        broker.journal.stale_places = set()
+        broker.journal.disk_level = 0
+        broker.journal.disk_trouble = ""
 
     def attach_events(self, events: EventTurns) -> None:
         """Record the events of turns from now on."""
@@ -203,16 +205,16 @@ class Driver:
         broker = self.broker
         if self.loading is not None or (self.compaction is not None and self.compaction.is_running):
             self.has_more = True
-        if journal.level != broker.disk_level:
-            if journal.level > broker.disk_level == 0:
+        if journal.level != broker.journal.disk_level:
+            if journal.level > broker.journal.disk_level == 0:
                 self._notice(line("journal-refused", reason=journal.refusal_reason))
             elif not journal.level:
                 self._notice(line("journal-recovered"))
                 for queue in broker.queues.values():
-                    if queue.length and queue.waiting:
-                        broker.ready[queue] = None
-            broker.disk_level = journal.level
-        broker.disk_trouble = journal.refusal_reason
+                    if queue.length:
+                        broker.wake(queue)
+            broker.journal.disk_level = journal.level
+        broker.journal.disk_trouble = journal.refusal_reason
 
     def begin(self) -> None:
         """Open a turn before an input, if none is open."""
@@ -282,7 +284,7 @@ class Driver:
             self.commit_position.note()
         if self.outgoing.runs or (output_commit is not None and output_commit.is_waiting):
             self._send_messages()
-        if broker.incremental and len(broker.incremental) > len(broker.stalled):
+        if broker.waits.incremental and len(broker.waits.incremental) > len(broker.waits.stalled):
             self.has_more = True  # A long command is not over: its next part is due at once.
         # A client that is woken may run its next requests: they belong to the next turn.
         self.is_open = False

@@ -14,6 +14,7 @@ from itertools import chain
 from typing import Final
 
 import hiredis
+from mypy_extensions import i64
 
 from disque_py.resp.words import UnbalancedQuotesError, split_words
 
@@ -24,6 +25,10 @@ ARGUMENT_BYTES: Final = 56
 
 _STAR: Final = 42
 _DOLLAR: Final = 36
+_ZERO: Final = 48
+_NINE: Final = 9  # The value of the last digit.
+_CR: Final = 13
+_LF: Final = 10
 _LENGTH: Final = re.compile(rb"[+-]?[0-9]{1,20}")
 # Headers that may not reach hiredis: arrays of very many elements, other aggregates, and other types than bulk strings
 # that it returns as bytes.
@@ -71,6 +76,11 @@ class RequestParser:
     def pending_bytes(self) -> int:
         """The bytes that were received of an unfinished request."""
         return self._size + self._argv_bytes
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether the next byte begins a request."""
+        return not self._left and not self._parts and not self.error
 
     @property
     def wants(self) -> int:
@@ -218,6 +228,54 @@ class RequestParser:
             self._size = len(rest)
         self._need = need
         return len(data)
+
+
+def whole_request(data: bytes) -> list[bytes] | None:
+    """Return the words, if these bytes are exactly one request in its usual form; None: a parser must look at them.
+
+    A client that waits for each reply sends such requests. This costs half of what preparing bytes for hiredis does.
+    """
+    size: i64 = len(data)
+    words: list[bytes] = []
+    at: i64 = 1
+    left: i64 = 0
+    try:
+        if data[0] != _STAR:
+            return None
+        while True:
+            number: i64 = data[at] - _ZERO
+            if number < 0 or number > _NINE:
+                return None
+            at += 1
+            byte: i64 = data[at]
+            while byte != _CR:
+                byte -= _ZERO
+                if not number or byte < 0 or byte > _NINE or number > size:
+                    return None
+                number = number * 10 + byte
+                at += 1
+                byte = data[at]
+            if data[at + 1] != _LF:
+                return None
+            at += 2
+            if not left:
+                if not number:
+                    return None
+                left = number
+            else:
+                end = at + number
+                if end + 2 > size or data[end] != _CR or data[end + 1] != _LF:
+                    return None
+                words.append(data[at:end])
+                at = end + 2
+                left -= 1
+                if not left:
+                    return words if at == size else None
+            if data[at] != _DOLLAR:
+                return None
+            at += 1
+    except IndexError:
+        return None  # The request is not complete.
 
 
 def _is_dangerous(data: bytes) -> bool:

@@ -6,6 +6,9 @@ turn. Replies are written once, when the turn is over.
 Memory per client is bounded. A client with more than PAUSE_BYTES of unread replies is not read from, and it is cut off
 at the limit of its class. A client that waits, or sends faster than it is served, is not read from either. No client
 gets more than SLICE_NS per turn. Spec B1, B3.
+
+Most clients send one command and wait for its reply. Such a request comes in one piece and finds nothing before it. It
+takes a short way (`data_received`): nothing is queued, sliced or measured for it.
 """
 
 from __future__ import annotations
@@ -29,7 +32,7 @@ from disque_py.core.client import (
 )
 from disque_py.node import dispatch
 from disque_py.resp.replies import error
-from disque_py.resp.requests import RequestParser
+from disque_py.resp.requests import RequestParser, whole_request
 from disque_py.server.log import VERBOSE, is_logged, tell
 from disque_py.server.turn_loop import now_s
 
@@ -61,14 +64,18 @@ PROTECTED: Final = error(
 )
 
 
-class ClientConnection(asyncio.Protocol):
-    """One client connection; the ClientPort of its Client."""
+class ClientConnection:
+    """One client connection; the ClientPort of its Client, and a Protocol in the sense of asyncio.
+
+    It has no base class, because compiled classes can't derive from asyncio's. Loops ask for methods only.
+    """
 
     __slots__ = (
         "_alarm",
         "_alarm_ms",
         "_at",
         "_is_ended",
+        "_is_quiet",
         "_is_resuming",
         "_is_stuffed",
         "_left_bytes",
@@ -96,6 +103,7 @@ class ClientConnection(asyncio.Protocol):
         self._is_stuffed = False
         self._is_resuming = False
         self._is_ended = False  # The client has closed its end of the connection.
+        self._is_quiet = True  # No input is left over, and no reason is known to read none.
         self._alarm: asyncio.TimerHandle | None = None  # Set while a pause holds commands back.
         self._alarm_ms = 0
         self._soft_since_s = 0.0
@@ -167,6 +175,19 @@ class ClientConnection(asyncio.Protocol):
         broker.stats.net_input_bytes += len(data)
         broker.outbox.clients[client] = None
         self._moved_ms = broker.now_ms
+        if (
+            self._is_quiet
+            and client.waiting == RUNNING
+            and len(data) <= PIECE_BYTES
+            and broker.waits.clients_paused_until_ms <= broker.now_ms
+        ):
+            request = whole_request(data)
+            if request is not None and len(data) <= broker.settings.proto_max_bulk_len:
+                requests = [request]
+                if not dispatch.execute(broker, client, requests):
+                    self._requests = requests  # The client waits, for memory or the loading, before this command.
+                    self._is_quiet = False
+                return
         self._parser.bulk_bytes_max = broker.settings.proto_max_bulk_len
         self._unread.append(data)
         self._unread_bytes += len(data)
@@ -180,6 +201,7 @@ class ClientConnection(asyncio.Protocol):
     def pause_writing(self) -> None:
         """Stop reading this client's commands, because more than PAUSE_BYTES of replies wait."""
         self._is_stuffed = True
+        self._is_quiet = False
         self._throttle()
 
     def resume_writing(self) -> None:
@@ -245,6 +267,13 @@ class ClientConnection(asyncio.Protocol):
         elif is_free and (client.waiting == RUNNING or (is_late and client.waiting == WAITS_FOR_COPIES)):
             # Behind an ADDJOB that waits for its copies there may be another one, which need not wait for it.
             self._resume_soon()
+        self._is_quiet = (
+            self._at >= len(self._requests)
+            and not self._unread
+            and not self._is_stuffed
+            and not self._is_resuming
+            and self._parser.is_idle
+        )
 
     def _parse(self, client: Client, until_ns: int) -> bool:
         """Parse requests out of a piece of the input, bounded so that parsing ends in time. Return whether any came."""
@@ -308,7 +337,7 @@ class ClientConnection(asyncio.Protocol):
     def _is_held(self) -> bool:
         """Return whether CLIENT PAUSE holds the commands of all clients."""
         broker = self._turns.driver.broker
-        left_ms = broker.clients_paused_until_ms - broker.now_ms
+        left_ms = broker.waits.clients_paused_until_ms - broker.now_ms
         if left_ms <= 0:
             return False
         alarm_ms = broker.now_ms + min(left_ms, ALARM_MS_MAX)
@@ -328,6 +357,7 @@ class ClientConnection(asyncio.Protocol):
     def _resume_soon(self) -> None:
         if not self._is_resuming:
             self._is_resuming = True
+            self._is_quiet = False
             self._turns.loop.call_soon(self._resume)
 
     def _resume(self) -> None:
@@ -372,6 +402,8 @@ class ClientConnection(asyncio.Protocol):
             transport.write(data)
             if self._is_stuffed or len(data) > PAUSE_BYTES:
                 self._enforce_output_limit(client)
+        if self._is_quiet and not client.close_asked and not self._is_ended:
+            return
         if client.close_asked:
             # Not while replies to earlier requests are missing, or wait for the journal.
             if not client.slots and not client.held:
@@ -454,7 +486,7 @@ class ClientConnection(asyncio.Protocol):
             self._abort()
 
     def _is_paused(self, now_ms: int) -> bool:
-        return self._turns.driver.broker.clients_paused_until_ms > now_ms
+        return self._turns.driver.broker.waits.clients_paused_until_ms > now_ms
 
 
 def is_protected(settings: Settings) -> bool:

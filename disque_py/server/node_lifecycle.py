@@ -18,7 +18,7 @@ import os
 import signal
 from collections.abc import Callable
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from cluster_bus.bus import Bus, bind_addresses, is_loopback
 from cluster_bus.handshake import is_host
@@ -165,13 +165,13 @@ class NodeLifecycle:
             self._saver.save()  # The file has our id already, so the save may take its time.
         # Set before the first message: a copy that is confirmed before the journal is open would be in no journal.
         self._broker.is_loading = settings.appendonly or settings.aof_enqueue_jobs_once
-        self._broker.loading_wait_until_ms = self._broker.now_ms + 1000 * settings.loading_wait
+        self._broker.waits.loading_until_ms = self._broker.now_ms + 1000 * settings.loading_wait
         await self._open_bus()
         self._host.bus = self._bus
         self._host.listeners = self._listeners
         self._host.watchdog = Watchdog(self._turns.loop, log)
         await self._events.open()
-        await self._listeners.serve(lambda: ClientConnection(self._turns))
+        await self._listeners.serve(lambda: cast(asyncio.Protocol, ClientConnection(self._turns)))
         self._warn()
         adapter.meet_seeds()
         self._turns.start()

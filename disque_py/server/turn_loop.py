@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
 
 from disque_py.server.log import tell
 
@@ -35,10 +36,13 @@ class TurnLoop:
         self._timer_ms = 0
         self._due_ms = 0
         self.is_stopping = False
+        # Looked up once, because each turn needs both.
+        self._call_soon: Callable[[Callable[[], None]], Any] = loop.call_soon
+        self._finish_turn: Callable[[], None] = self._finish
 
     def on_turn(self) -> None:
         """Begin a turn: finish it when the loop has taken all input that is ready."""
-        self.loop.call_soon(self._finish)
+        self._call_soon(self._finish_turn)
 
     def _finish(self) -> None:
         self.driver.finish()

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from cluster_bus.messages import HINT, INTEREST, NEEDJOBS, PAUSE, QUEUED, QUEUED_WAITING, WILLQUEUE
 from cluster_bus.node import LEAVING, Node
-from disque_py.core.ids import is_valid_id
+from disque_py.core.ids import is_retried_id, is_valid_id
 from disque_py.core.job import Handover, Job
 from disque_py.simulator.checks import backups
 from disque_py.simulator.checks.cluster_invariants import jobs_of, look, tell
@@ -45,7 +45,11 @@ ANSWERED_MS: Final = 4_000
 LEFT_MS: Final = 30_000
 DRAINED_MS: Final = 60_000
 FETCH_MS: Final = 400
+<<<<<<< HEAD
 SAME_SETTINGS: Final = "nodes know the same settings"
+=======
+CANCEL_MS: Final = 500
+>>>>>>> e0e95f066f724eb308742cf6309d1ccbbbbd5470
 SETTLE_MS: Final = 4_000
 IDLE_MS: Final = 3_000
 # Shorter ones may be over before the end.
@@ -84,7 +88,7 @@ class Drainer(Connection):
         elif isinstance(reply, list):
             oracle, now_ms = self._phase.simulation.oracle, self.world.now_ms
             promises = [oracle.deliver(queue, job_id, body, now_ms) for queue, job_id, body in reply]
-            self.world.on_delivered(self.machine, reply)
+            self.world.watcher.on_delivered(self.machine, reply)
             for promise in promises:
                 oracle.acknowledging(promise, now_ms)
             self._phase.acknowledging[self] = promises if self.broker.cluster.linked else []
@@ -93,6 +97,35 @@ class Drainer(Connection):
             self.world.later(1, self.fetch)
         else:
             raise RuleBrokenError("no odd errors", f"{reply!r} in good weather")
+
+
+class Canceller(Connection):
+    """Cancels the errored jobs of one node: no consumer gets them, and they would stay for days."""
+
+    __slots__ = ("_phase",)
+
+    def __init__(self, phase: LivenessPhase) -> None:
+        super().__init__(phase.simulation.world)
+        self._phase = phase
+
+    def look(self) -> None:
+        """Look for errored jobs."""
+        if self.is_open and self._phase.is_draining:
+            self.send([words("JSCAN", 0, "BUSYLOOP", "STATUS", "errored")], 1)
+
+    def on_reply(self, reply: Any) -> None:
+        """Cancel the jobs that were found. At-most-once jobs that were lost stay until their TTL."""
+        ids = [job_id for job_id in reply[1] if is_retried_id(job_id)] if isinstance(reply, list) else []
+        if not ids:
+            self.world.later(CANCEL_MS, self.look)
+            return
+        oracle = self._phase.simulation.oracle
+        for job_id in ids:
+            promise = oracle.by_id.get(job_id)
+            if promise is not None:
+                promise.cancels += 1
+                oracle.acknowledging(promise, self.world.now_ms)
+        self.send([words("CANCELJOB", *ids)], 1)
 
 
 class LivenessPhase:
@@ -133,7 +166,7 @@ class LivenessPhase:
             actor.end()
         simulation.weather.end()
         world.network.heal()
-        world.network.is_rough = False
+        world.traffic.is_rough = False
         for machine in world.machines.values():
             machine.fuse = 0
             if machine.name not in targets.gone and not machine.is_up:
@@ -160,8 +193,8 @@ class LivenessPhase:
         self._until(
             "a pause ends everywhere",
             AGREED_MS,
-            lambda: not any(machine.broker.paused_count for machine in self.world.running()),
-            lambda: " ".join(f"{m.name} {m.broker.pause_versions}" for m in self.world.running()),
+            lambda: not any(machine.broker.pauses.paused_count for machine in self.world.running()),
+            lambda: " ".join(f"{m.name} {m.broker.pauses.versions}" for m in self.world.running()),
         )
 
     def _end_pauses(self) -> None:
@@ -191,8 +224,8 @@ class LivenessPhase:
         """Return a queue whose pause two nodes know in different versions; empty if there is none."""
         targets = self.simulation.targets
         up = [machine for machine in self.world.running() if targets.flushed.get(machine.name) != machine.runs]
-        for queue in dict.fromkeys(name for machine in up for name in machine.broker.pause_versions):
-            versions = {machine.name: machine.broker.pause_versions.get(queue) for machine in up}
+        for queue in dict.fromkeys(name for machine in up for name in machine.broker.pauses.versions):
+            versions = {machine.name: machine.broker.pauses.versions.get(queue) for machine in up}
             if len(set(versions.values())) > 1:
                 return f"{queue!r}: {versions}"
         return ""
@@ -273,6 +306,10 @@ class LivenessPhase:
             drainer = Drainer(self)
             self.world.connect(machine, drainer)
             drainer.fetch()
+        for machine in self.world.running():
+            canceller = Canceller(self)
+            self.world.connect(machine, canceller)
+            canceller.look()
         # A job that its consumer kept comes back after its RETRY, of minutes perhaps.
         longest_ms = max((promise.retry_ms for promise in self.simulation.oracle.open), default=0)
         within_ms = DRAINED_MS + longest_ms
@@ -310,11 +347,11 @@ class LivenessPhase:
         world = self.world
         world.run(SETTLE_MS)
         heard: list[tuple[str, str, list[Any]]] = []
-        world.network.tap = lambda sender, receiver, runs: heard.extend((sender, receiver, run) for run in runs)
+        world.traffic.tap = lambda sender, receiver, runs: heard.extend((sender, receiver, run) for run in runs)
         start_ms = world.now_ms
         while not heard and world.now_ms - start_ms < IDLE_MS:
             world.run(STEP_MS)  # The first message that breaks it is the last in the transcript.
-        world.network.tap = self.simulation.collections.hear
+        world.traffic.tap = self.simulation.collections.hear
         if heard:
             said = [f"{sender}→{receiver} {tell_run(IDS, run)}" for sender, receiver, run in heard[:5]]
             raise RuleBrokenError(
@@ -359,12 +396,12 @@ class LivenessPhase:
                 return world.now_ms - asked.get((receiver, item[0]), 0) > ANSWER_MS_MAX
             return False
 
-        world.network.tap = tap
+        world.traffic.tap = tap
         is_deaf = self.simulation.plan.seed % 8 != 0
-        world.network.filter = is_announcement if is_deaf else None
+        world.traffic.filter = is_announcement if is_deaf else None
         world.run(WAITING_MS)
-        world.network.filter = None
-        world.network.tap = self.simulation.collections.hear
+        world.traffic.filter = None
+        world.traffic.tap = self.simulation.collections.hear
         # Seconds that begin somewhere may see the end of one batch and the next.
         often = [key for key, moments in told.items() if len(moments) > 2]
         if often and not is_deaf:
@@ -407,11 +444,11 @@ def _tell_drain(machine: Machine) -> str:
 def _remains(broker: Broker) -> dict[str, int]:
     """Return sizes that must be zero on a quiet node."""
     remains = {
-        "announcements": len(broker.announcements),
-        "deferred jobs": len(broker.deferred),
-        "told interests": len(broker.told_interest),
-        "incremental commands": len(broker.incremental),
-        "blocked clients": broker.blocked_count,
+        "announcements": len(broker.copies.announcements),
+        "deferred jobs": len(broker.pauses.deferred),
+        "told interests": len(broker.consumers.told_interest),
+        "incremental commands": len(broker.waits.incremental),
+        "blocked clients": broker.waits.blocked_count,
     }
     for node in broker.cluster.nodes.values():
         if node.core is not None:

@@ -52,6 +52,9 @@ class Promise:
     asked                the node that was asked; None: its answer was lost, and another user of its key was told its id
     is_deleted           by DELJOB or FASTACK, which promise nothing to other nodes
     acked_at, acked_run  the node that was the first to answer an ACKJOB for it, and which of its processes
+    limit                ATTEMPTS; 0: any number
+    renewed              requests that may have begun a fresh set of attempts
+    cancels, nacks       CANCELJOBs and NACKs that were sent for it
     loose                requests that end a lease early (NACK, ENQUEUE …) and were not answered
     freed_ms             when the last of them was answered
     """
@@ -65,6 +68,7 @@ class Promise:
         "answered_ms",
         "asked",
         "body_bytes",
+        "cancels",
         "clean_ms",
         "copies",
         "delivered",
@@ -73,10 +77,13 @@ class Promise:
         "id",
         "is_deleted",
         "is_over",
+        "limit",
         "loose",
         "losses",
+        "nacks",
         "number",
         "queue",
+        "renewed",
         "retry_ms",
         "settled_ack_ms",
         "ttl_ms",
@@ -108,6 +115,10 @@ class Promise:
         self.acked_run = 0
         self.loose = 0
         self.freed_ms = 0
+        self.limit = 0
+        self.renewed = 0
+        self.cancels = 0
+        self.nacks = 0
 
     def __str__(self) -> str:
         kind = "at-most-once job" if not self.retry_ms else "job"
@@ -127,6 +138,8 @@ class Oracle:
     explained    ids of at-most-once jobs that may be lost: a mishap, or a reply that no client read
     faults       how many last at the moment
     unrest_ms    when one began or ended last
+    sides        into how many parts a cut may divide the cluster: as many as there are nodes
+    deaths       processes that lost their memory
     delivered, acked, after_ack, duplicates   figures: deliveries, jobs acknowledged (and answered so), deliveries after
                  an answered ACKJOB, deliveries of a job beyond its first
     """
@@ -140,6 +153,8 @@ class Oracle:
         self.explained: dict[bytes, None] = {}
         self.faults = 0
         self.unrest_ms = 0
+        self.sides = 1
+        self.deaths = 0
         self.added = 0
         self.delivered = 0
         self.acked = 0
@@ -190,6 +205,8 @@ class Oracle:
             self.duplicates += 1
             if not promise.retry_ms:
                 raise RuleBrokenError("at most once", f"{promise} was delivered twice", job_id)
+        if promise.limit:
+            self._check_attempts(promise)
         if promise.is_over and not promise.is_deleted:
             raise RuleBrokenError("done is done", f"{promise}: all had learnt of its ack, and it came again", job_id)
         if promise.settled_ack_ms and now_ms - promise.settled_ack_ms > HEARD_MS and not promise.is_deleted:
@@ -204,6 +221,20 @@ class Oracle:
         if promise.ack_answered_ms and not promise.is_deleted:
             self.after_ack += 1
         return promise
+
+    def is_calm_since(self, promise: Promise) -> bool:
+        """Whether nothing was wrong with the cluster since the job was added."""
+        return not self.faults and self.unrest_ms < promise.added_ms
+
+    def _check_attempts(self, promise: Promise) -> None:
+        """Each side of a cut may spend all attempts, and each crash may forget one per copy. Spec Y4."""
+        bound = promise.limit * (1 + promise.renewed)
+        if not self.is_calm_since(promise):
+            bound = bound * self.sides + self.deaths * self.sides
+        if promise.delivered > bound:
+            raise RuleBrokenError(
+                "attempts are bounded", f"{promise} came {promise.delivered} times, at most {bound}", promise.id
+            )
 
     def unread(self, reply: Any) -> None:
         """Note a reply that no client ever reads: its jobs left their queues, were not delivered, and may be lost."""

@@ -67,9 +67,14 @@ REWRITE_BYTES: Final = (30_000, 100_000, 300_000)
 LONG_RETRY_SHARE: Final = 0.1
 PATIENT_SHARE: Final = 0.25
 HOARDER_SHARE: Final = 0.15
+<<<<<<< HEAD
 # In so many plans operators set queues, so often.
 SETTINGS_SHARE: Final = 0.4
 SETTINGS_MAX: Final = 12
+=======
+# Clusters with jobs of few attempts, and consumers that give up on them.
+ATTEMPTS_SHARE: Final = 0.4
+>>>>>>> e0e95f066f724eb308742cf6309d1ccbbbbd5470
 # Of the clusters with little memory so many let bodies go to disk.
 SPILLING_SHARE: Final = 0.6
 
@@ -203,6 +208,9 @@ def draw(seed: int, duration_ms: int, *, weather: str = "", chance: Callable[[st
     names += _more_clients(more, has_events=has_events)
     latest = chance(f"{seed} latest")  # Likewise.
     names += ["patient consumer"] * (latest.random() < PATIENT_SHARE) + ["hoarder"] * (latest.random() < HOARDER_SHARE)
+    limits = chance(f"{seed} attempts")  # Likewise.
+    if limits.random() < ATTEMPTS_SHARE:
+        names += ["limited producer"] * limits.choice((1, 2)) + ["quitter"] * limits.choice((1, 2))
     clients = [ClientPlan(number, kind) for number, kind in enumerate(names)]
     delay_ms = rng.choice(((1, 1), (1, 2), (1, 5), (2, 20), (10, 40), (1, 100)))
     faults = _faults(rng, kinds, duration_ms)

@@ -17,6 +17,7 @@ from disque_py.simulator.oracle import Oracle, RuleBrokenError
 from disque_py.simulator.plan import NAMES, Plan
 from disque_py.simulator.trace import Trace
 from disque_py.simulator.transcript import Ids
+from disque_py.simulator.world.watcher import Watcher
 from disque_py.simulator.world.world import StuckError, World
 
 if TYPE_CHECKING:
@@ -49,31 +50,33 @@ class Result:
     transcript: list[str] = field(default_factory=list)
 
 
-class SimulatedWorld(World):
-    """A world that tells the checkers what happens."""
+class Reporter(Watcher):
+    """A watcher that tells the checkers what happens."""
 
-    simulation: Simulation
+    def __init__(self, simulation: Simulation) -> None:
+        self._simulation = simulation
 
     def on_look(self) -> None:
         """Compare promises with the jobs that are there."""
-        self.simulation.look()
+        self._simulation.look()
 
     def on_death(self, machine: Machine, *, power: bool) -> None:
         """Note that a process is about to lose its memory."""
-        self.simulation.losses.died(machine, power=power)
-        self.simulation.collections.pauses.died(machine, power=power)
-        self.simulation.targets.called[machine.membership.me.id] = None
-        self.simulation.deaths += 1
-        self.later(0, self.simulation.look)
+        self._simulation.losses.died(machine, power=power)
+        self._simulation.collections.pauses.died(machine, power=power)
+        self._simulation.targets.called[machine.membership.me.id] = None
+        self._simulation.deaths += 1
+        self._simulation.oracle.deaths += 1
+        self._simulation.world.later(0, self._simulation.look)
 
     def on_reload(self, machine: Machine) -> None:
         """Note that a node's jobs are on its disk alone for a while."""
-        self.simulation.losses.died(machine, power=False)
+        self._simulation.losses.died(machine, power=False)
 
     def on_loaded(self, machine: Machine) -> None:
         """Note that a node has read its journal."""
-        self.simulation.losses.loaded(machine)
-        self.simulation.leases.loaded(machine)
+        self._simulation.losses.loaded(machine)
+        self._simulation.leases.loaded(machine)
 
     def on_settings_read(self, machine: Machine) -> None:
         """Compare the settings of a process that starts with its promises."""
@@ -81,6 +84,7 @@ class SimulatedWorld(World):
 
     def on_asked(self, machine: Machine, command: tuple[str | bytes | int, ...]) -> None:
         """Note an operator's command."""
+<<<<<<< HEAD
         self.simulation.collections.pauses.asked(machine, command)
         self.simulation.settings.asked(machine, command)
 
@@ -88,11 +92,18 @@ class SimulatedWorld(World):
         """Note the reply to an operator's command."""
         self.simulation.collections.pauses.answered(machine, command, reply)
         self.simulation.settings.answered(machine, command, reply)
+=======
+        self._simulation.collections.pauses.asked(machine, command)
+
+    def on_answered(self, machine: Machine, command: tuple[str | bytes | int, ...], reply: Any) -> None:
+        """Note the reply to an operator's command."""
+        self._simulation.collections.pauses.answered(machine, command, reply)
+>>>>>>> e0e95f066f724eb308742cf6309d1ccbbbbd5470
 
     def on_delivered(self, machine: Machine, entries: list[Any]) -> None:
         """Note that a consumer got jobs."""
-        self.simulation.collections.pauses.delivered(machine, entries)
-        self.simulation.leases.delivered(machine, entries)
+        self._simulation.collections.pauses.delivered(machine, entries)
+        self._simulation.leases.delivered(machine, entries)
 
 
 class Simulation:
@@ -102,17 +113,19 @@ class Simulation:
         self.plan = plan
         self.trace = trace if trace is not None else Trace()
         self.oracle = Oracle()
+        self.oracle.sides = plan.nodes
         self.losses = Losses(self.oracle)
         self.deaths = 0
         self.replays = 0
         self._looks = 0
         rewriting: dict[str, Any] = {"auto_aof_rewrite_min_size": plan.rewrite_bytes} if plan.rewrite_bytes else {}
-        self.world = SimulatedWorld(
+        self.world = World(
             "",
             plan.seed,
             delay_ms=plan.delay_ms,
             is_prompt=plan.is_prompt,
             trace=self.trace,
+            watcher=Reporter(self),
             cluster_node_timeout=plan.node_timeout_ms,
             maxmemory=plan.maxmemory,
             maxmemory_spill=plan.is_spilling,
@@ -121,13 +134,12 @@ class Simulation:
             events_max_bytes=plan.events_bytes,
             **rewriting,
         )
-        self.world.simulation = self
         self.weather = Weather(self.world, plan, self.oracle, self.losses)
         self.targets = self.weather.targets
         self.collections = CollectionChecker(self.world, self.oracle, self.losses, plan.node_timeout_ms)
         self.settings = Settings()
         self.leases = Leases(self.world, self.oracle, self.losses)
-        self.world.network.tap = self.collections.hear
+        self.world.traffic.tap = self.collections.hear
         self.liveness = LivenessPhase(self)
         for at in range(plan.nodes):
             self.world.add(
@@ -172,7 +184,7 @@ class Simulation:
         """Return the sums; see docs/simulator.md."""
         machines = self.world.machines.values()
         oracle = self.oracle
-        network = self.world.network
+        traffic = self.world.traffic
         commands = sum(machine.count("commands_processed") for machine in machines)
         messages = sum(machine.count("messages_received") for machine in machines)
         return {
@@ -181,8 +193,8 @@ class Simulation:
             "commands": commands,
             "messages": messages,
             "timers": sum(machine.ticks for machine in machines),
-            "frames": network.frames,
-            "bytes": network.bytes,
+            "frames": traffic.frames,
+            "bytes": traffic.bytes,
             "faults": len(self.weather.done),
             "deaths": self.deaths,
             "replays": self.replays,

@@ -10,6 +10,9 @@ from typing import Any
 from cluster_bus import messages as m
 from cluster_bus.codec import Decoder
 from cluster_bus.node import ID_BYTES
+from disque_py.core.asking import CANCEL, COPY, HAS_LEASED, HAS_QUEUED, NOTHING, OVER
+from disque_py.core.changeable import IS_DEAD_LETTER, IS_ERRORED
+from disque_py.core.changing import OUTCOME_CANCELED
 from disque_py.core.job import STATE_NAMES, Job
 from disque_py.core.pulls import ANSWERS_HINT, RETRIED_ONLY
 from disque_py.core.queue import PAUSE_NAMES
@@ -27,7 +30,12 @@ NEEDJOBS_FLAGS = {
     ANSWERS_HINT | RETRIED_ONLY: " hinted, retried only",
 }
 INTEREST = {-1: "gone", -2: "all void"}
+<<<<<<< HEAD
 DIGESTS = ("digest", "that was all", "digest after a write", "digest after a large write")
+=======
+DEED_NAMES = {CANCEL: "cancel"}
+HAS_NAMES = {NOTHING: "nothing", OVER: "over", COPY: "copy", HAS_QUEUED: "queued", HAS_LEASED: "leased"}
+>>>>>>> e0e95f066f724eb308742cf6309d1ccbbbbd5470
 JOB_ID_BYTES = 40
 TEXT_MAX = 200
 TEXT_START = 20
@@ -99,6 +107,10 @@ def seconds(span_ms: int) -> str:
     return f"{span_ms / 1000:g}s"
 
 
+def _where(pairs: tuple[bytes, ...]) -> str:
+    return " ".join(f"{pairs[at].decode()}={pairs[at + 1].decode()}" for at in range(0, len(pairs), 2))
+
+
 def tell_message(names: Ids, kind: int, item: Any) -> str:
     """The payload of one message."""
     match kind:
@@ -110,7 +122,8 @@ def tell_message(names: Ids, kind: int, item: Any) -> str:
         case m.REFUSED:
             return f"{names.of(item[0])} {REASONS[item[1]]}"
         case m.HOLDERS | m.SETACK:
-            return f"{names.of(item[0])} {nodes(item[1])}"
+            canceled = " canceled" if kind == m.SETACK and len(item) > 3 and item[3] == OUTCOME_CANCELED else ""
+            return f"{names.of(item[0])} {nodes(item[1])}{canceled}"
         case m.GOTACK:
             return f"{names.of(item[0])} {nodes(item[1])}{'' if item[2] else ' not named'}"
         case m.DELJOB:
@@ -138,6 +151,13 @@ def tell_message(names: Ids, kind: int, item: Any) -> str:
             return f"{item[0].decode()} {INTEREST.get(item[1], item[1])}{plain}".lstrip()
         case m.HINT:
             return f"{item[0].decode()} {item[1]}"
+        case m.FILTER_NEED:
+            return f"{item[0].decode()} {_where(item[1])} {item[2]}{NEEDJOBS_FLAGS[item[3]]}"
+        case m.FILTER_INTEREST:
+            plain = f", {INTEREST.get(item[3], item[3])} for RETRY 0" if item[3] != item[2] else ""
+            return f"{item[0].decode()} {_where(item[1])} {INTEREST.get(item[2], item[2])}{plain}"
+        case m.FILTER_HINT:
+            return f"{item[0].decode()} {_where(item[1])} {item[2]}"
         case m.PAUSE:
             return f"{item[0].decode()} {PAUSE_NAMES[item[1]]}"
         case m.SETTING:
@@ -162,7 +182,35 @@ def tell_message(names: Ids, kind: int, item: Any) -> str:
             return f"?{item[0]} {names.of(item[2]) if item[2] else 'not known'}"
         case m.OUTCOME | m.OUTCOME_IS:
             return names.of(item[0])
+        case m.CHANGED:
+            return f"{names.of(item[0])}{_change(item[1])}"
+        case m.ASKCHANGED:
+            return names.of(item)
+        case m.ACKATTEMPT:
+            return f"{names.of(item[0])} attempt {item[1]}"
+        case m.ASKJOBS:
+            return f"?{item[0]} {' '.join(names.of(job_id) for job_id in item[1])}"
+        case m.DOJOBS:
+            return f"?{item[0]} {DEED_NAMES[item[1]]} {' '.join(names.of(job_id) for job_id in item[2])}"
+        case m.JOBSARE:
+            return f"?{item[0]} {' '.join(HAS_NAMES[what] for what in item[1])}"
+        case m.DIDJOBS:
+            return f"?{item[0]} {' '.join(map(str, item[1]))}"
     return repr(item)
+
+
+def _change(field: Any) -> str:
+    """A changeable part: its number, and what is unusual about it."""
+    number, node, queue, _, _, due_ms, limit, start, ended, flags, error, *_ = field
+    words = [f"change {number} of {letter(node)}"] if node else []
+    words += [f"queue {queue.decode()}"] if flags & IS_DEAD_LETTER else []
+    words += ["errored"] if flags & IS_ERRORED else []
+    words += [f"due in {seconds(due_ms)}"] if due_ms else []
+    words += [f"attempts {limit}"] if limit else []
+    words += [f"from {start}"] if start else []
+    words += [f"ended {ended}"] if ended else []
+    words += [f"error {error.decode()!r}"] if error is not None else []
+    return " " + ", ".join(words) if words else ""
 
 
 def _counters(attempt: int, nacks: int, deliveries: int) -> str:

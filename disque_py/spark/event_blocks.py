@@ -10,8 +10,6 @@ Spark is not imported.
 from __future__ import annotations
 
 import gc
-import struct
-from base64 import b64encode
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Any, Final, TypeAlias
@@ -22,52 +20,32 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from disque_py.event_format import (
+    BLOCK_HEAD,
+    CODES,
+    FIELDS_OF_ADDED,
+    FIELDS_OF_CHANGE,
+    FIELDS_OF_DELIVERED,
+    FIELDS_WITH_RARE,
+    MS_OF_CTIME,
+    PACKED_MARK,
+    PENDING,
+    SCHEMA_VERSION,
+    STATUS_NAMES,
+    UNKNOWN_EVENT,
+    line_fields,
+)
 from disque_py.spark.event_lines import batch_of, empty_maps
 from disque_py.spark.event_schema import ARROW_SCHEMA, ARROW_TYPES
 
-# The first byte of a packed reply. Lines begin with a brace.
-MARK: Final = b"\x01"
-# Size of the packed events in bytes, number of events, number of the first, Unix ms.
-_HEAD: Final = struct.Struct("<IIQQ")
+_CODES: Final = max(CODES) + 2
+_NAMES: Final = tuple(CODES.get(code, UNKNOWN_EVENT)[0] for code in range(_CODES))
+_ENTERED: Final = np.array([CODES.get(code, UNKNOWN_EVENT)[1] for code in range(_CODES)])
 
-_STATES: Final = (None, "invisible", "pending", "running", "completed", "canceled", "errored", "expired")
-_PENDING: Final = 2
-# Code → name of the event, and index of the entered state in _STATES.
-_EVENTS: Final[dict[int, tuple[str, int]]] = {
-    1: ("added", 2),
-    2: ("delivered", 3),
-    3: ("acked", 4),
-    4: ("added", 2),
-    5: ("added", 1),
-    6: ("queued", 2),
-    7: ("requeued", 2),
-    8: ("nacked", 2),
-    9: ("nacked", 1),
-    10: ("enqueued", 2),
-    11: ("dequeued", 1),
-    12: ("working", 3),
-    13: ("deleted", 5),
-    14: ("deleted", 1),
-    15: ("expired", 7),
-    16: ("dropped", 7),
-    17: ("lost", 6),
-    32: ("started", 0),
-    33: ("flushed", 0),
-}
-_UNKNOWN: Final = ("unknown", 0)
-_CODES: Final = max(_EVENTS) + 2
-_NAMES: Final = tuple(_EVENTS.get(code, _UNKNOWN)[0] for code in range(_CODES))
-_ENTERED: Final = np.array([_EVENTS.get(code, _UNKNOWN)[1] for code in range(_CODES)])
-
-# The usual shapes, by their number of fields: added, delivered, any other event, any event with rare fields. All begin
-# with code and id. The first three end with creation time, queue and bytes.
-_ADDED, _DELIVERED, _OTHER, _MORE = 5, 10, 11, 12
-_SHAPES: Final = (_ADDED, _DELIVERED, _OTHER, _MORE)
+# All of them begin with code and id. The first three end with creation time, queue and bytes.
+_SHAPES: Final = (FIELDS_OF_ADDED, FIELDS_OF_DELIVERED, FIELDS_OF_CHANGE, FIELDS_WITH_RARE)
 # Rare fields that may nevertheless occur in most jobs of one application.
 _OFTEN: Final = frozenset(("meta", "priority", "error"))
-MS_OF_CTIME: Final = 1_000_000
-# The column `v`: the version of the lines that correspond to these blocks.
-_SCHEMA_VERSION: Final = 1
 
 _Ints: TypeAlias = npt.NDArray[np.int64]
 
@@ -91,12 +69,12 @@ class _Group:
 def heads_of(data: bytes | memoryview) -> Iterator[tuple[int, int, int, memoryview]]:
     """Yield (first event, count, Unix ms, packed events) of each block after the mark. Raises ValueError if cut off."""
     view = memoryview(data)
-    at = len(MARK)
+    at = len(PACKED_MARK)
     while at < len(view):
-        if at + _HEAD.size > len(view):
+        if at + BLOCK_HEAD.size > len(view):
             raise ValueError("a block of events is cut off in its head")
-        size, count, seq, wall_ms = _HEAD.unpack_from(view, at)
-        at += _HEAD.size
+        size, count, seq, wall_ms = BLOCK_HEAD.unpack_from(view, at)
+        at += BLOCK_HEAD.size
         if at + size > len(view):
             raise ValueError(f"the block of event {seq} is cut off")
         yield seq, count, wall_ms, view[at : at + size]
@@ -127,7 +105,7 @@ def batches_of(node: str, log: str, data: bytes, first: int, count: int) -> list
             rare.runs += group.runs
     if rare.events:
         each = zip(*(column.tolist() for column in rare.numbers_and_moments()), rare.events, strict=True)
-        batches.append(batch_of(node, log, [_fields(*item) for item in each]))
+        batches.append(batch_of(node, log, [line_fields(*item) for item in each]))
     return batches
 
 
@@ -145,14 +123,16 @@ def _grouped(data: bytes, first: int, after: int) -> tuple[dict[int, _Group], _G
             if seq < first or seq + len(events) > after:
                 events = events[start - seq : max(0, after - seq)]
             shapes = set(map(len, events))
-            shape = shapes.pop() if len(shapes) == 1 else _MORE
-            if shape in groups and shape != _MORE:
+            shape = shapes.pop() if len(shapes) == 1 else FIELDS_WITH_RARE
+            if shape in groups and shape != FIELDS_WITH_RARE:
                 groups[shape].events += events
                 groups[shape].runs.append((start, wall_ms, len(events)))
                 continue
             for number, event in enumerate(events, start):
                 shape = len(event)
-                group = rare if shape == _MORE and not event[-1].keys() <= _OFTEN else groups.get(shape, rare)
+                group = (
+                    rare if shape == FIELDS_WITH_RARE and not event[-1].keys() <= _OFTEN else groups.get(shape, rare)
+                )
                 group.events.append(event)
                 group.runs.append((number, wall_ms, 1))
     finally:
@@ -173,7 +153,7 @@ def _batch(node: str, log: str, shape: int, group: _Group) -> pa.RecordBatch | N
     """Return the events of one of the usual shapes as a batch, or None if some of their metadata is not text."""
     count = len(group.events)
     fields = list(zip(*group.events, strict=True))
-    more: tuple[dict[str, Any], ...] = fields.pop() if shape == _MORE else ()
+    more: tuple[dict[str, Any], ...] = fields.pop() if shape == FIELDS_WITH_RARE else ()
     meta = _metas([each.get("meta", ()) for each in more]) if more else empty_maps(count)
     if meta is None:
         return None
@@ -181,10 +161,16 @@ def _batch(node: str, log: str, shape: int, group: _Group) -> pa.RecordBatch | N
     codes = np.minimum(_ints(fields[0]), _CODES - 1)
     ctimes = _ints(fields[-3])
     zeros = np.zeros(count, np.int64)
-    versions = np.ones(count, np.int64) if shape == _ADDED else _ints(fields[2])
-    left = zeros if shape == _ADDED else np.full(count, _PENDING) if shape == _DELIVERED else _ints(fields[3])
-    since = zeros if shape == _ADDED else _ints(fields[-7])
-    attempts, nacks, deliveries = (zeros,) * 3 if shape == _ADDED else map(_ints, fields[-6:-3])
+    versions = np.ones(count, np.int64) if shape == FIELDS_OF_ADDED else _ints(fields[2])
+    left = (
+        zeros
+        if shape == FIELDS_OF_ADDED
+        else np.full(count, PENDING)
+        if shape == FIELDS_OF_DELIVERED
+        else _ints(fields[3])
+    )
+    since = zeros if shape == FIELDS_OF_ADDED else _ints(fields[-7])
+    attempts, nacks, deliveries = (zeros,) * 3 if shape == FIELDS_OF_ADDED else map(_ints, fields[-6:-3])
     priorities = ctimes // MS_OF_CTIME
     if more:
         own = pa.array([each.get("priority") for each in more], pa.int64())
@@ -199,8 +185,8 @@ def _batch(node: str, log: str, shape: int, group: _Group) -> pa.RecordBatch | N
         "queue": _texts(fields[-2], "utf-8"),
         "version": pa.array(versions),
         "event": _named(_NAMES, codes),
-        "from_state": _named(_STATES, left),
-        "to_state": _named(_STATES, _ENTERED[codes]),
+        "from_state": _named(STATUS_NAMES, left),
+        "to_state": _named(STATUS_NAMES, _ENTERED[codes]),
         "since": _moments(since, since == 0),
         "attempt": pa.array(attempts),
         "nacks": pa.array(nacks),
@@ -208,7 +194,7 @@ def _batch(node: str, log: str, shape: int, group: _Group) -> pa.RecordBatch | N
         "priority": pa.array(priorities),
         "meta": meta,
         "body_size": pa.array(_ints(fields[-1])),
-        "v": pa.array(np.full(count, _SCHEMA_VERSION)),
+        "v": pa.array(np.full(count, SCHEMA_VERSION)),
         "extra": empty_maps(count),
     }
     if more:
@@ -258,42 +244,3 @@ def _texts(values: tuple[bytes, ...], encoding: str) -> pa.Array:
 def _is_ascii(texts: pa.Array) -> bool:
     data = texts.buffers()[2]
     return data is None or bytes(data).isascii()
-
-
-def _fields(seq: int, wall_ms: int, event: tuple[Any, ...]) -> dict[str, Any]:
-    """Return the fields of the line of an event that has rare fields, or of an event of the node."""
-    rare: dict[str, Any] = event[-1] if isinstance(event[-1], dict) else {}
-    name, entered = _EVENTS.get(event[0], _UNKNOWN)
-    fields: dict[str, Any] = {"seq": seq, "ts": wall_ms, "event": name, "to_state": _STATES[entered], "meta": {}}
-    fields["v"] = _SCHEMA_VERSION
-    if len(event) > len(("code", "rare")):
-        _, job_id, version, left, since, attempt, nacks, deliveries, ctime, queue, size, *_ = event
-        fields |= {
-            "job_id": job_id.decode("ascii", "replace"),
-            "ctime": ctime,
-            "queue": queue.decode("utf-8", "replace"),
-            "version": version,
-            "from_state": _STATES[left],
-            "since": since or None,
-            "attempt": attempt,
-            "nacks": nacks,
-            "deliveries": deliveries,
-            "priority": ctime // MS_OF_CTIME,
-            "body_size": size,
-        }
-    for key, value in rare.items():
-        if key == "body":
-            fields |= _body(value)
-        elif key == "meta":
-            words = [word.decode("utf-8", "replace") for word in value]
-            fields[key] = dict(zip(words[::2], words[1::2], strict=True))
-        else:
-            fields[key] = value
-    return fields
-
-
-def _body(body: bytes) -> dict[str, str]:
-    try:
-        return {"body": body.decode("utf-8")}
-    except UnicodeDecodeError:
-        return {"body_base64": b64encode(body).decode("ascii")}

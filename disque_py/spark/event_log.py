@@ -12,7 +12,8 @@ from typing import Final
 
 from disque_py.client import Address, ReplyError
 from disque_py.client.protocol import text
-from disque_py.spark.event_blocks import MARK, end_of
+from disque_py.event_format import PACKED_MARK
+from disque_py.spark.event_blocks import end_of
 from disque_py.spark.nodes import ClusterError, Nodes
 
 
@@ -103,7 +104,7 @@ def read_slice(
         if error.code == "NOLOG":
             return Slice(b"", seq, is_log_known=False)
         raise
-    end = min(end_of(data), seq + count) if data.startswith(MARK) else seq + data.count(b"\n")
+    end = min(end_of(data), seq + count) if data.startswith(PACKED_MARK) else seq + data.count(b"\n")
     return Slice(data, end)
 
 

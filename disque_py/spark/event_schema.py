@@ -51,6 +51,3 @@ ARROW_TYPES: Final[dict[str, pa.DataType]] = {
 SPARK_SCHEMA: Final = ", ".join(f"{name} {kind}" for name, kind, _ in COLUMNS)
 ARROW_SCHEMA: Final = pa.schema([pa.field(name, ARROW_TYPES[kind]) for name, kind, _ in COLUMNS])
 FIELD_KINDS: Final[dict[str, str]] = {name: kind for name, _, kind in COLUMNS if kind not in ("", "rest")}
-
-# The documented order of a job's events is (final, version, node, seq). These are the ranks of final states.
-FINAL_RANKS: Final[dict[str, int]] = {"completed": 3, "canceled": 2, "expired": 1}

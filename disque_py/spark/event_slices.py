@@ -13,7 +13,8 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from disque_py.spark.event_blocks import MARK, batches_of
+from disque_py.event_format import PACKED_MARK
+from disque_py.spark.event_blocks import batches_of
 from disque_py.spark.event_lines import LineReader
 
 CODEC: Final = "lz4_raw"
@@ -37,7 +38,11 @@ def is_slices(columns: pa.Schema) -> bool:
 
 def slice_of(node: str, log: str, seq: int, count: int, parts: list[bytes]) -> pa.RecordBatch:
     """Pack `count` events from number `seq` on into one row. Its parts are all lines, or all blocks."""
-    data = MARK + b"".join(part[len(MARK) :] for part in parts) if parts[0].startswith(MARK) else b"".join(parts)
+    data = (
+        PACKED_MARK + b"".join(part[len(PACKED_MARK) :] for part in parts)
+        if parts[0].startswith(PACKED_MARK)
+        else b"".join(parts)
+    )
     packed = pa.compress(data, codec=CODEC, asbytes=True)
     row = [[node], [log], [seq], [count], [len(data)], [packed]]
     return pa.RecordBatch.from_arrays(
@@ -56,7 +61,7 @@ def events_of(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for row in range(len(batch)):
             node, log, seq, count, size = (column[row].as_py() for column in columns[:5])
             data = pa.decompress(columns[5][row].as_buffer(), decompressed_size=size, codec=CODEC, asbytes=True)
-            if data.startswith(MARK):
+            if data.startswith(PACKED_MARK):
                 events = batches_of(node, log, data, seq, count)
             else:
                 events = [reader.batch(node, log, data)]

@@ -12,7 +12,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from disque_py.spark.event_schema import FINAL_RANKS
+from disque_py.event_format import FINAL_RANKS_BY_NAME
 from disque_py.spark.index_schema import FINAL, STICKY
 
 # The largest 64 bit number has this many digits. Keys are compared as text.
@@ -22,7 +22,7 @@ DIGITS: Final = 19
 def with_final(events: pa.Table) -> pa.Table:
     """Add the column `final`: the rank of the state that an event leads to."""
     ranks = pa.scalar(0, pa.int32())
-    for state, rank in FINAL_RANKS.items():
+    for state, rank in FINAL_RANKS_BY_NAME.items():
         ranks = pc.if_else(pc.equal(pc.fill_null(events["to_state"], ""), state), pa.scalar(rank, pa.int32()), ranks)
     return events.append_column(FINAL, ranks)
 

@@ -2,7 +2,7 @@
 
     spark.streams.addListener(ProgressListener(path="/data/index", metrics_port=9464))
 
-progress_text.py makes the text.
+progress_text.py makes the line, and progress_metrics.py the text for Prometheus.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from disque_py.spark.delta_store import Store
 from disque_py.spark.progress_file import last_note
-from disque_py.spark.progress_text import figures_of, line_of, prometheus_of, rows_of
+from disque_py.spark.progress_metrics import CONTENT_TYPE, prometheus_of
+from disque_py.spark.progress_text import figures_of, line_of, rows_of
 
 
 class ProgressListener(StreamingQueryListener):
@@ -53,8 +54,7 @@ class ProgressListener(StreamingQueryListener):
 
     def text(self) -> str:
         """Return all figures as Prometheus text."""
-        names = {*self._figures, *self._noted}
-        return prometheus_of({name: self._figures.get(name, {}) | self._noted.get(name, {}) for name in names})
+        return self._exposition().decode()
 
     def hear(self, progress: dict[str, Any]) -> None:
         """Report one batch. `progress` is Spark's StreamingQueryProgress as a dict."""
@@ -73,10 +73,14 @@ class ProgressListener(StreamingQueryListener):
         self._noted.setdefault(name, {})[figure] = value
         self._write()
 
+    def _exposition(self) -> bytes:
+        names = {*self._figures, *self._noted}
+        return prometheus_of({name: self._figures.get(name, {}) | self._noted.get(name, {}) for name in names})
+
     def _write(self) -> None:
         if self._file is not None:
             fresh = self._file.with_name(f"{self._file.name}.{os.getpid()}")
-            fresh.write_text(self.text())
+            fresh.write_bytes(self._exposition())
             fresh.replace(self._file)
 
     def close(self) -> None:
@@ -106,9 +110,9 @@ class ProgressListener(StreamingQueryListener):
 
             def do_GET(self) -> None:
                 """Answer a request."""
-                body = listener.text().encode()
+                body = listener._exposition()
                 self.send_response(200 if self.path.startswith("/metrics") else 404)
-                self.send_header("Content-Type", "text/plain; version=0.0.4")
+                self.send_header("Content-Type", CONTENT_TYPE)
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
                 self.wfile.write(body)

@@ -1,7 +1,8 @@
-"""The progress of a streaming query, as one line for people and as Prometheus text. Pure.
+"""The progress of a streaming query, as one line for people and as figures by their names. Pure.
 
 `progress` is Spark's own report of a batch (StreamingQueryProgress as a dict). `note` is the note that the index sink
 left beside its tables (progress_file.py). Lag is the number of events that the logs held beyond the end of the batch.
+progress_metrics.py gives the figures to Prometheus.
 """
 
 from __future__ import annotations
@@ -9,20 +10,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from typing import Any
-
-HELP = {
-    "disque_pipeline_rows_total": ("counter", "Rows that the query has read since it was started."),
-    "disque_pipeline_batches_total": ("counter", "Batches since the query was started."),
-    "disque_pipeline_batch": ("gauge", "Number of the last batch."),
-    "disque_pipeline_batch_ms": ("gauge", "Milliseconds that the last batch took."),
-    "disque_pipeline_lag_events": ("gauge", "Events in the logs that the last batch did not reach."),
-    "disque_pipeline_lag_seconds": ("gauge", "Age of the newest event that was indexed, 0 when nothing waits."),
-    "disque_pipeline_lost_events": ("gauge", "Events that were gone before they were read, and passed over."),
-    "disque_pipeline_lost_logs": ("gauge", "Logs that were replaced before they were read to their end."),
-    "disque_pipeline_nodes_away": ("gauge", "Nodes of the cluster that can't be read from."),
-    "disque_pipeline_merge_ms": ("gauge", "Milliseconds of the last merge into the table of newest events."),
-    "disque_pipeline_jobs": ("gauge", "Jobs that the last batch has changed."),
-}
 
 
 def lag_events(progress: Mapping[str, Any]) -> int | None:
@@ -120,24 +107,3 @@ def figures_of(
         "disque_pipeline_jobs": note.get("jobs"),
     }
     return {name: value for name, value in figures.items() if value is not None}
-
-
-def prometheus_of(queries: Mapping[str, Mapping[str, float]]) -> str:
-    """Return the figures of all queries in Prometheus' text format. `queries` maps a query's name to its figures."""
-    lines = []
-    for name, (kind, text) in HELP.items():
-        samples = [(query, figures[name]) for query, figures in sorted(queries.items()) if name in figures]
-        if samples:
-            lines += [f"# HELP {name} {text}", f"# TYPE {name} {kind}"]
-            lines += [f'{name}{{query="{_escaped(query)}"}} {_number(value)}' for query, value in samples]
-    return "".join(f"{line}\n" for line in lines)
-
-
-def _number(value: float) -> str:
-    """Return a number with all of its digits: the last digits of a counter are the ones that change."""
-    number = float(value)
-    return str(int(number)) if number.is_integer() else repr(number)
-
-
-def _escaped(label: str) -> str:
-    return label.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -81,7 +81,7 @@ class BodyRecovery:
         elif job.body is not each.place:
             del broker.spill.unread[each]
             broker.spill.readings.append((job, each.reader))
-        elif job.place < broker.first_place:
+        elif job.place < broker.journal.first_place:
             self._lost(each, each.reason)
         else:
             return False

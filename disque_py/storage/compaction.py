@@ -53,7 +53,7 @@ class Compaction:
         self._journal = journal
         self._disk = disk
         self._wake = wake
-        self._stale = stale
+        self._stale = broker.journal.stale_places = stale
         self._recovery = BodyRecovery(broker, journal, disk, wake)
         self._rewrite: Rewrite | None = None
         self._closing = -1  # The segment that has to be closed before a rewrite can begin; 0: any; -1: none begins.
@@ -124,9 +124,9 @@ class Compaction:
         tell(broker.host, "journal-damaged")
         journal.is_incomplete = False
         journal.restart()
-        broker.first_place = journal.number
-        broker.live_bytes.clear()
-        broker.live_records.clear()
+        broker.journal.first_place = journal.number
+        broker.journal.live_bytes.clear()
+        broker.journal.live_records.clear()
         self._stale.clear()
         self._rewrite = None
         self._closing = -1
@@ -139,7 +139,7 @@ class Compaction:
         dirty = size = 0
         for number in range(SHARDS):  # Not over the list: a FLUSHALL in between replaces it.
             for job in list(broker.shards[number].values()):
-                if job.place >= broker.first_place or job.state == WAIT_REPL:
+                if job.place >= broker.journal.first_place or job.state == WAIT_REPL:
                     continue
                 dirty += 1
                 body = job.body
@@ -161,8 +161,8 @@ class Compaction:
         self._keep_pauses()
         for name in list(broker.tokens.by_name):
             broker.tokens.record_again(name)
-        for at, job_id in enumerate(list(broker.keys.over)):
-            broker.keys.record_again(job_id, 0)
+        for at, job_id in enumerate(list(broker.producers.keys.over)):
+            broker.producers.keys.record_again(job_id, 0)
             if at % JOBS_PER_STEP == 0:
                 yield True
         yield True
@@ -218,19 +218,19 @@ class Compaction:
 
     def _look(self) -> None:
         journal = self._journal
-        live = self._broker.live_bytes
+        live = self._broker.journal.live_bytes
         if journal.level and not journal.is_on_reserve:
             return
         for number in [number for number in self._stale if not journal.has_segment(number)]:
             self._stale.discard(number)  # A FLUSHALL began anew.
-        prefix = unread_prefix(journal, self._broker.live_records, self._stale)
+        prefix = unread_prefix(journal, self._broker.journal.live_records, self._stale)
         if prefix and journal.may_remove:
             self._keep_pauses()
             for number in prefix:
                 journal.drop(number)
         for number in [number for number in live if number not in self._stale and not journal.has_segment(number)]:
             del live[number]
-            self._broker.live_records.pop(number, None)
+            self._broker.journal.live_records.pop(number, None)
         if journal.is_on_reserve:
             self._make_room()
             return
@@ -247,10 +247,12 @@ class Compaction:
     def _make_room(self) -> None:
         """Rewrite segments into the reserved room, because the disk is full."""
         journal = self._journal
+        if not journal.may_remove:
+            return
         number = -1
         if not self._fitting():
             number = journal.number
-            if not self._is_worth_it(number) or self._live_room() <= self._broker.live_bytes.get(number, 0):
+            if not self._is_worth_it(number) or self._live_room() <= self._broker.journal.live_bytes.get(number, 0):
                 return
         journal.is_making_room = True
         self._started_ms = self._broker.now_ms
@@ -264,11 +266,11 @@ class Compaction:
         return self._journal.room_bytes // LIVE_TIMES_MAX
 
     def _fitting(self) -> list[int]:
-        return fitting(self._journal, self._broker.live_bytes, self._stale, self._live_room())
+        return fitting(self._journal, self._broker.journal.live_bytes, self._stale, self._live_room())
 
     def _is_worth_it(self, number: int) -> bool:
         size = self._journal.size_of(number)
-        return size - self._broker.live_bytes.get(number, 0) > size * DEAD_SHARE_MIN
+        return size - self._broker.journal.live_bytes.get(number, 0) > size * DEAD_SHARE_MIN
 
     def _keep_pauses(self) -> None:
         """Record all pauses again: their records may be in a segment that goes.
@@ -279,7 +281,7 @@ class Compaction:
         for name, queue in broker.queues.items():
             if queue.paused:
                 broker.outbox.pauses[name] = None
-        for name in broker.pause_versions:
+        for name in broker.pauses.versions:
             broker.outbox.pauses[name] = None
 
     def _begin(self, *, everything: bool) -> None:
@@ -296,7 +298,7 @@ class Compaction:
         if journal.is_making_room:
             numbers = self._fitting()
         else:
-            numbers = chosen(journal, self._broker.live_bytes, everything=self._wants_everything)
+            numbers = chosen(journal, self._broker.journal.live_bytes, everything=self._wants_everything)
             numbers += [each for each in journal.closed_segments() if each in self._stale and each not in numbers]
         self._rewrite = Rewrite(journal, self._disk, self._keep, self._wake, numbers, self._stale)
         self._closing = -1
@@ -310,7 +312,7 @@ class Compaction:
         Many bytes may be dead already, of jobs that came and went since the rewrite began. So the base is at most twice
         the living bytes. The factor leaves room for records that live_bytes does not count (nodes, states).
         """
-        self.base_size = min(self._journal.size_left, LIVE_TIMES_MAX * sum(self._broker.live_bytes.values()))
+        self.base_size = min(self._journal.size_left, LIVE_TIMES_MAX * sum(self._broker.journal.live_bytes.values()))
 
     def _ended(self, error: str) -> None:
         self.last_seconds = (self._broker.now_ms - self._started_ms) // 1000

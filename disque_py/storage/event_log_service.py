@@ -22,6 +22,7 @@ from disque_py.core import events as core_events
 from disque_py.core.client import Client
 from disque_py.core.errors import CommandError
 from disque_py.core.event_packing import Noted
+from disque_py.event_format import STARTED
 from disque_py.log_lines import line
 from disque_py.node.turn import Driver
 from disque_py.ports import LineMaker
@@ -124,7 +125,7 @@ class EventLogService:
 
     def started(self, reason: str) -> None:
         """Note the event STARTED: the node has loaded its jobs, or a log begins while it runs."""
-        core_events.of_node(self._broker, core_events.STARTED, reason)
+        core_events.of_node(self._broker, STARTED, reason)
 
     def switch(self) -> None:
         """Apply CONFIG SET events."""

@@ -59,7 +59,7 @@ def figures(driver: Driver, has_loaded: bool, load_ms: int) -> Fields:
             ("aof_trouble", journal.refusal_reason),
             ("aof_on_reserve", int(journal.is_on_reserve)),
             ("aof_segments", len(journal.closed_segments()) + 1),
-            ("aof_live_bytes", sum(broker.live_bytes.values())),
+            ("aof_live_bytes", sum(broker.journal.live_bytes.values())),
             ("aof_rewrite_segments_done", done),
             ("aof_rewrite_segments_total", total),
         ]

@@ -178,7 +178,7 @@ class JournalService:
                 seconds=seconds,
                 queued=restoring.queued,
                 waiting=restoring.waiting,
-                acked=broker.acked_count,
+                acked=broker.memory.acked_count,
                 expired=restoring.expired,
             )
         )

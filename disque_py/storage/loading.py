@@ -107,7 +107,9 @@ class Loading:
         recovery = self.recovery = outcome
         self.restoring = Restoring(self._broker, *(header.node for _, header, _ in recovery.files))
         self.total_bytes = recovery.total_bytes
-        self._broker.first_place = 1  # All jobs that are read are in this journal, whatever their segment's number.
+        self._broker.journal.first_place = (
+            1  # All jobs that are read are in this journal, whatever their segment's number.
+        )
         self._read()
 
     def _read(self) -> None:

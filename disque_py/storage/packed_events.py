@@ -8,20 +8,17 @@ docs/events.md describes the bytes.
 
 from __future__ import annotations
 
-import struct
 from typing import Final
 
+from disque_py.event_format import BLOCK_HEAD, PACKED_MARK
 from persistence.disk import Folder
 from persistence.event_log import Segment
 from persistence.event_reading import read_piece
 
-# The first byte of a packed reply. No line begins with it, and another packing would have another.
-MARK: Final = b"\x01"
 # A reply ends behind this many bytes. This bounds head-of-line blocking.
 REPLY_BYTES_MAX: Final = 1 << 20
 
-# bytes of the packed events, how many, number of the first, Unix ms
-_pack_head = struct.Struct("<IIQQ").pack
+_pack_head = BLOCK_HEAD.pack
 
 
 def read_packed(folder: Folder, segment: Segment, seq: int, end: int, end_seq: int, bytes_max: int) -> bytes:
@@ -29,7 +26,7 @@ def read_packed(folder: Folder, segment: Segment, seq: int, end: int, end_seq: i
 
     Runs in the disk's thread. DamagedEventsError, OSError.
     """
-    parts: list[bytes] = [MARK]
+    parts: list[bytes] = [PACKED_MARK]
     size = 0
     at_seq = seq
     while at_seq < end_seq and (not size or size < bytes_max):

@@ -128,7 +128,7 @@ class SpillService:
                 self._look_for_space()
             elif self._copying:
                 self._copy()
-        if not broker.is_spilling:
+        if not broker.memory.is_spilling:
             return
         if len(spill.fresh) >= spilling.CHUNK or spill.older:
             spilling.tidy_fresh(broker)
@@ -329,7 +329,7 @@ class SpillService:
             for (job, old), place in zip(moving, outcome, strict=True):
                 if not self._is_void(epoch) and job.body is old:
                     released(broker, old)
-                    broker.spilled_count += 1
+                    broker.memory.spilled_count += 1
                     broker.spill.bytes_on_disk += place.size
                     job.body = Spilled.at(*place)
                 else:

@@ -27,8 +27,9 @@ from cluster_bus.node import Node
 from disque_py.core.client import Client
 from disque_py.node import dispatch
 from disque_py.resp.requests import RequestParser
+from disque_py.simulator.world.cuts import Cuts
 from disque_py.simulator.world.machine import Machine
-from disque_py.simulator.world.network import Network
+from disque_py.simulator.world.traffic import Traffic
 from figures import Benchmark, Column, Row
 from load import packed
 from machine import calibration_ns
@@ -44,11 +45,11 @@ BODY = "x" * 100
 Medians = tuple[float, float, float]
 
 
-class Post(Network):
+class Post(Traffic):
     """Keeps frames until they are delivered by hand, so that each node's work can be timed alone."""
 
     def __init__(self, world: World) -> None:
-        super().__init__(world, world.stream("post"), (1, 1))
+        super().__init__(world, world.stream("post"), Cuts(), (1, 1))
         self.posted: list[tuple[Machine, Machine, bytes]] = []
 
     def send(self, dialer: Machine, node: Node, frame: bytes) -> None:
@@ -75,7 +76,7 @@ class Bench:
     def __init__(self, names: str) -> None:
         self.world = World(names, maxmemory=0)
         self.world.join()
-        self.post = self.world.network = Post(self.world)
+        self.post = self.world.traffic = Post(self.world)
         for member in self.world.members.values():
             member.broker.stopwatch_ns = perf_counter_ns  # A world's costs nothing; a server's does.
         self.asked = self.world.members[names[0]]

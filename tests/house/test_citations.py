@@ -7,11 +7,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 SPEC = ROOT / "docs/spec"
-HEADING = re.compile(r"^## ([A-Z]\d+)\. \S", re.MULTILINE)
+HEADING = re.compile(r"^## ([A-Z]{1,2}\d+)\. \S", re.MULTILINE)
 # `spec A3, A4`; a comment may break a list of rules between two lines.
 BREAK = r"(?: |[ ]?\n[ ]*(?:#[ ])?)"
-CITATION = re.compile(rf"\b[Ss]pec{BREAK}([A-Z]\d+\b(?:,{BREAK}[A-Z]\d+\b)*)")
-NUMBER = re.compile(r"[A-Z]\d+")
+CITATION = re.compile(rf"\b[Ss]pec{BREAK}([A-Z]{{1,2}}\d+\b(?:,{BREAK}[A-Z]{{1,2}}\d+\b)*)")
+NUMBER = re.compile(r"[A-Z]{1,2}\d+")
 # A test may be named after a defect: test_q02_q23_….
 NAMED = re.compile(r"\bdef test_((?:q\d+_)+)")
 # Pages that are not in this repository, and numbers that do not say where they lead.
@@ -40,12 +40,12 @@ def cited(text: str) -> set[str]:
 def test_each_rule_has_a_number_of_its_own():
     """And stands on a page that the index names."""
     index = (SPEC / "README.md").read_text(encoding="utf-8")
-    prefixes = dict(re.findall(r"^\| ([A-Z]) \| \[[^]]+\]\(([a-z-]+\.md)\) \|$", index, re.MULTILINE))
+    prefixes = dict(re.findall(r"^\| ([A-Z]{1,2}) \| \[[^]]+\]\(([a-z-]+\.md)\) \|$", index, re.MULTILINE))
     numbers = [
         (number, path.name) for path in sorted(SPEC.glob("*.md")) for number in HEADING.findall(path.read_text("utf-8"))
     ]
     assert len({number for number, _ in numbers}) == len(numbers)
-    assert [(number, name) for number, name in numbers if prefixes.get(number[0]) != name] == []
+    assert [(number, name) for number, name in numbers if prefixes.get(number.rstrip("0123456789")) != name] == []
 
 
 def test_citations_lead_to_rules():

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import importlib.util
+import re
 
 import pytest
 
@@ -41,10 +43,31 @@ def test_no_module_outside_these_folders_claims_to_stay_python(build, modules):
     assert [m.name for m in elsewhere if build.STAYS_PYTHON.search(m.text)] == []
 
 
-def test_modules_that_know_the_outside_are_not_compiled(build, modules):
-    """Modules for sockets, files and threads gain nothing."""
+def test_a_mark_in_other_words_would_be_no_mark(build, modules):
+    """setup.py would compile a module whose comment says so in its own way, and mypyc would refuse the whole build."""
+    said = [m for m in modules if re.search(r"^# .*\bstays python\b", m.text, re.MULTILINE | re.IGNORECASE)]
+    assert [m.name for m in said if not build.STAYS_PYTHON.search(m.text)] == []
+
+
+def test_modules_that_know_the_outside_are_not_compiled_unless_every_command_passes_them(build, modules):
+    """Other modules for sockets, files and threads gain nothing."""
     outside = {m.name for m in modules if not m.is_pure}
-    assert outside & set(build.modules()) == set()
+    assert outside & set(build.modules()) == set(build.FILES)
+
+
+def test_no_compiled_class_derives_from_a_builtin_one(build, modules):
+    """mypyc can't compile these, apart from exceptions and dict: the build ends there."""
+    compiled = set(build.modules())
+    refused = {name for name, value in vars(builtins).items() if isinstance(value, type)} - {"object", "dict"}
+    refused -= {name for name in refused if issubclass(getattr(builtins, name), BaseException)}
+    found = [
+        f"{module.name}: {node.name}"
+        for module in modules
+        if module.name in compiled
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.ClassDef) and {ast.unparse(base) for base in node.bases} & refused
+    ]
+    assert found == []
 
 
 def test_no_named_tuple_has_a_field_of_a_class_that_is_imported_for_type_checkers_only(build, modules):

@@ -6,10 +6,9 @@ import re
 
 import pytest
 
-from disque_py.core import journaling
-from disque_py.core.job_snapshot import HEADER
-from persistence import journal, records
+from persistence import journal, layouts, records
 from persistence.journal import CLEAN_NAME
+from persistence.layouts import HEADER
 from persistence.records import DROPPED, GONE, IS_ALWAYS, JOB, KEY, KIND_NAMES, PAUSE, STATE, TOKEN, Part
 from persistence.recovery import RESTORED_NAME
 from persistence.reserved_segment import RESERVE_BYTES, RESERVE_NAME
@@ -53,8 +52,8 @@ def test_the_example_of_a_header_is_what_is_written(page):
 def test_the_example_of_a_block_is_what_is_written(page):
     """One record of each kind, as core/journaling.py packs them."""
     header = HEADER.pack(WALL_MS * 1_000_000, 86_400_000, 300_000, 0, 1, 0, 0, 0)
-    base = journaling.BASE_STATE.pack(journaling.IS_QUEUED | journaling.WAS_QUEUED, -1)
-    state = journaling.STATE_FIELDS.pack(journaling.IS_DELIVERED | journaling.IS_LEASED, 300_000, 1, 0, 0, 2)
+    base = layouts.BASE_STATE.pack(layouts.IS_QUEUED | layouts.WAS_QUEUED, -1)
+    state = layouts.STATE_FIELDS.pack(layouts.IS_DELIVERED | layouts.IS_LEASED, 300_000, 1, 0, 0, 2)
     runs = [
         [GONE, (JOB_ID, 1)],
         [JOB, (JOB_ID, header, b"mail", b"Dear Ada", NODE, base)],
@@ -73,7 +72,7 @@ def test_kinds_are_those_of_the_code(page):
 
 
 def test_flags_are_those_of_the_code(page):
-    named = {name.removeprefix("IS_").replace("_", " ").lower(): getattr(journaling, name) for name in dir(journaling)
+    named = {name.removeprefix("IS_").replace("_", " ").lower(): getattr(layouts, name) for name in dir(layouts)
              if re.fullmatch(r"IS_[A-Z]+|WAS_QUEUED", name)}  # fmt: skip
     assert {row[1]: int(row[0]) for row in rows(page, "| flag | name |")} == named
 
@@ -82,8 +81,8 @@ def test_numbers_and_names_are_those_of_the_code(page):
     """Version, sizes, limits, files."""
     page = " ".join(page.split())
     assert f"version of the format: {records.VERSION}." in page
-    assert f"*base state* ({journaling.BASE_STATE.size} bytes)" in page
-    assert f"*state* ({journaling.STATE_FIELDS.size} bytes)" in page
+    assert f"*base state* ({layouts.BASE_STATE.size} bytes)" in page
+    assert f"*state* ({layouts.STATE_FIELDS.size} bytes)" in page
     assert f"*header* ({HEADER.size} bytes)" in page
     assert f"segments of {journal.SEGMENT_BYTES >> 20} MiB" in page
     assert f"a file of {RESERVE_BYTES >> 20} MiB" in page

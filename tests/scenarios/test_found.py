@@ -152,7 +152,7 @@ def test_a_producer_whose_job_is_processed_before_its_hand_over_is_answered_gets
     world.drop = None
     world.run(4_000)
     assert producer.replies, "the producer waits for ever"
-    assert world["a"].blocked_count == 0
+    assert world["a"].waits.blocked_count == 0
 
 
 def test_a_hint_that_is_owed_is_not_forgotten_because_another_queue_owes_one(make):

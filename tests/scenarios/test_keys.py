@@ -17,7 +17,7 @@ class Day:
     def __init__(self, make, seed, names="abcd", **settings):
         self.rng = Random(seed)
         self.world = make(names, seed=seed, **settings)
-        self.world.network.delay_ms = (1, self.rng.choice((1, 4, 25)))
+        self.world.traffic.delay_ms = (1, self.rng.choice((1, 4, 25)))
         self.names = names
         self.down = set()
         self.callers = []
@@ -92,9 +92,9 @@ class Day:
     def check_rest(self):
         for node in self.names:
             broker = self.world[node]
-            assert not broker.searches
-            assert not broker.outcome_waits
-            assert broker.blocked_count == 0
+            assert not broker.producers.searches
+            assert not broker.producers.outcome_waits
+            assert broker.waits.blocked_count == 0
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -120,7 +120,7 @@ def test_callers_are_answered_whatever_breaks(make, seed):
     told = day.ids()
     day.check_rest()
     brokers = [day.world[node] for node in day.names]
-    used = {job_id for broker in brokers for ids in broker.keys.jobs.values() for job_id in ids}
+    used = {job_id for broker in brokers for ids in broker.producers.keys.jobs.values() for job_id in ids}
     for key in KEYS:
         if told[key]:
             assert {day.world.ask(node, "ADDJOB", "q", key, 0, "KEY", key) for node in day.names} <= used

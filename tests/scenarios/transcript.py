@@ -251,7 +251,7 @@ class Play:
     # -- time, weather, looking ------------------------------------------------------------------------
 
     def do_deliver(self, _: str) -> None:
-        self.stage.until(lambda: not self.stage.network.flying)
+        self.stage.until(lambda: not self.stage.traffic.flying)
 
     def do_wait(self, words: str) -> None:
         self.stage.run(span_ms(words))

@@ -9,10 +9,11 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from cluster_bus.outgoing import Outgoing
+from cluster_bus.outgoing import Outgoing, Run
 from disque_py.simulator.clients.connection import Connection, words
 from disque_py.simulator.world.machine import Machine
 from disque_py.simulator.world.traffic import Filter
+from disque_py.simulator.world.watcher import Watcher
 from disque_py.simulator.world.world import World as SimulatedWorld
 
 
@@ -34,6 +35,24 @@ class Talker(Connection):
         self.world.on_answer(self, reply)
 
 
+class Telling(Watcher):
+    """Tells a story's world what happens in it."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def outgoing_of(self, machine: Machine) -> Outgoing:
+        outgoing = Outgoing()
+        outgoing.watch = lambda runs: self._world.on_runs(machine, runs)
+        return outgoing
+
+    def on_turn(self, machine: Machine) -> None:
+        self._world.on_turn(machine)
+
+    def on_lost(self, sender: str, receiver: str, kind: int, item: Any) -> None:
+        self._world.on_lost(sender, receiver, kind, item)
+
+
 class World(SimulatedWorld):
     """Nodes by letters, all on one clock unless said otherwise; a message takes a millisecond.
 
@@ -50,7 +69,8 @@ class World(SimulatedWorld):
         chance: Callable[[str], Random] = Random,
         **settings: Any,
     ) -> None:
-        super().__init__("", seed, delay_ms=(delay_ms, delay_ms), chance=chance, **settings)
+        watcher = Telling(self)
+        super().__init__("", seed, delay_ms=(delay_ms, delay_ms), chance=chance, watcher=watcher, **settings)
         for name in names:
             self.add(name, offset_ms=(clock_offsets_ms or {}).get(name, 0))
 
@@ -58,10 +78,16 @@ class World(SimulatedWorld):
         """A further node; its id is its letter, repeated."""
         return super().add(name, node_id=name.encode() * 20, **options)
 
-    def outgoing_of(self, machine: Machine) -> Outgoing:
-        outgoing = Outgoing()
-        outgoing.watch = lambda runs: self.on_runs(machine, runs)
-        return outgoing
+    # A story may replace any of these.
+
+    def on_runs(self, machine: Machine, runs: list[Run]) -> None:
+        """This turn's messages of a node are about to leave."""
+
+    def on_turn(self, machine: Machine) -> None:
+        """A turn of this node is over."""
+
+    def on_lost(self, sender: str, receiver: str, kind: int, item: Any) -> None:
+        """This message is dropped."""
 
     def on_answer(self, talker: Talker, reply: Any) -> None:
         """A client was answered."""
@@ -74,11 +100,11 @@ class World(SimulatedWorld):
     @property
     def drop(self) -> Filter | None:
         """Which messages are lost."""
-        return self.network.filter
+        return self.traffic.filter
 
     @drop.setter
     def drop(self, taken: Filter | None) -> None:
-        self.network.filter = taken
+        self.traffic.filter = taken
 
     def client(self, name: str) -> Talker:
         """A new connection to a node."""

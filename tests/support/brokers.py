@@ -191,7 +191,7 @@ def make_broker(*, seed: int = 1, node_id: bytes = ME, **settings: Any) -> Broke
     me = Node(node_id, "127.0.0.1", 7711, 17711)
     cluster = Membership(me, outgoing, Random(seed), node_timeout_ms=values.cluster_node_timeout)
     broker = Broker(cluster, outgoing, values, Random(seed + 1), NotedHost())
-    broker.started_ms = broker.housekept_ms = NOW_MS
+    broker.started_ms = broker.upkeep.housekept_ms = NOW_MS
     _set_clock(broker, NOW_MS, WALL_MS)
     dispatch.install(broker, values.rename_command)
     return broker
@@ -203,7 +203,7 @@ def pass_time(broker: Broker, span_ms: int) -> None:
 
 
 def _set_clock(broker: Broker, now_ms: int, wall_ms: int) -> None:
-    broker.now_ms = broker.cluster.now_ms = broker.timeouts.now_ms = now_ms
+    broker.now_ms = broker.cluster.now_ms = broker.waits.timeouts.now_ms = now_ms
     broker.wall_ms = broker.cluster.wall_ms = wall_ms
     broker.schedule.begin(now_ms)
 

@@ -42,7 +42,7 @@ class StandIn:
                     if self.breaks_after == 0:
                         self.breaks_after = None
                         return
-                    if self.breaks_after:
+                    if self.breaks_after and words[0] != b"HELLO":
                         self.breaks_after -= 1
                     writer.write(await self._answer(words))
         except ConnectionError:
@@ -52,6 +52,8 @@ class StandIn:
 
     async def _answer(self, words):
         name, *rest = words
+        if name == b"HELLO":
+            return b"*2\r\n:1\r\n$40\r\n" + b"a" * 40 + b"\r\n"
         if name == b"ADDJOB":
             if self.refusals:
                 self.refusals -= 1

@@ -11,8 +11,8 @@ from random import Random
 from cluster_bus.messages import DELJOB, GOTACK, LEASED, QUEUED, REPLJOB, SETACK, TOOK, WILLQUEUE, YOURJOBS
 from copies import make_id
 from disque_py.core.job import ACKED, Handover
-from disque_py.core.job_snapshot import HEADER
 from journaled import OTHER, JournaledNode
+from persistence.layouts import HEADER
 
 QUEUES = ("q", "r", "s")
 POLICIES = ("always", "everysec", "no")
@@ -164,7 +164,7 @@ class Day:
         """Copies that clients wait for are confirmed."""
         from cluster_bus.messages import GOTJOB
 
-        ids = [job.id for job in self.node.broker.waiting_repl]
+        ids = [job.id for job in self.node.broker.copies.waiting_repl]
         if ids:
             self.node.say(self.node.other(), GOTJOB, *ids)
 

@@ -25,7 +25,7 @@ from disque_py.config.settings import Settings
 from disque_py.core import journaling
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
-from disque_py.core.job import ACKED, ACTIVE, JOB_BYTES, QUEUED, WAIT_REPL, Job
+from disque_py.core.job import ACKED, ACTIVE, QUEUED, WAIT_REPL, Job, memory_of
 from disque_py.core.queue import LINE_BYTES, QUEUE_BYTES
 from disque_py.core.restoring import Restoring
 from disque_py.node import dispatch
@@ -33,6 +33,7 @@ from disque_py.node.turn import Driver
 from disque_py.simulator.world.disk import InlineDisk
 from disque_py.simulator.world.folder import SimFolder
 from disque_py.storage.journal_service import JournalService
+from persistence import layouts
 from persistence.journal import Journal
 from persistence.records import JOB, STATE
 from persistence.recovery import DamagedJournalError, Recovery
@@ -258,7 +259,7 @@ class JournaledNode:
         if port.client.waiting:
             return
         argv = [word if isinstance(word, bytes) else str(word).encode() for word in words]
-        port.asked.append((tuple(argv), -1, self.broker.disk_level, self.journal_service.journal))
+        port.asked.append((tuple(argv), -1, self.broker.journal.disk_level, self.journal_service.journal))
         port.request = [argv]
         self._run(port)
 
@@ -455,12 +456,12 @@ def state_of(broker: Broker, *, is_raw: bool = False) -> State:
                 continue
             flags = journaling.flags_of(job)
             if is_raw and job.was_announced:
-                flags |= journaling.IS_QUEUED
+                flags |= layouts.IS_QUEUED
             if not job.retry_ms:  # Given away is as good as delivered.
-                flags |= journaling.IS_DELIVERED if flags & journaling.IS_GIVEN else 0
-                flags &= ~journaling.IS_LEASED
-            flags &= ~journaling.IS_GIVEN
-            is_waiting = job.state == ACTIVE and not flags & journaling.IS_QUEUED
+                flags |= layouts.IS_DELIVERED if flags & layouts.IS_GIVEN else 0
+                flags &= ~layouts.IS_LEASED
+            flags &= ~layouts.IS_GIVEN
+            is_waiting = job.state == ACTIVE and not flags & layouts.IS_QUEUED
             due_ms = job.requeue_at_ms - broker.now_ms + broker.wall_ms if is_waiting and job.requeue_at_ms else 0
             found[job.id] = (
                 flags,
@@ -482,7 +483,7 @@ def state_of(broker: Broker, *, is_raw: bool = False) -> State:
 
 def pauses_of(broker: Broker) -> dict[bytes, Any]:
     """Queue -> how it is paused, with the version, if it was set with BCAST."""
-    names = [name for name, queue in broker.queues.items() if queue.paused] + list(broker.pause_versions)
+    names = [name for name, queue in broker.queues.items() if queue.paused] + list(broker.pauses.versions)
     return {name: journaling.pause_of(broker, name)[1:] for name in names}
 
 
@@ -500,7 +501,7 @@ def compare(found: State, expected: State, wall_ms: int) -> None:
         for theirs, ours in zip(said[-2:], known[-2:], strict=True):
             late_ms = max(theirs, wall_ms) - max(ours, wall_ms)
             # News of other holders postpones our timer. To forget such news costs one question.
-            is_free = theirs is said[-2] and (theirs <= wall_ms or not said[0] & journaling.IS_LEASED)
+            is_free = theirs is said[-2] and (theirs <= wall_ms or not said[0] & layouts.IS_LEASED)
             assert late_ms <= TOLERANCE_MS, (job_id, said, known)
             assert is_free or late_ms >= -TOLERANCE_MS, (job_id, said, known)
 
@@ -510,10 +511,10 @@ def recount_jobs(broker: Broker) -> None:
     jobs = [job for shard in filter(None, broker.shards) for job in shard.values()]
     assert broker.job_count == len(jobs)
     # Lower ones are those of a journal that is over.
-    first_place = broker.first_place if broker.is_journaling or not broker.live_bytes else 1
+    first_place = broker.journal.first_place if broker.is_journaling or not broker.journal.live_bytes else 1
     living = live_bytes([job for job in jobs if job.place >= first_place])
-    assert {number: size for number, size in broker.live_bytes.items() if size} == living
-    counted = {number: count for number, count in broker.live_records.items() if count}
+    assert {number: size for number, size in broker.journal.live_bytes.items() if size} == living
+    counted = {number: count for number, count in broker.journal.live_records.items() if count}
     places = [job.place for job in jobs if job.place >= max(first_place, 1)]
     assert counted == {place: places.count(place) for place in dict.fromkeys(places)}
 
@@ -522,11 +523,11 @@ def recount(broker: Broker) -> None:
     """All sums that a running node keeps."""
     recount_jobs(broker)
     jobs = [job for shard in filter(None, broker.shards) for job in shard.values()]
-    assert broker.used_memory == sum(JOB_BYTES + len(job.body) for job in jobs) + sum(
+    assert broker.used_memory == sum(map(memory_of, jobs)) + sum(
         QUEUE_BYTES + len(name) + LINE_BYTES * len(queue.waiting) for name, queue in broker.queues.items()
     )
-    assert broker.acked_count == sum(job.state == ACKED for job in jobs)
-    assert broker.once_delivered_count == sum(
+    assert broker.memory.acked_count == sum(job.state == ACKED for job in jobs)
+    assert broker.memory.once_delivered_count == sum(
         not job.retry_ms and job.is_delivered and job.state != ACKED for job in jobs
     )
     for name, queue in broker.queues.items():

@@ -7,7 +7,8 @@ from random import Random
 from typing import Any
 
 from disque_py.simulator.world.folder import SimFolder
-from persistence.items import IS_QUEUED, WAS_QUEUED, Facts
+from persistence.items import Facts
+from persistence.layouts import IS_QUEUED, WAS_QUEUED
 
 ME = bytes(range(20))
 OTHER = b"\xee" * 20

@@ -121,7 +121,7 @@ class SpillingNode(JournaledNode):
                 body = bytes(file[body.offset + HEAD.size : body.offset + HEAD.size + body.size])
             if job.id in self.bodies and job.state != ACKED:
                 assert body == self.bodies[job.id]
-        assert (self.broker.spilled_count, spill.bytes_on_disk) == (count, size)
+        assert (self.broker.memory.spilled_count, spill.bytes_on_disk) == (count, size)
         if not self.spill_disk.waiting and not spill.released:
             assert {number: file.live for number, file in self.service.store.files.items() if file.live} == live
             assert self.service.store.live == sum(live.values())

@@ -137,8 +137,8 @@ def test_names_of_pauses_are_bounded_in_bytes_and_ended_ones_make_room(monkeypat
     b, client = add_node(broker), make_client(broker)
     say(broker, b, PAUSE, (b"e" * 400, 0, 1, b.id), (b"a" * 500, 1, 1, b.id))
     say(broker, b, PAUSE, (b"c" * 500, 1, 1, b.id), (b"d" * 500, 1, 1, b.id))
-    assert [name[:1] for name in broker.pause_versions] == [b"a", b"c"]
-    assert broker.pause_name_bytes == 1_000
+    assert [name[:1] for name in broker.pauses.versions] == [b"a", b"c"]
+    assert broker.pauses.name_bytes == 1_000
     assert broker.stats.reject_reasons == {"pause of too many queues": 1}
     assert error_of(broker, client, "PAUSE", "another", "in", "BCAST").startswith("ERR too many queues were paused")
     assert ask(broker, client, "PAUSE", b"a" * 500, "none", "BCAST") == b"+none\r\n"
@@ -159,11 +159,11 @@ def test_names_of_interest_are_bounded_in_bytes_per_link(monkeypatch):
     b = add_node(broker)
     long = [bytes([65 + number]) * 400 for number in range(4)]
     say(broker, b, INTEREST, *((name, 1) for name in long))
-    assert list(broker.interest) == long[:2]
+    assert list(broker.consumers.interest) == long[:2]
     say(broker, b, INTEREST, (long[0], -1), (long[3], 1))
-    assert (list(broker.interest), exchange(b).interest_bytes) == ([long[1], long[3]], 800)
+    assert (list(broker.consumers.interest), exchange(b).interest_bytes) == ([long[1], long[3]], 800)
     dispatch.incoming_lost(broker, b)
-    assert (broker.interest, exchange(b).interest_bytes) == ({}, 0)
+    assert (broker.consumers.interest, exchange(b).interest_bytes) == ({}, 0)
 
 
 # -- hand-overs ----------------------------------------------------------------------------------------------
@@ -245,7 +245,7 @@ def test_a_full_node_asks_others_for_a_key_and_keeps_no_body_meanwhile(is_known)
     say(broker, b, KEYIS, (number, chars, job_id))
     dispatch.settle(broker)
     assert reply_of(broker, client) == (b"+%b\r\n" % job_id if is_known else b"-%b\r\n" % OOM.encode())
-    assert (broker.used_memory, broker.caller_count) == (used, 0)
+    assert (broker.used_memory, broker.producers.caller_count) == (used, 0)
 
 
 @pytest.mark.plain
@@ -265,7 +265,7 @@ def test_a_job_whose_key_is_asked_for_takes_memory():
     assert broker.used_memory > 5_000
     dispatch.disconnect(broker, client)
     dispatch.settle(broker)
-    assert (broker.used_memory, broker.caller_count) == (0, 0)
+    assert (broker.used_memory, broker.producers.caller_count) == (0, 0)
 
 
 # -- long names, large replies -------------------------------------------------------------------------------

@@ -15,8 +15,9 @@ from typing import Final
 from cluster_bus.nodes_file import NodesFileError, parse
 from persistence.aof_import import AofReader, common_holders, facts_of_blob
 from persistence.install import Install
-from persistence.items import IS_DELIVERED, NODE_BYTES, Facts
+from persistence.items import NODE_BYTES, Facts
 from persistence.jobs_file import JobsFileError, Origin, Pause, parse_line
+from persistence.layouts import IS_DELIVERED
 from persistence.new_journal import FreshJournal
 
 Progress = Callable[[int, int], None]

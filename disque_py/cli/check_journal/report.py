@@ -19,6 +19,21 @@ from rich.table import Table
 from disque_py.resp.sizes import human_bytes
 from persistence.check import Tally, described_header, described_numbers, described_state
 from persistence.items import flag_words, split_nodes
+from persistence.layouts import (
+    BASE_STATE_AT,
+    BODY_AT,
+    HEADER_AT,
+    HOLDERS_AT,
+    ID_AT,
+    PAUSE_FLAGS_AT,
+    PAUSE_MS_AT,
+    PAUSE_NODE_AT,
+    PAUSED_AT,
+    QUEUE_AT,
+    SEGMENT_AT,
+    STATE_AT,
+    STATE_HOLDERS_AT,
+)
 from persistence.records import DROPPED, GONE, JOB, KIND_NAMES, PAUSE, STATE, Block
 from persistence.recovery import Recovery
 
@@ -155,19 +170,23 @@ def record_line(number: int, block: Block, kind: int, item: Any, *, with_body: b
         "kind": KIND_NAMES.get(kind, kind),
     }
     if kind == JOB:
-        flags, due_ms = described_state(item[5])
-        row.update(id=text(item[0]), queue=text(item[2]), **described_header(item[1]))
-        row.update(body=text(item[3]) if with_body else None, body_bytes=len(item[3]))
-        row.update(holders=[node.hex() for node in split_nodes(item[4])], flags=flag_words(flags), due_ms=due_ms)
+        flags, due_ms = described_state(item[BASE_STATE_AT])
+        row.update(id=text(item[ID_AT]), queue=text(item[QUEUE_AT]), **described_header(item[HEADER_AT]))
+        row.update(body=text(item[BODY_AT]) if with_body else None, body_bytes=len(item[BODY_AT]))
+        row.update(
+            holders=[node.hex() for node in split_nodes(item[HOLDERS_AT])], flags=flag_words(flags), due_ms=due_ms
+        )
     elif kind == STATE:
-        flags, due_ms = described_state(item[1])
-        row.update(id=text(item[0]), flags=flag_words(flags), due_ms=due_ms)
-        row.update(described_numbers(item[1]))
-        row["holders"] = None if item[2] is None else [node.hex() for node in split_nodes(item[2])]
+        flags, due_ms = described_state(item[STATE_AT])
+        row.update(id=text(item[ID_AT]), flags=flag_words(flags), due_ms=due_ms)
+        row.update(described_numbers(item[STATE_AT]))
+        holders = item[STATE_HOLDERS_AT]
+        row["holders"] = None if holders is None else [node.hex() for node in split_nodes(holders)]
     elif kind == GONE:
-        row.update(id=text(item[0]), base_segment=item[1])
+        row.update(id=text(item[ID_AT]), base_segment=item[SEGMENT_AT])
     elif kind == PAUSE:
-        row.update(queue=text(item[0]), flags=item[1], version_ms=item[2], version_node=item[3].hex())
+        row.update(queue=text(item[PAUSED_AT]), flags=item[PAUSE_FLAGS_AT])
+        row.update(version_ms=item[PAUSE_MS_AT], version_node=item[PAUSE_NODE_AT].hex())
     elif kind == DROPPED:
         row.update(dropped=item)
     else:

@@ -9,14 +9,15 @@ from typing import Any
 
 import click
 
-from disque_py.cli.address import Address, Target
+from disque_py.cli.address import Target
 from disque_py.cli.check_journal.report import moment
 from disque_py.cli.cluster import backups
 from disque_py.cli.cluster.backups import BackupError, Made
 from disque_py.cli.cluster.options import directory_option, read_address, targets_of
-from disque_py.cli.cluster.view import NodeView, RefusedError, look_around, look_at
-from disque_py.cli.connection import ConnectError, ConnectionLostError
+from disque_py.cli.cluster.view import NodeView, look_around, look_at
+from disque_py.cli.connection import ConnectError
 from disque_py.cli.progress import Bar
+from disque_py.client import Address, DisqueError
 from disque_py.resp.sizes import human_bytes
 from persistence.backup import DescriptionError, is_name
 from persistence.records import FormatError
@@ -84,9 +85,9 @@ def _make_all(access: Target, views: list[NodeView], name: str, *, as_json: bool
         row: dict[str, Any] = {"node": view.id, "address": str(view.address)}
         try:
             if view.error:
-                raise ConnectionLostError(view.error)
+                raise ConnectError(view.error)
             each = backups.make(access.at(view.address), name)
-        except (ConnectError, ConnectionLostError, RefusedError) as error:
+        except (ConnectError, DisqueError) as error:
             row.update(error=str(error))
             if not as_json:
                 click.echo(f"{view.name}: {error}", err=True)

@@ -19,15 +19,14 @@ import time
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import IO, Final, NamedTuple, Protocol, cast
 
 from cluster_bus.nodes_file import NodesFileError, parse
 from cluster_bus.nodes_store import NodesFileLockedError, NodesFileStore
 from disque_py.cli.address import Target
-from disque_py.cli.cluster.view import PATIENCE_S, accepted
-from disque_py.cli.connection import Connection
+from disque_py.cli.cluster.view import patient
+from disque_py.client import commands
 from persistence.backup import DESCRIPTION_NAME, NODES_NAME, Description, decode_description, refuse_incomplete
 from persistence.check import Tally, read
 from persistence.files import Files, parent_of, sync_directory
@@ -62,15 +61,11 @@ def default_name() -> str:
 
 
 def make(target: Target, name: str) -> Made:
-    """Have a node make a backup of itself. ConnectError, ConnectionLostError, RefusedError."""
-    patience_s = target.connect_timeout_s or PATIENCE_S
-    connection = Connection.open(replace(target, connect_timeout_s=patience_s, read_timeout_s=MAKING_S))
-    try:
-        items = accepted(connection.call("JOURNAL", "BACKUP", name)).items
-    finally:
-        connection.close()
-    row = {key.text.decode(): value.text.decode() for key, value in zip(items[::2], items[1::2], strict=True)}
-    return Made(row["path"], int(row["files"]), int(row["bytes"]))
+    """Have a node make a backup of itself. ConnectError, DisqueError."""
+    with patient(target, MAKING_S) as node:
+        items = node.run(commands.execute("JOURNAL", "BACKUP", name))
+    row = dict(zip(items[::2], items[1::2], strict=True))
+    return Made(row[b"path"].decode(), int(row[b"files"]), int(row[b"bytes"]))
 
 
 # -- gathering ----------------------------------------------------------------------------------------

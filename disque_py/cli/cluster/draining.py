@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from disque_py.cli.address import Target
-from disque_py.cli.cluster.view import ClusterView, InfoFields, NodeView, accepted, patient
-from disque_py.cli.connection import ConnectError, Connection, ConnectionLostError
-from disque_py.client import results
+from disque_py.cli.cluster.view import ClusterView, InfoFields, NodeView, patient
+from disque_py.cli.connection import ConnectError
+from disque_py.client import DisqueError, ReplyError, commands
+from disque_py.client.one_node import OneNode
 
 LOOK_EVERY_S: Final = 0.5
 # Looks in a row that must find no job: one may fall between an arrival and a departure.
@@ -36,18 +37,21 @@ class DrainProgress:
         return f"{self.remaining} job" + ("s" if self.remaining != 1 else "")
 
 
-def leave(connection: Connection) -> None:
-    """Put the node into the leaving state. RefusedError, ConnectionLostError."""
-    accepted(connection.call("CLUSTER", "LEAVING", "yes"))
+class HiddenJobsError(Exception):
+    """A node does not say how many jobs it has, so it can't be taken for empty."""
 
 
-def look_at_drain(connection: Connection) -> DrainProgress:
-    """Ask how many jobs are left, and why."""
-    job_count = results.info(accepted(connection.call("INFO", "jobs")).text).get("registered_jobs")
+def leave(node: OneNode) -> None:
+    """Put the node into the leaving state. DisqueError."""
+    node.run(commands.cluster_leaving(True))
+
+
+def look_at_drain(node: OneNode) -> DrainProgress:
+    """Ask how many jobs are left, and why. HiddenJobsError, DisqueError."""
+    job_count = node.run(commands.info("jobs")).get("registered_jobs")
     if not isinstance(job_count, int):
-        raise ConnectionLostError("INFO jobs does not say registered_jobs")
-    cluster = results.info(accepted(connection.call("CLUSTER", "INFO")).text)
-    return DrainProgress(job_count, leaving_reasons(cluster))
+        raise HiddenJobsError(f"INFO jobs of {node.address} does not say registered_jobs")
+    return DrainProgress(job_count, leaving_reasons(node.run(commands.cluster_info())))
 
 
 def leaving_reasons(cluster_info: InfoFields) -> tuple[str, ...]:
@@ -59,12 +63,12 @@ def leaving_reasons(cluster_info: InfoFields) -> tuple[str, ...]:
     )
 
 
-def drain(connection: Connection, timeout_s: float | None, show: Callable[[DrainProgress], None]) -> DrainProgress:
+def drain(node: OneNode, timeout_s: float | None, show: Callable[[DrainProgress], None]) -> DrainProgress:
     """Watch until the node has no job, or the time is over (None: for ever). Return the last look."""
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
     empty_looks = 0
     while True:
-        progress = look_at_drain(connection)
+        progress = look_at_drain(node)
         show(progress)
         empty_looks = 0 if progress.remaining else empty_looks + 1
         if empty_looks == EMPTY_LOOKS or (deadline is not None and time.monotonic() >= deadline):
@@ -90,13 +94,10 @@ def _forget(node: NodeView, leaver: NodeView, access: Target) -> str | None:
     if node.error:
         return node.error
     try:
-        connection = patient(access.at(node.address))
-        try:
-            reply = connection.call("CLUSTER", "FORGET", leaver.id)
-        finally:
-            connection.close()
-    except (ConnectError, ConnectionLostError) as error:
+        with patient(access.at(node.address)) as connection:
+            connection.run(commands.cluster_forget(leaver.id))
+    except ReplyError as error:
+        return None if error.text.startswith("ERR Unknown node") else error.text
+    except (ConnectError, DisqueError) as error:
         return str(error)
-    if reply.is_error and not reply.text.startswith(b"ERR Unknown node"):
-        return reply.text.decode(errors="replace")
     return None

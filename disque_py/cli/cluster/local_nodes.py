@@ -21,9 +21,10 @@ from pathlib import Path
 from typing import Final
 
 import disque_py
-from disque_py.cli.address import HOST_DEFAULT, PORT_DEFAULT, Address, Target
+from disque_py.cli.address import HOST_DEFAULT, PORT_DEFAULT, Target
 from disque_py.cli.cluster.view import patient
-from disque_py.cli.connection import ConnectError, ConnectionLostError
+from disque_py.cli.connection import ConnectError
+from disque_py.client import Address, DisqueError, commands
 
 STATE_FILE: Final = "nodes.json"
 STATE_VERSION: Final = 1
@@ -206,16 +207,11 @@ def silent_nodes(access: Target, nodes: Sequence[LocalNode]) -> dict[LocalNode, 
 def _failure_to_answer(target: Target) -> str | None:
     """Return why it does not answer; None if it does."""
     try:
-        connection = patient(target)
-    except ConnectError as error:
+        with patient(target) as node:
+            reply = node.run(commands.ping())
+    except (ConnectError, DisqueError) as error:
         return str(error)
-    try:
-        reply = connection.call("PING").text
-        return None if reply == b"PONG" else reply.decode(errors="replace")
-    except ConnectionLostError as error:
-        return str(error)
-    finally:
-        connection.close()
+    return None if reply == "PONG" else reply
 
 
 def failure_text(directory: Path, port: int) -> str:

@@ -11,6 +11,7 @@ import json
 import shutil
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -19,23 +20,22 @@ import click
 from click.shell_completion import get_completion_class
 
 from disque_py import __version__
-from disque_py.cli.address import Address, Target, Tls, parse_address
+from disque_py.cli.address import Place, Target, Tls, parse_place
 from disque_py.cli.cluster import draining, local_nodes
 from disque_py.cli.cluster.backup_commands import backup, restore, text_of
 from disque_py.cli.cluster.display import DrainDisplay, print_table, rows_of
 from disque_py.cli.cluster.local_nodes import LocalError, LocalNode
-from disque_py.cli.cluster.options import directory_option, read_address, targets_of
+from disque_py.cli.cluster.options import directory_option, read_address, read_place, targets_of
 from disque_py.cli.cluster.view import (
     ClusterView,
     NodeView,
-    RefusedError,
-    accepted,
     look_around,
     meet,
     patient,
     wait_until_whole,
 )
-from disque_py.cli.connection import ConnectError, ConnectionLostError
+from disque_py.cli.connection import ConnectError
+from disque_py.client import Address, ConnectionLostError, ReplyError, commands
 
 JOIN_TIMEOUT_S: Final = 30.0
 # Fewer characters of an id than this may name two nodes by accident.
@@ -50,7 +50,7 @@ class Program(click.Group):
         """Run the command that was named."""
         try:
             return super().invoke(ctx)
-        except (LocalError, ConnectError, RefusedError) as error:
+        except (LocalError, ConnectError, ReplyError, draining.HiddenJobsError) as error:
             raise click.ClickException(str(error)) from error
         except ConnectionLostError as error:
             raise click.ClickException(f"The connection broke: {error}") from error
@@ -140,7 +140,7 @@ def start(access: Target, count: int | None, port: int | None, directory: Path, 
         local_nodes.await_ready(access, directory, [node for node in nodes if node not in running])
         silent = local_nodes.silent_nodes(access, running)
         addresses = [node.address for node in nodes if node not in silent]
-        cluster = _meet_only(access, addresses) if silent else _join(access, addresses)
+        cluster = _meet_only(access, addresses) if silent else _join(access, [Place(address) for address in addresses])
     except BaseException:
         # Also when interrupted: half of a new cluster is of no use. Nodes that belong to a running one stay.
         if not running:
@@ -173,11 +173,12 @@ def _meet_only(access: Target, addresses: Sequence[Address]) -> ClusterView:
     return look_around([access.at(address) for address in addresses])
 
 
-def _join(access: Target, addresses: Sequence[Address]) -> ClusterView:
+def _join(access: Target, places: Sequence[Place]) -> ClusterView:
     """Join nodes into one cluster and wait until it is whole. ClickException if it isn't in time."""
-    for address in addresses[1:]:
-        meet(access.at(addresses[0]), address)
-    cluster = wait_until_whole([access.at(address) for address in addresses], JOIN_TIMEOUT_S)
+    targets = [access.at(place.address) for place in places]
+    for place in places[1:]:
+        meet(targets[0], place.address, place.bus_port)
+    cluster = wait_until_whole(targets, JOIN_TIMEOUT_S)
     problems = cluster.problems()
     if problems:
         raise click.ClickException("The cluster is not whole:\n" + "\n".join(f"  {problem}" for problem in problems))
@@ -250,18 +251,18 @@ def check(access: Target, node: Address | None, directory: Path) -> None:
 
 
 @main.command()
-@click.argument("nodes", callback=read_address, nargs=-1, required=True)
+@click.argument("nodes", callback=read_place, nargs=-1, required=True)
 @click.pass_obj
-def create(access: Target, nodes: Sequence[Address]) -> None:
+def create(access: Target, nodes: Sequence[Place]) -> None:
     """Join running nodes (host:port[@bus-port] …) into one cluster."""
     print_table(_join(access, nodes))
 
 
 @main.command("add-node")
-@click.argument("new", callback=read_address)
-@click.argument("existing", callback=read_address)
+@click.argument("new", callback=read_place)
+@click.argument("existing", callback=read_place)
 @click.pass_obj
-def add_node(access: Target, new: Address, existing: Address) -> None:
+def add_node(access: Target, new: Place, existing: Place) -> None:
     """Join the running node NEW to the cluster of the node EXISTING."""
     print_table(_join(access, [existing, new]))
 
@@ -318,7 +319,7 @@ def _find(access: Target, node: str, via: Address | None, directory: Path) -> tu
         found = [view for view in cluster.nodes if view.id.startswith(node.lower())]
     else:
         try:
-            address = parse_address(node)
+            address = parse_place(node).address
         except ValueError as error:
             raise click.UsageError(f"{error}, and no beginning of an id either") from error
         cluster = look_around([access.at(address)] if via is None else [access.at(via), access.at(address)])
@@ -334,13 +335,10 @@ def _find(access: Target, node: str, via: Address | None, directory: Path) -> tu
 
 def _drain(target: Target, leaver: NodeView, timeout_s: float | None) -> None:
     """Empty the node, showing how far it is. ClickException when the time is over before."""
-    connection = patient(target)
-    try:
-        draining.leave(connection)
+    with patient(target) as node:
+        draining.leave(node)
         with DrainDisplay(leaver) as display:
-            last = draining.drain(connection, timeout_s, display.show)
-    finally:
-        connection.close()
+            last = draining.drain(node, timeout_s, display.show)
     if last.remaining:
         reasons = "".join(f"\n  {reason}" for reason in last.reasons)
         raise click.ClickException(
@@ -349,14 +347,9 @@ def _drain(target: Target, leaver: NodeView, timeout_s: float | None) -> None:
 
 
 def _shut_down(target: Target) -> None:
-    connection = patient(target)
-    try:
-        accepted(connection.call("SHUTDOWN"))
-    except ConnectionLostError:
-        # The closed connection is SHUTDOWN's good answer.
-        return
-    finally:
-        connection.close()
+    # The closed connection is SHUTDOWN's good answer.
+    with patient(target) as node, suppress(ConnectionLostError):
+        node.run(commands.execute("SHUTDOWN"))
 
 
 @main.command()

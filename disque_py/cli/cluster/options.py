@@ -8,20 +8,29 @@ from typing import Any, TypeVar
 
 import click
 
-from disque_py.cli.address import Address, Target, parse_address
+from disque_py.cli.address import Target, parse_place
 from disque_py.cli.cluster import local_nodes
+from disque_py.client import Address
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-def read_address(context: click.Context, parameter: click.Parameter, value: Any) -> Any:
-    """Return host:port as an Address, several as a tuple; click's usage error for any other text."""
+def read_place(context: click.Context, parameter: click.Parameter, value: Any) -> Any:
+    """Return host:port[@bus-port] as a Place, several as a tuple; click's usage error for any other text."""
     if value is None:
         return None
     try:
-        return parse_address(value) if isinstance(value, str) else tuple(map(parse_address, value))
+        return parse_place(value) if isinstance(value, str) else tuple(map(parse_place, value))
     except ValueError as error:
         raise click.BadParameter(str(error), context, parameter) from error
+
+
+def read_address(context: click.Context, parameter: click.Parameter, value: Any) -> Any:
+    """Return host:port as an Address, several as a tuple; click's usage error for any other text."""
+    found = read_place(context, parameter, value)
+    if isinstance(found, tuple):
+        return tuple(place.address for place in found)
+    return None if found is None else found.address
 
 
 def directory_option(function: Function) -> Function:

@@ -9,13 +9,24 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from disque_py.cli.address import Address, Target
-from disque_py.cli.connection import ConnectError, Connection, ConnectionLostError
-from disque_py.cli.shell.replies import Reply
-from disque_py.client import results
+from disque_py.cli.address import Target
+from disque_py.cli.connection import ConnectError, reason_of, reason_to_hang_up, tls_context
+from disque_py.client import (
+    Address,
+    AuthError,
+    ClientOptions,
+    ConnectionLostError,
+    DisqueError,
+    NotConnectedError,
+    ReplyError,
+    commands,
+)
+from disque_py.client.one_node import OneNode
+from disque_py.client.results import ClusterNode
 
 PATIENCE_S: Final = 3.0
 LOOK_EVERY_S: Final = 0.2
@@ -30,17 +41,6 @@ InfoFields = dict[str, str | int | float]
 
 # A node in one of these flags can't be counted on (spec N1).
 BAD_FLAGS: Final = ("fail", "fail?", "handshake", "noaddr")
-
-
-class RefusedError(Exception):
-    """A node answered with an error; the text is its answer."""
-
-
-def accepted(reply: Reply) -> Reply:
-    """The reply, if it is no error reply. RefusedError if it is."""
-    if reply.is_error:
-        raise RefusedError(reply.text.decode(errors="replace"))
-    return reply
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,15 +157,8 @@ def _advice(node: NodeView, other: NodeView) -> str:
     return joins
 
 
-def parse_table(text: bytes) -> list[TableRow]:
-    """Return CLUSTER NODES as rows. An address that is missing (a node that doesn't know its own) is None.
-
-    RefusedError for a text that is no such table.
-    """
-    try:
-        nodes = results.cluster_nodes(text)
-    except ValueError as error:
-        raise RefusedError(f"CLUSTER NODES can't be read: {error}") from error
+def rows_of_table(nodes: Iterable[ClusterNode]) -> list[TableRow]:
+    """Return CLUSTER NODES as rows. An address that is missing (a node that doesn't know its own) is None."""
     return [
         TableRow(node.id, Address(node.host, node.port) if node.host and node.port else None, node.flags, node.linked)
         for node in nodes
@@ -176,37 +169,57 @@ def look_at(target: Target) -> NodeView:
     """Ask one node. Never raises for a node that doesn't answer or refuses: `error` says it."""
     view = NodeView(target.address)
     try:
-        connection = patient(target)
-    except ConnectError as error:
+        with patient(target) as node:
+            _ask(node, view)
+    except (ConnectError, DisqueError) as error:
         view.error = str(error)
-        return view
-    try:
-        _ask(connection, view)
-    except (ConnectionLostError, RefusedError) as error:
-        view.error = str(error)
-    finally:
-        connection.close()
+    except ValueError as error:
+        view.error = f"CLUSTER NODES can't be read: {error}"
     return view
 
 
-def patient(target: Target) -> Connection:
-    """A connection for questions that are answered at once, so that none can hang. ConnectError."""
+def patient(target: Target, answer_s: float | None = None) -> OneNode:
+    """A connection for questions that are answered at once, so that none can hang. ConnectError, ReplyError.
+
+    answer_s   seconds of silence that mean a dead node; by default as many as for connecting
+
+    A node without a password refuses one, and serves all the same. So a refused login is left out: a node that wants
+    another password says so by itself.
+    """
     patience_s = target.connect_timeout_s or PATIENCE_S
-    return Connection.open(replace(target, connect_timeout_s=patience_s, read_timeout_s=patience_s))
+    options = ClientOptions(
+        username=target.user or None,
+        password=target.password or None,
+        connect_timeout=patience_s,
+        timeout=answer_s or patience_s,
+        tls=False if target.tls is None else tls_context(target.tls),
+    )
+    try:
+        try:
+            return OneNode(target.address, options)
+        except AuthError:
+            if options.password is None:
+                raise
+            return OneNode(target.address, replace(options, username=None, password=None))
+    except NotConnectedError as error:
+        cause = error.__cause__
+        if isinstance(cause, OSError) and not isinstance(cause, DisqueError):
+            reason = reason_of(cause)
+        else:
+            reason = str(error).removeprefix(f"{target.address}: ")
+            if type(cause) is ConnectionLostError:
+                reason += reason_to_hang_up(target.tls)
+        raise ConnectError(f"Could not connect to Disque at {target.address}: {reason}") from error
 
 
-def _ask(connection: Connection, view: NodeView) -> None:
-    def text(*words: str) -> bytes:
-        return accepted(connection.call(*words)).text
-
-    view.table = parse_table(text("CLUSTER", "NODES"))
+def _ask(node: OneNode, view: NodeView) -> None:
+    known_nodes = node.run(commands.cluster_nodes())
+    view.table = rows_of_table(known_nodes)
     view.id = next((row.id for row in view.table if row.is_myself), "")
-    view.info = results.info(text("INFO"))
-    view.cluster_info = results.info(text("CLUSTER", "INFO"))
-    view.is_leaving = text("CLUSTER", "LEAVING") == b"yes"
-    hello = accepted(connection.call("HELLO"))
-    rows = [row.texts() for row in hello.items[2:]]
-    view.priorities = {row[0].decode(): row[3].decode() for row in rows if len(row) >= 4}
+    view.info = node.run(commands.info())
+    view.cluster_info = node.run(commands.cluster_info())
+    view.is_leaving = node.run(commands.cluster_leaving())
+    view.priorities = {known.id: str(known.priority) for known in node.hello.nodes}
 
 
 def look_around(targets: Sequence[Target]) -> ClusterView:
@@ -250,18 +263,17 @@ def _named(nodes: list[NodeView]) -> list[NodeView]:
     return sorted(kept, key=lambda node: order[id(node)])
 
 
-def meet(target: Target, other: Address) -> None:
-    """Tell the node at `target` to join the one at `other`. ConnectError, ConnectionLostError, RefusedError.
+def meet(target: Target, other: Address, bus_port: int | None = None) -> None:
+    """Tell the node at `target` to join the one at `other`. ConnectError, DisqueError.
+
+    bus_port   the other's, where it is not 10000 above its port
 
     The other is asked first: a handshake with a dead address would stay in the cluster's tables for a while.
     """
-    patient(target.at(other)).close()
-    connection = patient(target)
-    try:
-        words = ["CLUSTER", "MEET", other.host, str(other.port)]
-        accepted(connection.call(*words, *([str(other.bus_port)] if other.bus_port else [])))
-    finally:
-        connection.close()
+    with suppress(ReplyError):  # It lives, and has another password.
+        patient(target.at(other)).close()
+    with patient(target) as node:
+        node.run(commands.cluster_meet(other.host, other.port, bus_port))
 
 
 def wait_until_whole(targets: Iterable[Target], timeout_s: float) -> ClusterView:

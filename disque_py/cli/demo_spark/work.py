@@ -9,11 +9,10 @@ import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-import hiredis
-
 from disque_py.cli.demo.display import Display
 from disque_py.cli.demo.flights import row_of
 from disque_py.cli.demo.load import Load
+from disque_py.client import ReplyError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -37,7 +36,7 @@ class Work(Load):
         self.finished: set[bytes] = set()
 
     async def _receive(self, jobs: Any, node: int) -> list[bytes]:
-        if not isinstance(jobs, hiredis.ReplyError):
+        if not isinstance(jobs, ReplyError):
             for _, job_id, body in jobs or ():
                 with contextlib.suppress(ValueError):  # Something foreign; the tally counts it.
                     self.row_of_job[job_id] = row_of(body)
@@ -45,7 +44,7 @@ class Work(Load):
 
     def _count_acks(self, reply: Any, ids: list[bytes]) -> None:
         super()._count_acks(reply, ids)
-        if not isinstance(reply, hiredis.ReplyError):
+        if not isinstance(reply, ReplyError):
             self.finished.update(ids)
 
 

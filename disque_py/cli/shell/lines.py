@@ -14,12 +14,13 @@ import time
 from collections.abc import Iterable
 from typing import Final
 
-from disque_py.cli.address import Address, parse_port
+from disque_py.cli.address import parse_port, prompt_of
 from disque_py.cli.connection import ConnectError, ConnectionLostError
 from disque_py.cli.shell.command_docs import CommandDocs, help_text
 from disque_py.cli.shell.formats import FORMATTED
 from disque_py.cli.shell.session import Session
 from disque_py.cli.shell.words import UnbalancedQuotesError, split_line, split_repeat
+from disque_py.client import Address
 
 CLEAR: Final = "\x1b[2J\x1b[H"  # ECMA-48: erase the page, cursor home.
 # Commands that take longer are followed by their time.
@@ -44,7 +45,7 @@ class Shell:
         """`host:port> `, or that there is no connection."""
         if self.session.connection is None:
             return "not connected> "
-        return f"{self.session.target.address.prompt}> "
+        return f"{prompt_of(self.session.target.address)}> "
 
     def connect(self) -> None:
         """Connect if there is no connection, and ask the server for its docs; print a failure."""

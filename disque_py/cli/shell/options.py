@@ -13,9 +13,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from disque_py.cli.address import HOST_DEFAULT, PORT_DEFAULT, Address, Target, Tls, parse_port, parse_url
+from disque_py.cli.address import HOST_DEFAULT, PORT_DEFAULT, Target, Tls, parse_port, parse_target
 from disque_py.cli.shell.formats import CSV, FORMATTED, JSON, RAW
 from disque_py.cli.shell.suggestions import closest
+from disque_py.client import Address
 
 PIPE_TIMEOUT_S_DEFAULT: Final = 30.0
 
@@ -139,7 +140,7 @@ VALUES: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
     "-a": ("password", str),
     "--pass": ("password", str),
     "--user": ("user", str),
-    "-u": ("url", parse_url),
+    "-u": ("url", parse_target),
     "-t": ("timeout_s", _positive_seconds),
     "-r": ("repeat", _integer),
     "-i": ("interval_s", _seconds),
@@ -257,7 +258,7 @@ Where
   -h <host>            Server (default 127.0.0.1).
   -p <port>            Port (default 7711).
   -s <path>            Unix socket; host and port don't count then.
-  -u <url>             disque://[user:password@]host:port, disques:// for TLS.
+  -u <url>             disque://[user:password@]host:port, disques:// for TLS (also redis://).
   -a <password>        Password; DISQUECLI_AUTH in the environment keeps it out of process lists.
   --user <name>        Log in with a user name (HELLO 2 AUTH name password).
   -t <seconds>         Give up connecting after this time.

@@ -13,12 +13,13 @@ import sys
 import time
 from typing import BinaryIO, Final
 
-from disque_py.cli.address import Address, Target
+from disque_py.cli.address import Target
 from disque_py.cli.connection import Connection, ConnectionLostError
 from disque_py.cli.shell.command_docs import CommandDocs, builtin_docs, docs_of
 from disque_py.cli.shell.formats import Style
 from disque_py.cli.shell.replies import PUSH, Reply
 from disque_py.cli.shell.suggestions import suggestion
+from disque_py.client import Address
 
 _REPLIES_ON: Final = 0
 _REPLIES_OFF: Final = 1

@@ -97,7 +97,7 @@ class Losses:
                 if job.state != ACKED and job.id in recorded  # A job of this turn was promised to no client.
             }
             asleep.acked = [job.id for job in jobs_of(machine.broker) if job.state == ACKED and job.id in recorded]
-            asleep.named = list(machine.broker.keys.over)
+            asleep.named = list(machine.broker.producers.keys.over)
         elif power and machine in self.asleep:
             self.asleep[machine].may_lose |= journal_storage.may_lose(power=True)
 
@@ -188,7 +188,7 @@ def is_owed(promise: Promise | None, now_ms: int) -> bool:
 
 def look(world: World, oracle: Oracle, losses: Losses) -> None:
     """Compare promises with the jobs that are there; RuleBrokenError."""
-    oldest_ms = min(world.network.oldest_ms(), world.now_ms - losses.settle_ms)
+    oldest_ms = min(world.traffic.oldest_ms(), world.now_ms - losses.settle_ms)
     alive: dict[bytes, int] = {}
     once: dict[bytes, int] = {}  # At-most-once jobs that may still be delivered.
     unsent: dict[bytes, None] = {}  # Jobs that leave a node later, whatever becomes of them meanwhile.
@@ -276,17 +276,17 @@ def check_books(machine: Machine) -> None:
     broker = machine.broker
     jobs = list(jobs_of(broker))
     used = sum(map(memory_of, jobs))
-    used += USED_BYTES * len(broker.keys.over) + ENTRY_BYTES * len(broker.tokens.by_job)
+    used += USED_BYTES * len(broker.producers.keys.over) + ENTRY_BYTES * len(broker.tokens.by_job)
     used += sum(TOKEN_BYTES + len(name) for name in broker.tokens.by_name)
     used += sum(QUEUE_BYTES + len(name) for name in broker.queues)
-    for search in broker.searches.values():
+    for search in broker.producers.searches.values():
         used += sum(memory_of(job) for job in search.callers if isinstance(job.work, Wanted) and not job.work.is_over)
     used += LINE_BYTES * sum(len(client.queues) for client in broker.clients.values())
     queued: dict[bytes, int] = {}
     acked = once = scheduled = 0
     waiting: dict[Job, None] = {}
     soon_ms = broker.now_ms + HORIZON_MS - SWEEP_MS - MARGIN_MS
-    in_line = {job_id for line in (broker.asked, broker.heard) for _, ids in line._parts for job_id in ids}
+    in_line = {job_id for line in (broker.acks.asked, broker.acks.heard) for job_id in line.ids()}
     for job in jobs:
         state = job.state
         scheduled += job.awake_at_ms != 0
@@ -301,34 +301,36 @@ def check_books(machine: Machine) -> None:
         if isinstance(job.work, Handover):
             pending = job.work.node.core.pending.get(job.work.number)
             _expect(machine, pending is not None and job in pending.jobs, "a hand-over that no node waits for", job)
-        elif state == ACTIVE and job.retry_ms:
+        elif state == ACTIVE and job.retry_ms and not job.is_errored:
             _expect(machine, job.requeue_at_ms > 0, "an active job without a timer", job)
         if not job.awake_at_ms and state != WAIT_REPL and job.id not in in_line:
             due_ms = min(job.expire_at_ms, job.requeue_at_ms or job.expire_at_ms)
             _expect(machine, due_ms > soon_ms, "a job that is due soon and not scheduled", job)
     _same(machine, "job_count", broker.job_count, len(jobs))
     _same(machine, "used_memory", broker.used_memory, used)
-    _same(machine, "acked_count", broker.acked_count, acked)
-    _same(machine, "once_delivered_count", broker.once_delivered_count, once)
-    _same(machine, "jobs in the schedule", sum(map(len, broker.schedule._buckets.values())), scheduled)
-    _same(machine, "waiting for copies", list(broker.waiting_repl), list(waiting), unordered=True)
+    _same(machine, "acked_count", broker.memory.acked_count, acked)
+    _same(machine, "once_delivered_count", broker.memory.once_delivered_count, once)
+    _same(machine, "jobs in the schedule", broker.schedule.count(), scheduled)
+    _same(machine, "waiting for copies", list(broker.copies.waiting_repl), list(waiting), unordered=True)
     for name, queue in broker.queues.items():
         _same(machine, f"length of {name!r}", queue.length, queued.pop(name, 0))
         _same(machine, f"entries of {name!r}", sum(1 for _ in queue.oldest()), queue.length)
     _same(machine, "jobs in queues that don't exist", queued, {})
     blocked = sum((client.waiting == WAITS_FOR_JOBS) + len(client.waiting_jobs) for client in broker.clients.values())
-    _same(machine, "blocked_count", broker.blocked_count, blocked)
-    _same(machine, "paused_count", broker.paused_count, sum(bool(queue.paused) for queue in broker.queues.values()))
+    _same(machine, "blocked_count", broker.waits.blocked_count, blocked)
+    _same(
+        machine, "paused_count", broker.pauses.paused_count, sum(bool(queue.paused) for queue in broker.queues.values())
+    )
     _check_growth(machine)
 
 
 def _check_growth(machine: Machine) -> None:
     broker = machine.broker
     sizes = {
-        "tasks": len(broker.schedule._tasks),
+        "tasks": broker.schedule.task_count,
         "clients": len(broker.clients) - len(machine.clients) - 50,
-        "announcements": len(broker.announcements),
-        "nodes named": len(broker.cluster._interned),
+        "announcements": len(broker.copies.announcements),
+        "nodes named": len(broker.cluster.known_nodes()),
     }
     for node in broker.cluster.nodes.values():
         if node.core is not None:

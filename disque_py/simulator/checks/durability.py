@@ -17,9 +17,9 @@ from cluster_bus.codec import Decoder
 from cluster_bus.messages import DELJOB, GOTACK, GOTJOB, TOOK, YOURJOBS
 from disque_py.core.handover import TAKEN, exchange
 from disque_py.core.job import ACKED, Handover, Job
-from disque_py.core.journaling import IS_ACKED, IS_DELIVERED, IS_GIVEN
 from disque_py.simulator.oracle import RuleBrokenError
 from disque_py.simulator.world.codecs import NEW, OLD
+from persistence.layouts import BASE_STATE_AT, ID_AT, IS_ACKED, IS_DELIVERED, IS_GIVEN, STATE_AT
 from persistence.records import GONE, JOB, STATE
 
 if TYPE_CHECKING:
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from persistence.journal import Journal
 
 NOWHERE: Final = -1
-# Where a base has its state (records.py).
-BASE_STATE_AT: Final = 5
 SAID: Final = frozenset((GOTJOB, GOTACK, YOURJOBS, TOOK, DELJOB))
 
 
@@ -103,18 +101,18 @@ class DurabilityChecker:
             kind = run[0]
             if kind == STATE:
                 for item in run[1:]:
-                    known[item[0]].take(item[1][0], position)
+                    known[item[ID_AT]].take(item[STATE_AT][0], position)
             elif kind == JOB:
                 for item in run[1:]:
-                    noted = known.get(item[0])
+                    noted = known.get(item[ID_AT])
                     if noted is None:
-                        noted = known[item[0]] = Noted(position)
+                        noted = known[item[ID_AT]] = Noted(position)
                     noted.come_again(position)
                     noted.take(item[BASE_STATE_AT][0], position)
             elif kind == GONE:
                 for item in run[1:]:
-                    if item[0] in known:
-                        known[item[0]].go(position)
+                    if item[ID_AT] in known:
+                        known[item[ID_AT]].go(position)
 
     def is_kept(self, job_id: bytes) -> bool:
         """The job is on this disk, as safely as the policy says."""

@@ -10,7 +10,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from disque_py.core.events import ACKED, CANCELED, CODES, COMPLETED, DELIVERED, EXPIRED
+from disque_py.event_format import (
+    ACKED,
+    CANCELED_EVENT,
+    CODES,
+    COMPLETED,
+    DELIVERED,
+    ERRORED_EVENT,
+    FINAL_RANKS,
+)
 from disque_py.simulator.checks.event_log_history import job_of, version_of
 from disque_py.simulator.clients.connection import Connection, words
 from disque_py.simulator.clients.event_readers import Question, check_info, check_lines, check_refusal
@@ -27,9 +35,6 @@ STEP_MS: Final = 50
 COUNT: Final = 10_000
 # Shorter ones may be over before the ack.
 LONG_TTL_MS: Final = 600_000
-# docs/events.md, section Order.
-FINAL: Final = {COMPLETED: 3, CANCELED: 2, EXPIRED: 1}
-
 # The events of a job over all nodes: (code, version, node, seq) each.
 History = list[tuple[int, int, bytes, int]]
 
@@ -132,7 +137,7 @@ def last_state(history: History) -> int:
 
 
 def _order(event: tuple[int, int, bytes, int]) -> tuple[int, int, bytes, int]:
-    return FINAL.get(CODES[event[0]][1], 0), *event[1:]
+    return FINAL_RANKS.get(CODES[event[0]][1], 0), *event[1:]
 
 
 def audit(world: World, oracle: Oracle) -> None:
@@ -144,6 +149,22 @@ def audit(world: World, oracle: Oracle) -> None:
     for promise in oracle.promises:
         if promise.answered_ms:
             check(promise, found.get(promise.id, []))
+            if oracle.is_calm_since(promise):
+                check_ends(promise, found.get(promise.id, []))
+
+
+def check_ends(promise: Promise, history: History) -> None:
+    """Check that a job was canceled once, and errored once per set of attempts, while nothing was wrong. Spec Y4, Y8.
+
+    Two requests at two nodes at the same moment may both be first there.
+    """
+    errors = max(1, promise.nacks) + promise.renewed
+    for code, most in ((CANCELED_EVENT, promise.cancels), (ERRORED_EVENT, errors)):
+        versions = {event[1] for event in history if event[0] == code}
+        if len(versions) > most:
+            raise RuleBrokenError(
+                "a job ends once", f"{promise}: {len(versions)} times {CODES[code][0]}: {history}", promise.id
+            )
 
 
 def check(promise: Promise, history: History) -> None:
@@ -160,7 +181,8 @@ def check(promise: Promise, history: History) -> None:
             promise.id,
         )
     if promise.settled_ack_ms and not promise.is_deleted and promise.ttl_ms >= LONG_TTL_MS:
-        if ACKED not in codes or last_state(history) != COMPLETED:
+        is_ended = CANCELED_EVENT in codes if promise.cancels else False
+        if not is_ended and (ACKED not in codes or last_state(history) != COMPLETED):
             raise RuleBrokenError(
                 "events tell what became of jobs", f"{promise} was acknowledged: {history}", promise.id
             )

@@ -10,24 +10,21 @@ from __future__ import annotations
 from typing import Any, Final
 
 from disque_py.core.event_lines import Lines
-from disque_py.core.events import DELIVERED, VERSION_FIRST
+from disque_py.event_format import DELIVERED, FIELDS_OF_ADDED, FIELDS_OF_NODE, VERSION_FIRST
 from disque_py.simulator.oracle import RuleBrokenError
 
-# Of an event of a node, and of the shortest one of a job (core/events.py).
-NODE_FIELDS: Final = 2
-SHORTEST_FIELDS: Final = 5
 DELIVERED_ATTEMPT_AT: Final = 4
 
 
 def job_of(event: Any) -> bytes:
     """The job an event is of; empty: the node's."""
-    job_id: bytes = event[1] if len(event) > NODE_FIELDS else b""
+    job_id: bytes = event[1] if len(event) > FIELDS_OF_NODE else b""
     return job_id
 
 
 def version_of(event: Any) -> int:
     """The version of the job that an event of a job tells."""
-    version: int = event[2] if len(event) > SHORTEST_FIELDS else VERSION_FIRST
+    version: int = event[2] if len(event) > FIELDS_OF_ADDED else VERSION_FIRST
     return version
 
 

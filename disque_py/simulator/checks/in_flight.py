@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def unseen_jobs(machine: Machine) -> Iterator[bytes]:
     """Yield the ids of jobs in replies that wait for the journal."""
     for connection in machine.clients:
-        if connection.client.held or connection.client.out or connection.client in machine.broker.incremental:
+        if connection.client.held or connection.client.out or connection.client in machine.broker.waits.incremental:
             for reply in connection.unseen():
                 yield from ids_in(reply)
 
@@ -31,8 +31,7 @@ def unsent_jobs(machine: Machine) -> Iterator[bytes]:
     runs: list[Any] = list(machine.driver.outgoing.runs)
     output_commit = machine.driver.output_commit
     if output_commit is not None:
-        for _, waiting in output_commit._messages:
-            runs += waiting
+        runs += output_commit.waiting_runs()
     for _, kind, items in runs:
         for item in items:
             if kind == YOURJOBS:
@@ -47,7 +46,7 @@ def unsafe_ms(machine: Machine) -> int:
     now_ms = since_ms = machine.now_ms()
     journal = driver.journal
     if journal is not None:
-        if journal._write_queue.has_ages:
+        if journal.has_unsynced:
             since_ms = journal.now_ms - journal.unsynced_ms()
         elif driver.is_open:
             since_ms = driver.broker.now_ms
@@ -58,4 +57,4 @@ def is_unsafe(machine: Machine) -> bool:
     """Return whether there is something that the end of the process would take."""
     driver = machine.driver
     journal = driver.journal
-    return journal is not None and (journal._write_queue.has_ages or driver.is_open)
+    return journal is not None and (journal.has_unsynced or driver.is_open)

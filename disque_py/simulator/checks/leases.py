@@ -96,7 +96,7 @@ class Leases:
     def _check_lease(self, machine: Machine, promise: Promise, lease: Lease) -> None:
         world = self._world
         passed_ms = world.now_ms - lease.seen_ms
-        race_ms = TURNS_MS + 2 * world.network.delay_ms[1]
+        race_ms = TURNS_MS + 2 * world.traffic.delay_ms[1]
         if not race_ms < passed_ms < lease.left_ms - lease.left_ms // DRIFT_SHARE - TURNS_MS:
             return
         if machine is not lease.machine and machine.membership.me.id not in lease.told:

@@ -82,7 +82,7 @@ class Pauses:
     def heard(self, machine: Machine, items: list[Any]) -> None:
         """Another node's states of queues are about to be read: (name, flags, version, node)."""
         for name, flags, version_ms, version_node, *_ in items:
-            known = machine.broker.pause_versions.get(name)
+            known = machine.broker.pauses.versions.get(name)
             if known is None or (known[1], known[2]) < (version_ms, version_node):
                 self.own.pop((machine.name, name), None)
                 if not flags & PAUSED_OUT:
@@ -117,11 +117,11 @@ class Pauses:
         running = self._world.running()
         latest: dict[bytes, tuple[tuple[int, bytes], int]] = {}
         for machine in running:
-            for name, (flags, version_ms, node) in machine.broker.pause_versions.items():
+            for name, (flags, version_ms, node) in machine.broker.pauses.versions.items():
                 latest[name] = max(latest.get(name, ((0, b""), 0)), ((version_ms, node), flags))
         for name, (version, flags) in latest.items():
             for machine in running:
-                known = machine.broker.pause_versions.get(name)
+                known = machine.broker.pauses.versions.get(name)
                 queue = machine.broker.queues.get(name)
                 paused = queue.paused if queue is not None else 0
                 is_own = (machine.name, name) in self.own

@@ -42,7 +42,7 @@ class Waiter(Connection):
         """The job, or that there was none; it is acknowledged."""
         if isinstance(reply, list):
             oracle, now_ms = self._simulation.oracle, self.world.now_ms
-            self.world.on_delivered(self.machine, reply)
+            self.world.watcher.on_delivered(self.machine, reply)
             for queue, job_id, body in reply:
                 oracle.acknowledging(oracle.deliver(queue, job_id, body, now_ms), now_ms)
                 self.send([words("ACKJOB", job_id)], 1)

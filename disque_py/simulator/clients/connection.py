@@ -85,7 +85,7 @@ class Connection:
         for _, replies in self.client.held or ():
             reader.feed(b"".join(replies))
         reader.feed(b"".join(self.client.out))
-        if self.client in self.broker.incremental:
+        if self.client in self.broker.waits.incremental:
             entries = self.client.fetched
             reader.feed(b"*%d\r\n%b" % (len(entries), b"".join(entries)))
         found = []

@@ -174,7 +174,7 @@ class Fetcher(Actor):
         lease_ms_max = 0 if batch.run == machine.runs else RESTORED_LEASE_MS_MAX
         batch.run = machine.runs
         batch.was_lost = False
-        batch.is_recorded = machine.journal_storage is not None and not machine.broker.disk_level
+        batch.is_recorded = machine.journal_storage is not None and not machine.broker.journal.disk_level
         batch.attempts = {entry[1]: entry[ATTEMPT_AT] for entry in reply}
         batch.promises = [self.oracle.deliver(entry[0], entry[1], entry[2], now_ms) for entry in reply]
         machine.check_delivered(reply, 0, list(batch.attempts.values()))

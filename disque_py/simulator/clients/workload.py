@@ -30,7 +30,7 @@ TRAVEL_MS: Final = 3
 # Answers that a well-behaved client must be prepared for.
 EXPECTED_ERRORS: Final = (
     "NOREPL", "LEAVING", "PAUSED", "OOM", "MAXLEN", "NOJOB", "TOOLATE", "MISCONF", "LOADING", "UNREACHABLE", "NOLOG",
-    "TRIMMED",
+    "TRIMMED", "STALE", "CANCELED",
 )  # fmt: skip
 RETRIES_S: Final = (0, 1, 1, 2, 3, 5)
 # The last lies beyond the horizon of the schedule (core/schedule.py): a sweep has to find it.
@@ -218,6 +218,97 @@ class Producer(Actor):
                 promise.asked.check_added(reply, promise.copies)
 
 
+class Hands:
+    """The work of a consumer: it takes jobs, and decides what becomes of each when it has them."""
+
+    def __init__(self, actor: Actor) -> None:
+        self._actor = actor
+        self._side: dict[str, Line] = {}
+        # Some consumers do nothing but fetch and acknowledge; others all that can be done to a job.
+        self._is_tidy = actor.rng.random() < 0.4
+
+    def take(self, reply: Any, line: Line, then: Callable[[list[Promise], Machine], None]) -> None:
+        """Take the answer to a GETJOB: `then` is called with its jobs, a moment later."""
+        if not isinstance(reply, list):
+            return
+        actor = self._actor
+        deliver, now_ms = actor.oracle.deliver, actor.world.now_ms
+        promises = [deliver(entry[0], entry[1], entry[2], now_ms) for entry in reply]
+        line.machine.check_delivered(reply, line.since, [])
+        actor.world.later(1 + int(actor.rng.expovariate(1 / 15)), then, promises, line.machine)
+
+    def work(self, promises: list[Promise], machine: Machine) -> None:
+        """The work is done, or not."""
+        rng = self._actor.rng
+        done = []
+        for promise in promises:
+            dice = 0.0 if self._is_tidy else rng.random()
+            if dice < 0.70:
+                done.append(promise)
+            elif dice < 0.76:  # On another node, which may never have heard of it.
+                self._actor.world.later(0, self.acknowledge, [promise], None)
+            elif dice < 0.82:  # Late: after it was delivered to another consumer.
+                self._actor.world.later(promise.retry_ms + rng.randrange(3_000), self.acknowledge, [promise], machine)
+            elif dice < 0.86:  # Twice.
+                self._actor.world.later(rng.randrange(500), self.acknowledge, [promise], None)
+                done.append(promise)
+            elif dice < 0.95:
+                self._say(rng.choice(("NACK", "NACK", "WORKING", "ENQUEUE", "DEQUEUE")), promise, machine)
+            elif dice < 0.98:
+                self._delete("FASTACK", promise, machine)
+        if done:
+            self.acknowledge(done, machine)
+
+    def acknowledge(self, promises: list[Promise], machine: Machine | None) -> None:
+        """Send an ACKJOB to this node, or to any if it is None or down."""
+        if self._actor.is_over:
+            return
+        line = self.line_to(machine)
+        if line is not None:
+            for promise in promises:
+                self._actor.oracle.acknowledging(promise, self._actor.world.now_ms)
+            # A leaving node makes no dummy acks (spec V6), and a lone one has no node to tell.
+            broker = line.broker
+            counts = not broker.is_leaving and bool(broker.cluster.linked)
+            request = words("ACKJOB", *(promise.id for promise in promises))
+            line.ask([(request, self._acknowledged, (line, promises, counts))], self._actor.travel())
+
+    def _acknowledged(self, reply: Any, asked: tuple[Line, list[Promise], bool]) -> None:
+        line, promises, counts = asked
+        if isinstance(reply, int):
+            line.machine.check_acked([promise.id for promise in promises])
+            for promise in promises if counts else ():
+                self._actor.oracle.acknowledged(promise, self._actor.world.now_ms, line.machine)
+
+    def _say(self, command: str, promise: Promise, machine: Machine) -> None:
+        line = self.line_to(machine)
+        if line is not None:
+            self._actor.oracle.freeing(promise)
+            promise.renewed += command == "ENQUEUE"
+            promise.nacks += command == "NACK"
+            line.ask([(words(command, promise.id), self.said, promise)], self._actor.travel())
+
+    def said(self, reply: Any, promise: Promise) -> None:
+        """Note the answer to a command that frees a job."""
+        self._actor.oracle.freed(promise, self._actor.world.now_ms)
+
+    def _delete(self, command: str, promise: Promise, machine: Machine) -> None:
+        self._actor.oracle.acknowledging(promise, self._actor.world.now_ms, is_deletion=True)
+        self._say(command, promise, machine)
+
+    def line_to(self, machine: Machine | None) -> Line | None:
+        """A second connection, for what must not wait behind a GETJOB."""
+        if machine is None or not machine.is_up:
+            machine = self._actor.pick(anywhere=True)
+            if machine is None:
+                return None
+        line = self._side.get(machine.name)
+        if line is None or not line.is_open:
+            line = self._side[machine.name] = Line(self._actor.world, self._actor)
+            self._actor.world.connect(machine, line)
+        return line
+
+
 class Consumer(Actor):
     """Fetches jobs and works on them; what it does with each is decided when it gets it."""
 
@@ -225,9 +316,7 @@ class Consumer(Actor):
 
     def __init__(self, world: World, oracle: Oracle, plan: Plan, client: ClientPlan) -> None:
         super().__init__(world, oracle, plan, client)
-        self.side: dict[str, Line] = {}
-        # Some consumers do nothing but fetch and acknowledge; others all that can be done to a job.
-        self.is_tidy = self.rng.random() < 0.4
+        self._hands = Hands(self)
 
     def act(self) -> int:
         """Fetch, if the last fetch is over."""
@@ -249,83 +338,17 @@ class Consumer(Actor):
         return 1 + int(rng.expovariate(self.load / 10))
 
     def _got(self, reply: Any, line: Line) -> None:
-        if not isinstance(reply, list):
-            return
-        deliver, now_ms = self.oracle.deliver, self.world.now_ms
-        promises = [deliver(entry[0], entry[1], entry[2], now_ms) for entry in reply]
-        line.machine.check_delivered(reply, line.since, [])
-        self.world.later(1 + int(self.rng.expovariate(1 / 15)), self._work, promises, line.machine)
-
-    def _work(self, promises: list[Promise], machine: Machine) -> None:
-        """The work is done, or not."""
-        rng = self.rng
-        done = []
-        for promise in promises:
-            dice = 0.0 if self.is_tidy else rng.random()
-            if dice < 0.70:
-                done.append(promise)
-            elif dice < 0.76:  # On another node, which may never have heard of it.
-                self.world.later(0, self._acknowledge, [promise], None)
-            elif dice < 0.82:  # Late: after it was delivered to another consumer.
-                self.world.later(promise.retry_ms + rng.randrange(3_000), self._acknowledge, [promise], machine)
-            elif dice < 0.86:  # Twice.
-                self.world.later(rng.randrange(500), self._acknowledge, [promise], None)
-                done.append(promise)
-            elif dice < 0.95:
-                self._say(rng.choice(("NACK", "NACK", "WORKING", "ENQUEUE", "DEQUEUE")), promise, machine)
-            elif dice < 0.98:
-                self._delete("FASTACK", promise, machine)
-        if done:
-            self._acknowledge(done, machine)
-
-    def _acknowledge(self, promises: list[Promise], machine: Machine | None) -> None:
-        if self.is_over:
-            return
-        line = self._line_to(machine)
-        if line is not None:
-            for promise in promises:
-                self.oracle.acknowledging(promise, self.world.now_ms)
-            # A leaving node makes no dummy acks (spec V6), and a lone one has no node to tell.
-            broker = line.broker
-            counts = not broker.is_leaving and bool(broker.cluster.linked)
-            request = words("ACKJOB", *(promise.id for promise in promises))
-            line.ask([(request, self._acknowledged, (line, promises, counts))], self.travel())
-
-    def _acknowledged(self, reply: Any, asked: tuple[Line, list[Promise], bool]) -> None:
-        line, promises, counts = asked
-        if isinstance(reply, int):
-            line.machine.check_acked([promise.id for promise in promises])
-            for promise in promises if counts else ():
-                self.oracle.acknowledged(promise, self.world.now_ms, line.machine)
-
-    def _say(self, command: str, promise: Promise, machine: Machine) -> None:
-        line = self._line_to(machine)
-        if line is not None:
-            self.oracle.freeing(promise)
-            line.ask([(words(command, promise.id), self._said, promise)], self.travel())
-
-    def _said(self, reply: Any, promise: Promise) -> None:
-        self.oracle.freed(promise, self.world.now_ms)
-
-    def _delete(self, command: str, promise: Promise, machine: Machine) -> None:
-        self.oracle.acknowledging(promise, self.world.now_ms, is_deletion=True)
-        self._say(command, promise, machine)
-
-    def _line_to(self, machine: Machine | None) -> Line | None:
-        """A second connection, for what must not wait behind a GETJOB."""
-        if machine is None or not machine.is_up:
-            machine = self.pick(anywhere=True)
-            if machine is None:
-                return None
-        line = self.side.get(machine.name)
-        if line is None or not line.is_open:
-            line = self.side[machine.name] = Line(self.world, self)
-            self.world.connect(machine, line)
-        return line
+        self._hands.take(reply, line, self._hands.work)
 
 
-class PatientConsumer(Consumer):
+class PatientConsumer(Actor):
     """Waits for jobs as long as it takes, and again on the next connection when one breaks."""
+
+    SIDE: ClassVar[int] = 1
+
+    def __init__(self, world: World, oracle: Oracle, plan: Plan, client: ClientPlan) -> None:
+        super().__init__(world, oracle, plan, client)
+        self._hands = Hands(self)
 
     def act(self) -> int:
         """Wait, if it does not do so already."""
@@ -345,14 +368,17 @@ class PatientConsumer(Consumer):
 
     def _got(self, reply: Any, line: Line) -> None:
         line.forever = []
-        super()._got(reply, line)
+        self._hands.take(reply, line, self._hands.work)
 
 
-class Hoarder(Consumer):
+class Hoarder(Actor):
     """Collects hundreds of jobs, and acknowledges each on its own, all within a moment."""
+
+    SIDE: ClassVar[int] = 1
 
     def __init__(self, world: World, oracle: Oracle, plan: Plan, client: ClientPlan) -> None:
         super().__init__(world, oracle, plan, client)
+        self._hands = Hands(self)
         self._hoard: list[tuple[Promise, Machine]] = []
         self._since_ms = 0
 
@@ -362,7 +388,7 @@ class Hoarder(Consumer):
         if len(self._hoard) >= HOARD_MAX or (self._hoard and now_ms - self._since_ms > HOARD_MS):
             for promise, machine in self._hoard:
                 where = None if rng.random() < 0.1 else machine
-                self.world.later(rng.randrange(BURST_MS), self._acknowledge, [promise], where)
+                self.world.later(rng.randrange(BURST_MS), self._hands.acknowledge, [promise], where)
             self._hoard = []
         line = self.reach()
         if line is None:
@@ -374,7 +400,10 @@ class Hoarder(Consumer):
         line.ask([(request, self._got, line)], self.travel())
         return 10
 
-    def _work(self, promises: list[Promise], machine: Machine) -> None:
+    def _got(self, reply: Any, line: Line) -> None:
+        self._hands.take(reply, line, self._keep)
+
+    def _keep(self, promises: list[Promise], machine: Machine) -> None:
         if not self._hoard:
             self._since_ms = self.world.now_ms
         self._hoard += [(promise, machine) for promise in promises]

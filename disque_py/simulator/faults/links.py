@@ -126,25 +126,25 @@ class LinkFaults:
 
     def do_loss(self, fault: Fault) -> Effect:
         """Drop a share of all frames."""
-        network = self._targets.world.network
+        traffic = self._targets.world.traffic
         self._targets.has_losses = True
-        network.loss = LOSS_SHARES[fault.picks[0] % len(LOSS_SHARES)]
-        return f"{network.loss:.0%} of frames vanish", self._no_loss
+        traffic.loss = LOSS_SHARES[fault.picks[0] % len(LOSS_SHARES)]
+        return f"{traffic.loss:.0%} of frames vanish", self._no_loss
 
     def _no_loss(self) -> None:
-        self._targets.world.network.loss = 0.0
+        self._targets.world.traffic.loss = 0.0
 
     def do_delay(self, fault: Fault) -> Effect:
         """Make the network slow."""
-        network = self._targets.world.network
+        traffic = self._targets.world.traffic
         low_ms, high_ms = self._targets.plan.delay_ms
         slow_ms = SLOW_MS[fault.picks[0] % len(SLOW_MS)]
-        network.delay_ms = (low_ms, max(high_ms, slow_ms))
+        traffic.delay_ms = (low_ms, max(high_ms, slow_ms))
         self._targets.oracle.delays_ms += slow_ms
-        return f"frames take up to {network.delay_ms[1]} ms", self._no_delay
+        return f"frames take up to {traffic.delay_ms[1]} ms", self._no_delay
 
     def _no_delay(self) -> None:
-        self._targets.world.network.delay_ms = self._targets.plan.delay_ms
+        self._targets.world.traffic.delay_ms = self._targets.plan.delay_ms
 
     def do_jump(self, fault: Fault) -> Effect:
         """Set the wall clock of a node forward or back."""

@@ -36,10 +36,10 @@ def is_amid(machine: Machine, situation: str) -> bool:
     if situation == "giving jobs away":
         return any(node.core is not None and node.core.pending for node in broker.cluster.nodes.values())
     if situation == "waiting for copies":
-        return bool(broker.waiting_repl)
+        return bool(broker.copies.waiting_repl)
     if situation == "leaving":
         return broker.is_leaving and broker.job_count > 0
-    return broker.blocked_count > 0
+    return broker.waits.blocked_count > 0
 
 
 class OperatorFaults:

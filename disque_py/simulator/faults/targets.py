@@ -42,7 +42,7 @@ class Operator(Connection):
 
     def on_reply(self, reply: Any) -> None:
         """Note the reply and hang up."""
-        self.world.on_answered(self.machine, self._command, reply)
+        self.world.watcher.on_answered(self.machine, self._command, reply)
         self.world.later(0, self._leave)
 
     def _leave(self) -> None:
@@ -103,7 +103,7 @@ class Targets:
         """Send an operator's command. The node runs it at once, unless it is stopped."""
         if machine.is_up:
             connection = self.world.connect(machine, Operator(self.world, command))
-            self.world.on_asked(machine, command)
+            self.world.watcher.on_asked(machine, command)
             connection.send([words(*command)])
 
     def ask_all(self, *command: str | bytes | int) -> None:

@@ -45,7 +45,7 @@ class Weather:
         }
         self.done: list[str] = []
         self._ends: dict[int, End] = {}
-        world.network.is_rough = plan.is_rough
+        world.traffic.is_rough = plan.is_rough
 
     def begin(self) -> None:
         """Put the plan's faults on the calendar."""

@@ -7,41 +7,15 @@ and that two nodes speak the highest version both know. A world with nodes of ei
 
 from __future__ import annotations
 
-from random import Random
 from typing import Any, Final
 
 from cluster_bus.codec import PROTOCOL_MAX, Decoder, encode_run, frame
-from cluster_bus.handshake import Hello
-from cluster_bus.membership import Membership
 from cluster_bus.messages import FIRST_JOB_KIND
-from cluster_bus.node import Node
-from cluster_bus.outgoing import Outgoing
 
 OLD: Final = PROTOCOL_MAX
 NEW: Final = OLD + 1
 # The value of the new position; a number no older handler could mistake for one of its own positions.
 NEW_FIELD: Final = 7_654_321
-
-
-def common(ours: int, theirs: tuple[int, int]) -> int:
-    """The version two nodes speak whose highest are these; every version so far is still spoken."""
-    return min(ours, theirs[1])
-
-
-class VersionedMembership(Membership):
-    """Membership of a node that speaks versions OLD to `version`."""
-
-    def __init__(self, version: int, me: Node, outgoing: Outgoing, rng: Random, node_timeout_ms: int) -> None:
-        super().__init__(me, outgoing, rng, node_timeout_ms=node_timeout_ms)
-        self.version = version
-
-    def hello(self) -> Hello:
-        """Return the handshake of this node, the versions included."""
-        return super().hello()._replace(versions=(OLD, self.version))
-
-    def protocol_with(self, hello: Hello) -> int:
-        """Return the highest version that both speak."""
-        return common(self.version, hello.versions)
 
 
 def decoder(version: int) -> Decoder:

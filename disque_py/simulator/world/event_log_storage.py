@@ -14,8 +14,18 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
-from disque_py.core.events import ACKED, DELETED, DELETED_COPY, DROPPED, EXPIRED_EVENT, FLUSHED, LOST, PENDING
 from disque_py.core.job import QUEUED
+from disque_py.event_format import (
+    ACKED,
+    DELETED,
+    DELETED_COPY,
+    DROPPED,
+    EXPIRED_EVENT,
+    FIELDS_OF_CHANGE,
+    FLUSHED,
+    LOST,
+    PENDING,
+)
 from disque_py.simulator.checks.event_log_history import Written, job_of, version_of
 from disque_py.simulator.faults.disks import Health
 from disque_py.simulator.oracle import RuleBrokenError
@@ -42,7 +52,6 @@ CAPACITY_BYTES: Final = 2 << 30
 WRITTEN_MS: Final = 1_000
 START_MS: Final = 3_000
 # So many fields of an event are compared with the disk; the rest is a dict that comes back as another type.
-PLAIN_FIELDS: Final = 11
 # After these a node has forgotten the job.
 GONE_CODES: Final = (DELETED, DELETED_COPY, DROPPED, EXPIRED_EVENT, LOST)
 
@@ -151,7 +160,7 @@ class EventLogStorage:
             if log is not None:
                 is_written = not log.error and (not power or log.syncs_each)
                 current.durable = log.durable_seq
-                current.safe = log._written_seq if is_written else log.durable_seq
+                current.safe = log.written_seq if is_written else log.durable_seq
             elif power:
                 current.safe = current.durable
         self._watched = None
@@ -223,7 +232,10 @@ class EventLogStorage:
             for block in piece.blocks:
                 for event in decode_events(block.payload):
                     right = known.events[seq - known.first_seq] if seq >= known.first_seq else event
-                    if tuple(event)[:PLAIN_FIELDS] != tuple(right)[:PLAIN_FIELDS] and len(event) < PLAIN_FIELDS + 1:
+                    if (
+                        tuple(event)[:FIELDS_OF_CHANGE] != tuple(right)[:FIELDS_OF_CHANGE]
+                        and len(event) < FIELDS_OF_CHANGE + 1
+                    ):
                         raise RuleBrokenError(
                             "events are read as they were written",
                             f"{seq} on the disk of {self.machine.name} is {event!r}, not {right!r}",

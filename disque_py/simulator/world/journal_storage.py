@@ -24,6 +24,7 @@ from disque_py.simulator.world.disk import SimDisk
 from disque_py.simulator.world.folder import SimFolder
 from disque_py.storage.journal_service import JournalService
 from persistence.journal import ALWAYS, EVERYSEC, NO
+from persistence.layouts import ID_AT, IS_DELIVERED, IS_GIVEN, IS_LEASED, IS_QUEUED
 from persistence.records import JOB, STATE
 from persistence.recovery import DamagedJournalError, Recovery
 
@@ -145,12 +146,12 @@ class JournalStorage:
         self.is_loaded = True
         self.read_back()
         self.machine.loaded(has_journal=self.journal_service.last_load is not None)
-        self.machine.world.on_loaded(self.machine)
+        self.machine.world.watcher.on_loaded(self.machine)
 
     def reload(self, done: Callable[[OSError | None], None]) -> None:
         """DEBUG LOADAOF: what memory has goes, and comes back from the journal; or stays, if that can't be read."""
         machine = self.machine
-        machine.world.on_reload(machine)
+        machine.world.watcher.on_reload(machine)
         self.is_loaded = False
         run = machine.runs
 
@@ -160,7 +161,7 @@ class JournalStorage:
                 if failure is None:
                     self.noted = {}
                     self.read_back()
-                machine.world.on_loaded(machine)
+                machine.world.watcher.on_loaded(machine)
             done(failure)
 
         self.journal_service.reload(over)
@@ -220,11 +221,11 @@ class JournalStorage:
         for run in runs:
             if run[0] == JOB:
                 for item in run[1:]:
-                    recorded.setdefault(item[0], (position, now_ms))
-                    noted[item[0]] = None
+                    recorded.setdefault(item[ID_AT], (position, now_ms))
+                    noted[item[ID_AT]] = None
             elif run[0] == STATE:
                 for item in run[1:]:
-                    noted[item[0]] = None
+                    noted[item[ID_AT]] = None
 
     def is_off(self) -> bool:
         """No journal is written."""
@@ -267,8 +268,8 @@ class JournalStorage:
             known_flags = journaling.flags_of(known)
             if job_id not in self.noted:
                 # A queued job waits for its time after a restart, and another restart would do the same.
-                flags &= ~journaling.IS_QUEUED
-                known_flags &= ~journaling.IS_QUEUED
+                flags &= ~IS_QUEUED
+                known_flags &= ~IS_QUEUED
             if type(known.body) is not bytes:
                 job.body = known.body  # It is on disk, and only there.
             said, kept = _state(machine, former, job, flags), _state(machine, former, known, known_flags)
@@ -302,7 +303,7 @@ def replay(folder: SimFolder, machine: Machine) -> tuple[dict[bytes, tuple[Job, 
     except DamagedJournalError as damaged:
         raise RuleBrokenError("a node can read its journal", f"{machine.name}: {damaged}", machine.name) from damaged
     found = {
-        job.id: (job, journaling.flags_of(job) | (journaling.IS_QUEUED if job.was_announced else 0))
+        job.id: (job, journaling.flags_of(job) | (IS_QUEUED if job.was_announced else 0))
         for shard in broker.shards
         for job in shard.values()
     }
@@ -312,16 +313,16 @@ def replay(folder: SimFolder, machine: Machine) -> tuple[dict[bytes, tuple[Job, 
 def _state(machine: Machine, former: frozenset[bytes], job: Job, flags: int) -> dict[str, Any]:
     """Return all that a restart has to know of a job, but for the moments of leases and retries."""
     if job.retry_ms:
-        flags &= ~journaling.IS_GIVEN
+        flags &= ~IS_GIVEN
     else:
-        flags &= ~journaling.IS_LEASED  # Says something else until a restart is over (restoring.py).
-        if flags & journaling.IS_GIVEN:
-            flags |= journaling.IS_DELIVERED
+        flags &= ~IS_LEASED  # Says something else until a restart is over (restoring.py).
+        if flags & IS_GIVEN:
+            flags |= IS_DELIVERED
     # Others still name us by the id we had before CLUSTER RESET HARD: a reader of the journal takes that for us.
     me = machine.broker.me.id
     holders = {me if node.id in former else node.id for node in job.holders}
     return {
-        "flags": flags & ~journaling.IS_GIVEN,
+        "flags": flags & ~IS_GIVEN,
         "queue": job.queue,
         "body": job.body,
         "retry": job.retry_ms,

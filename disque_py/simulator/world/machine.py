@@ -14,16 +14,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
+from cluster_bus.membership import Membership
 from cluster_bus.node import Node
 from cluster_bus.nodes_file import parse, parse_notes
 from disque_py.config.settings import Settings
 from disque_py.core.broker import Broker
-from disque_py.core.events import ADDED, ADDED_ANYHOW, ADDED_INVISIBLE
+from disque_py.event_format import ADDED, ADDED_ANYHOW, ADDED_INVISIBLE
 from disque_py.node import dispatch
 from disque_py.node.turn import Driver
 from disque_py.simulator.checks.durability import DurabilityChecker
 from disque_py.simulator.clients.connection import Connection
-from disque_py.simulator.world.codecs import OLD, VersionedMembership
+from disque_py.simulator.world.codecs import OLD
 from disque_py.simulator.world.event_log_storage import EventLogStorage
 from disque_py.simulator.world.host import SimHost
 from disque_py.simulator.world.journal_storage import JournalStorage
@@ -120,7 +121,7 @@ class Machine:
         self.clients: dict[Connection, None] = {}
         self.driver: Driver
         self.broker: Broker
-        self.membership: VersionedMembership
+        self.membership: Membership
         self._timer_ms = 0
 
     def __repr__(self) -> str:
@@ -141,13 +142,15 @@ class Machine:
         for name, value in self.settings.items():
             setattr(values, name, value)
         rng = world.stream(f"machine {self.name} run {self.runs}")
-        outgoing = world.outgoing_of(self)
+        outgoing = world.watcher.outgoing_of(self)
         lines = parse(self.nodes_file) if self.nodes_file else []
         if lines:
             self.node_id = lines[0].id  # After CLUSTER RESET HARD it is another.
         me = Node(self.node_id, "", PORT, BUS_PORT)
         me.run = rng.randbytes(RUN_BYTES)
-        self.membership = VersionedMembership(self.version, me, outgoing, rng, values.cluster_node_timeout)
+        self.membership = Membership(
+            me, outgoing, rng, node_timeout_ms=values.cluster_node_timeout, versions=(OLD, self.version)
+        )
         self.membership.now_ms, self.membership.wall_ms = self.now_ms(), self.wall_ms()
         self.broker = Broker(self.membership, outgoing, values, rng, SimHost(self))
         dispatch.install(self.broker)
@@ -167,7 +170,7 @@ class Machine:
         if self.journal_storage is not None:
             # As in node_lifecycle.py: a copy that is confirmed before the journal is open would be in no journal.
             self.broker.is_loading = True
-            self.broker.loading_wait_until_ms = self.broker.now_ms + 1000 * values.loading_wait
+            self.broker.waits.loading_until_ms = self.broker.now_ms + 1000 * values.loading_wait
             self.journal_storage.begin()
         self.is_deaf = True
         if self.event_logs is not None:
@@ -203,7 +206,7 @@ class Machine:
 
     def die(self, *, power: bool = False) -> None:
         """End the process, and with `power` the whole machine: then other nodes do not hear of it."""
-        self.world.on_death(self, power=power)
+        self.world.watcher.on_death(self, power=power)
         self.harvest()
         number, text = self._latest
         if not power and number > self._saved_number:
@@ -279,7 +282,7 @@ class Machine:
             call(*args)
         if not self.is_up:
             return
-        self.world.network.read_landed(self)
+        self.world.traffic.read_landed(self)
         self.open()
         self.driver.tick()
         self.close()
@@ -324,7 +327,7 @@ class Machine:
         if self.event_logs is not None:
             for at, entry in enumerate(entries):
                 self.event_logs.check_delivered(entry[1], since, attempts[at] if attempts else 0)
-        self.world.on_delivered(self, entries)
+        self.world.watcher.on_delivered(self, entries)
 
     def check_acked(self, job_ids: list[bytes]) -> None:
         """A client is told that these are done: that is in the journal; RuleBrokenError."""
@@ -364,7 +367,7 @@ class Machine:
         if self.event_logs is not None:
             self.event_logs.look()
         self.driver.finish()
-        self.world.on_turn(self)
+        self.world.watcher.on_turn(self)
         world = self.world
         since_ms = self.driver.next_ms() - self.offset_ms
         if self.drift_ppm:
@@ -425,7 +428,7 @@ class Machine:
         durability = self._durability()
         if durability is not None:
             durability.check_frame(node, frame)
-        self.world.network.send(self, node, frame)
+        self.world.traffic.send(self, node, frame)
 
     def lose_incoming(self, node: Node) -> None:
         """The link on which the node spoke to us is gone; within a turn."""

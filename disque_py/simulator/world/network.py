@@ -15,24 +15,30 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from mypy_extensions import mypyc_attr
-
 from cluster_bus.node import FORGOTTEN, Node
 from disque_py.simulator.world.bus_handshake import prove
+from disque_py.simulator.world.cuts import Cuts
 from disque_py.simulator.world.traffic import Pipe, Traffic
 
 if TYPE_CHECKING:
+    from random import Random
+
     from disque_py.simulator.world.machine import Machine
+    from disque_py.simulator.world.world import World
 
 # cluster_bus/bus.py and link.py: how long an attempt to connect, or a handshake, may take.
 CONNECT_MS: Final = 5_000
-REPEATED_FRAMES_MAX: Final = 3
 NEVER_MS: Final = 1 << 60
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)  # The benchmarks deliver by hand.
-class Network(Traffic):
-    """All connections; see the module and Traffic."""
+class Network:
+    """How connections begin and end; see the module. The connections themselves are the traffic's."""
+
+    def __init__(self, world: World, rng: Random, cuts: Cuts, traffic: Traffic) -> None:
+        self._world = world
+        self._rng = rng
+        self._cuts = cuts
+        self._traffic = traffic
 
     # -- connecting --------------------------------------------------------------------------------
 
@@ -40,22 +46,22 @@ class Network(Traffic):
         """Try to connect to the machine at this node's address."""
         self.close(dialer, node)
         token = dialer.attempts[node] = object()
-        self.world.later(self._delay(), self._connect, dialer, node, token)
+        self._world.later(self._traffic.delay(), self._connect, dialer, node, token)
 
     def _connect(self, dialer: Machine, node: Node, token: object) -> None:
         if not dialer.is_up or dialer.attempts.get(node) is not token:
             return
-        target = self.world.machines.get(node.host)
-        if target is None or not self._passes(self.cuts, dialer, target):
+        target = self._world.machines.get(node.host)
+        if target is None or self._cuts.are_loud(dialer.name, target.name):
             self._fail(dialer, node, token)
-        elif not target.has_power or not self._passes(self.silent, dialer, target):
-            self.world.later(CONNECT_MS, self._fail, dialer, node, token)
+        elif not target.has_power or self._cuts.are_silent(dialer.name, target.name):
+            self._world.later(CONNECT_MS, self._fail, dialer, node, token)
         elif not target.is_up:
             self._fail(dialer, node, token)
         elif target.is_stopped or dialer.is_stopped:
             asleep = target if target.is_stopped else dialer
             asleep.held.append((self._connect, (dialer, node, token)))
-            self.world.later(CONNECT_MS, self._fail, dialer, node, token)
+            self._world.later(CONNECT_MS, self._fail, dialer, node, token)
         else:
             self._establish(dialer, node, target)
 
@@ -71,7 +77,7 @@ class Network(Traffic):
         dialer.close()
 
     def _establish(self, dialer: Machine, node: Node, target: Machine) -> None:
-        if not prove(dialer, target, self.rng):
+        if not prove(dialer, target, self._rng):
             self._fail(dialer, node, dialer.attempts[node])
             return
         del dialer.attempts[node]
@@ -84,27 +90,27 @@ class Network(Traffic):
             pipe.node = owner
             dialer.pipes[owner] = pipe
             self._leave_unread(dialer, owner)
-            self._repeat(pipe)
+            self._traffic.repeat(pipe)
         dialer.close()
         self._accept(pipe, target)
         if owner is None:
-            self._notice(pipe, self._ended)
+            self._traffic.notice(pipe, self._traffic.ended)
         else:
-            self.pipes[pipe] = None
+            self._traffic.pipes[pipe] = None
 
     def _leave_unread(self, machine: Machine, node: Node) -> None:
         """Bus._outgoing_ready: messages of the node's former process count no more."""
         older = machine.incoming.get(node.id)
         if older is not None and older.hello.run != node.run:
             del machine.incoming[node.id]
-            self._drop(older)
+            self._traffic.drop(older)
             machine.lose_incoming(node)
 
     def _accept(self, pipe: Pipe, target: Machine) -> None:
         target.open()
         older = target.incoming.pop(pipe.hello.id, None)
         if older is not None:  # Its frames must not be read after those of this one.
-            self._drop(older)
+            self._traffic.drop(older)
             if older.sender is not None:
                 target.lose_incoming(older.sender)
         target.incoming[pipe.hello.id] = pipe
@@ -119,24 +125,15 @@ class Network(Traffic):
         if node.flags & FORGOTTEN:
             pipe = dialer.incoming.pop(node.id, None)
             if pipe is not None:
-                self._drop(pipe)
+                self._traffic.drop(pipe)
 
     def close(self, dialer: Machine, node: Node) -> None:
         """The dialer gives its connection or attempt up; what is on its way arrives, or not."""
         dialer.attempts.pop(node, None)
         pipe = dialer.pipes.pop(node, None)
         if pipe is not None:
-            self._given_up(pipe)
-            self._notice(pipe, self._ended)
-
-    def _given_up(self, pipe: Pipe) -> None:
-        """Nothing more will be sent on it."""
-        if self.is_rough and pipe.frames and self.rng.random() < 0.5:
-            latest = list(pipe.frames)[-REPEATED_FRAMES_MAX:]
-            self._repeated[pipe.dialer.name, pipe.target.name] = (pipe.ends, latest)
-        if pipe.is_stuck or (self.is_rough and self.rng.random() < 0.5):
-            pipe.is_open = False
-            pipe.frames.clear()
+            self._traffic.give_up(pipe)
+            self._traffic.notice(pipe, self._traffic.ended)
 
     def whole_since_ms(self, one: Machine, other: Machine) -> int:
         """Since when all that two nodes say has reached each other in time; NEVER_MS if that is not sure."""
@@ -159,78 +156,51 @@ class Network(Traffic):
 
     def cut(self, one: str, other: str, *, silently: bool = False) -> None:
         """No bytes from `one` to `other`; as often as it was cut it has to be mended."""
-        cuts = self.silent if silently else self.cuts
-        cuts[one, other] = cuts.get((one, other), 0) + 1
+        self._cuts.add(one, other, silently=silently)
         for pipe in self._between(one, other):
             if silently:
                 pipe.is_stuck = pipe.was_harmed = True
             else:
-                self._break(pipe)
+                self._traffic.break_off(pipe)
 
     def mend(self, one: str, other: str, *, silently: bool = False) -> None:
         """One cut less."""
-        cuts = self.silent if silently else self.cuts
-        left = cuts.get((one, other), 0) - 1
-        if left > 0:
-            cuts[one, other] = left
-        elif left == 0:
-            del cuts[one, other]
-            if silently:
-                self._unstick(one, other)
+        if self._cuts.remove(one, other, silently=silently) and silently:
+            self._unstick(one, other)
 
     def heal(self) -> None:
         """No cuts at all."""
-        self.cuts.clear()
-        silent, self.silent = self.silent, {}
-        for one, other in silent:
+        for one, other in self._cuts.clear():
             self._unstick(one, other)
-        self._tell_held()
+        self._traffic.tell_held()
 
     def _unstick(self, one: str, other: str) -> None:
         """TCP sends again what got stuck, sooner or later."""
+        traffic = self._traffic
         for pipe in self._between(one, other):
             pipe.is_stuck = False
-            self.world.later(self._delay(), self._read_stuck, pipe)
-        self._tell_held()
-
-    def _read_stuck(self, pipe: Pipe) -> None:
-        target = pipe.target
-        if pipe.landed and pipe.is_open and not pipe.is_stuck and target.is_up and pipe.target_run == target.runs:
-            if not target.is_stopped:
-                self._read(pipe)
-
-    def _tell_held(self) -> None:
-        held, self._held = self._held, []
-        for call, pipe in held:
-            self._notice(pipe, call)
+            self._world.later(traffic.delay(), traffic.read_stuck, pipe)
+        traffic.tell_held()
 
     def hiccup(self, one: str, other: str) -> None:
         """The connection of one to the other breaks; the next may be made at once."""
         for pipe in self._between(one, other):
-            self._break(pipe)
-
-    def _break(self, pipe: Pipe) -> None:
-        """Both ends see it at once; what was on its way is lost."""
-        self._given_up(pipe)
-        pipe.is_open = False
-        pipe.frames.clear()
-        self._lost(pipe)
-        self._ended(pipe)
+            self._traffic.break_off(pipe)
 
     def _between(self, one: str, other: str) -> list[Pipe]:
-        return [pipe for pipe in self.pipes if pipe.dialer.name == one and pipe.target.name == other]
+        return [pipe for pipe in self._traffic.pipes if pipe.dialer.name == one and pipe.target.name == other]
 
     def died(self, machine: Machine) -> None:
         """Close the ends of a process that is gone, unless its machine has no power to do so."""
-        for pipe in list(self.pipes):
+        for pipe in list(self._traffic.pipes):
             if pipe.dialer is machine:
                 if machine.has_power:
-                    self._notice(pipe, self._ended)
+                    self._traffic.notice(pipe, self._traffic.ended)
             elif pipe.target is machine and machine.has_power:
-                self._notice(pipe, self._lost)
+                self._traffic.notice(pipe, self._traffic.lost)
 
     def power_is_back(self, machine: Machine) -> None:
         """Tell the nodes that still use a machine's former connections that it knows nothing of them."""
-        for pipe in list(self.pipes):
+        for pipe in list(self._traffic.pipes):
             if pipe.target is machine and pipe.target_run == machine.runs:
-                self._notice(pipe, self._lost)
+                self._traffic.notice(pipe, self._traffic.lost)

@@ -4,7 +4,8 @@ A connection leads one way: a node's messages go on the connection that it diale
 delay of its own. The model follows cluster_bus/bus.py. A stranger's job messages close its connection. The reading node
 may have met or forgotten the dialing node by the time it reads.
 
-network.py says how connections come about, and what faults do to them.
+network.py says how connections come about, and what faults do to them. It tells the traffic when an end gives a
+connection up.
 """
 
 from __future__ import annotations
@@ -21,13 +22,15 @@ from cluster_bus.handshake import Hello
 from cluster_bus.messages import FIRST_JOB_KIND
 from cluster_bus.node import FORGOTTEN, Node
 from disque_py.simulator.transcript import Ids, tell_frame
-from disque_py.simulator.world.codecs import NEW, common, decoder, renewed
+from disque_py.simulator.world.codecs import NEW, decoder, renewed
+from disque_py.simulator.world.cuts import Cuts
 
 if TYPE_CHECKING:
     from disque_py.simulator.world.machine import Machine
     from disque_py.simulator.world.world import World
 
 REPEATED_MS_MAX: Final = 3_000
+REPEATED_FRAMES_MAX: Final = 3
 # Longer than a frame takes on any link that no fault slows down (plan.py).
 LATE_MS: Final = 100
 
@@ -64,7 +67,7 @@ class Pipe:
         self.target_run = target.runs
         self.hello = hello
         # That of the process: a machine whose next process is another version still runs this one until it ends.
-        self.version = common(target.membership.version, hello.versions)
+        self.version = target.membership.protocol_with(hello)
         self.ends = (dialer.runs, hello.id, target.runs, target.membership.me.id, self.version)
         self.decoder: Decoder = decoder(self.version)
         self.node: Node | None = None
@@ -80,7 +83,7 @@ class Pipe:
 
 @mypyc_attr(allow_interpreted_subclasses=True)  # The benchmarks deliver by hand.
 class Traffic:
-    """All connections, and what is on its way; Network is made of it.
+    """All connections, and what is on its way.
 
     delay_ms       the shortest and the longest way of a frame
     loss           share of the frames that vanish
@@ -89,11 +92,13 @@ class Traffic:
     tap            sees the job messages that are read, no stranger's: sender, receiver, runs
     frames, bytes  sent so far
     flying         frames on their way
+    pipes          connections that no end has left
     """
 
-    def __init__(self, world: World, rng: Random, delay_ms: tuple[int, int]) -> None:
+    def __init__(self, world: World, rng: Random, cuts: Cuts, delay_ms: tuple[int, int]) -> None:
         self.world = world
-        self.rng = rng
+        self._rng = rng
+        self._cuts = cuts
         self.delay_ms = delay_ms
         self.loss = 0.0
         self.is_rough = False
@@ -103,20 +108,14 @@ class Traffic:
         self.bytes = 0
         self.flying = 0
         self.pipes: dict[Pipe, None] = {}
-        # Directions that are cut -> how many faults do it.
-        self.cuts: dict[tuple[str, str], int] = {}
-        self.silent: dict[tuple[str, str], int] = {}
         self._held: list[tuple[Callable[[Pipe], None], Pipe]] = []  # Unseen on silent connections.
         self._unread: dict[Pipe, None] = {}  # Ended, and the reading node is stopped: it reads them later.
         self._repeated: dict[tuple[str, str], tuple[Ends | None, list[tuple[int, bytes]]]] = {}
 
-    def _delay(self) -> int:
+    def delay(self) -> int:
+        """Return how long the next frame, or the next word of an end, is on its way."""
         low_ms, high_ms = self.delay_ms
-        return low_ms if low_ms == high_ms else low_ms + int(self.rng.random() * (high_ms - low_ms + 1))
-
-    def _passes(self, cuts: dict[tuple[str, str], int], one: Machine, other: Machine) -> bool:
-        """Return whether both directions are open, as a connection needs."""
-        return not cuts or not ((one.name, other.name) in cuts or (other.name, one.name) in cuts)
+        return low_ms if low_ms == high_ms else low_ms + int(self._rng.random() * (high_ms - low_ms + 1))
 
     # -- frames ------------------------------------------------------------------------------------
 
@@ -134,14 +133,14 @@ class Traffic:
         if world.trace.lines is not None:
             told = "; ".join(tell_frame(IDS, frame, pipe.version))
             world.trace.write(world.now_ms, f"{dialer.name} → {pipe.target.name}  {told}")
-        if self.loss and self.rng.random() < self.loss:
+        if self.loss and self._rng.random() < self.loss:
             pipe.was_harmed = True
             return
         self._fly(pipe, frame)
 
     def _fly(self, pipe: Pipe, frame: bytes) -> None:
         world = self.world
-        at_ms = world.now_ms + self._delay()
+        at_ms = world.now_ms + self.delay()
         if at_ms < pipe.last_ms:
             at_ms = pipe.last_ms
         if at_ms - world.now_ms > LATE_MS:
@@ -162,6 +161,13 @@ class Traffic:
         pipe.landed += 1
         if not pipe.is_stuck and not target.is_stopped:
             self._read(pipe)
+
+    def read_stuck(self, pipe: Pipe) -> None:
+        """Let the target read, later than it would have, the frames that a silent cut held up."""
+        target = pipe.target
+        if pipe.landed and pipe.is_open and not pipe.is_stuck and target.is_up and pipe.target_run == target.runs:
+            if not target.is_stopped:
+                self._read(pipe)
 
     def _read(self, pipe: Pipe) -> None:
         """Let the target read the frames that have landed."""
@@ -201,7 +207,7 @@ class Traffic:
             return
         sender = self._identify(pipe)
         if sender is None:
-            self._drop(pipe)
+            self.drop(pipe)
             if target.incoming.get(pipe.hello.id) is pipe:
                 del target.incoming[pipe.hello.id]
         else:
@@ -222,7 +228,7 @@ class Traffic:
         for run in jobs:
             lost = [item for item in run[1:] if self.filter(sender, receiver, run[0], item)]
             for item in lost:
-                self.world.on_lost(sender, receiver, run[0], item)
+                self.world.watcher.on_lost(sender, receiver, run[0], item)
             if len(lost) < len(run) - 1:
                 kept.append([run[0], *(item for item in run[1:] if not any(item is other for other in lost))])
         return kept
@@ -234,7 +240,7 @@ class Traffic:
                 if pipe.target_run == target.runs:
                     self._read(pipe)
 
-    def _repeat(self, pipe: Pipe) -> None:
+    def repeat(self, pipe: Pipe) -> None:
         """The last frames of the connection before this one come once more, if its ends were the same."""
         ends, frames = self._repeated.pop((pipe.dialer.name, pipe.target.name), (None, []))
         if ends == pipe.ends:
@@ -253,20 +259,43 @@ class Traffic:
 
     # -- ends --------------------------------------------------------------------------------------
 
-    def _drop(self, pipe: Pipe) -> None:
+    def give_up(self, pipe: Pipe) -> None:
+        """Nothing more will be sent on it; what is on its way arrives, or not."""
+        if self.is_rough and pipe.frames and self._rng.random() < 0.5:
+            latest = list(pipe.frames)[-REPEATED_FRAMES_MAX:]
+            self._repeated[pipe.dialer.name, pipe.target.name] = (pipe.ends, latest)
+        if pipe.is_stuck or (self.is_rough and self._rng.random() < 0.5):
+            pipe.is_open = False
+            pipe.frames.clear()
+
+    def break_off(self, pipe: Pipe) -> None:
+        """Both ends see that it is no more; what was on its way is lost."""
+        self.give_up(pipe)
+        pipe.is_open = False
+        pipe.frames.clear()
+        self.lost(pipe)
+        self.ended(pipe)
+
+    def drop(self, pipe: Pipe) -> None:
         """The reading end gives it up."""
         pipe.is_open = False
         pipe.frames.clear()
-        self._notice(pipe, self._lost)
+        self.notice(pipe, self.lost)
 
-    def _notice(self, pipe: Pipe, call: Callable[[Pipe], None]) -> None:
+    def notice(self, pipe: Pipe, call: Callable[[Pipe], None]) -> None:
         """The far end finds out, after what was sent before; unless a silent cut swallows that, too."""
-        if not self._passes(self.silent, pipe.dialer, pipe.target):
+        if self._cuts.are_silent(pipe.dialer.name, pipe.target.name):
             self._held.append((call, pipe))
         else:
-            self.world.at(max(self.world.now_ms + self._delay(), pipe.last_ms), call, pipe)
+            self.world.at(max(self.world.now_ms + self.delay(), pipe.last_ms), call, pipe)
 
-    def _ended(self, pipe: Pipe) -> None:
+    def tell_held(self) -> None:
+        """Tell the far ends what silent cuts have kept from them, unless one still does."""
+        held, self._held = self._held, []
+        for call, pipe in held:
+            self.notice(pipe, call)
+
+    def ended(self, pipe: Pipe) -> None:
         """The reading end sees the end of it."""
         target = pipe.target
         self.pipes.pop(pipe, None)
@@ -275,7 +304,7 @@ class Traffic:
             return
         if target.is_stopped:
             self._unread[pipe] = None
-            target.held.append((self._ended, (pipe,)))
+            target.held.append((self.ended, (pipe,)))
             return
         if pipe.landed:
             self._read(pipe)
@@ -288,14 +317,14 @@ class Traffic:
             target.lose_incoming(pipe.sender)
             target.close()
 
-    def _lost(self, pipe: Pipe) -> None:
+    def lost(self, pipe: Pipe) -> None:
         """The dialing end sees that it is no more."""
         dialer, node = pipe.dialer, pipe.node
         self.pipes.pop(pipe, None)
         if node is None or not dialer.is_up or dialer.pipes.get(node) is not pipe:
             return
         if dialer.is_stopped:
-            dialer.held.append((self._lost, (pipe,)))
+            dialer.held.append((self.lost, (pipe,)))
             return
         del dialer.pipes[node]
         dialer.open()

@@ -18,12 +18,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from mypy_extensions import mypyc_attr
 
-from cluster_bus.outgoing import Outgoing, Run
 from disque_py.simulator.clients.connection import Connection
 from disque_py.simulator.trace import Trace
 from disque_py.simulator.world.codecs import OLD
+from disque_py.simulator.world.cuts import Cuts
 from disque_py.simulator.world.machine import DeathError, Machine
 from disque_py.simulator.world.network import Network
+from disque_py.simulator.world.traffic import Traffic
+from disque_py.simulator.world.watcher import Watcher
 
 if TYPE_CHECKING:
     from disque_py.core.broker import Broker
@@ -46,9 +48,11 @@ class World:
     """All nodes, the network between them, and time.
 
     now_ms      the world's time
+    traffic, network, cuts   frames on their way; connections that begin and end; where no bytes pass
     machines    nodes by name, in order of arrival; those that are down included
     events      how many have happened, in steps of EVENTS_PER_LOOK
     is_prompt   see the module
+    watcher     is told what happens; it may be replaced at any time
     trace       what happened: a running hash, and text if a person wants to read it
     """
 
@@ -61,6 +65,7 @@ class World:
         is_prompt: bool = True,
         chance: Callable[[str], Random] = Random,
         trace: Trace | None = None,
+        watcher: Watcher | None = None,
         **settings: Any,
     ) -> None:
         self.seed = seed
@@ -69,13 +74,17 @@ class World:
         self.is_prompt = is_prompt
         self.settings = settings
         self.trace = trace if trace is not None else Trace()
+        self.watcher = watcher if watcher is not None else Watcher()
         self._chance = chance
         self._heap: list[Event] = []
         self._serial = 0
         self._clients = 0
         self._since_look = 0
         self._timer_ms = 0
-        self.network = Network(self, self.stream("network"), delay_ms)
+        self.cuts = Cuts()
+        rng = self.stream("network")
+        self.traffic = Traffic(self, rng, self.cuts, delay_ms)
+        self.network = Network(self, rng, self.cuts, self.traffic)
         self.machines: dict[str, Machine] = {}
         self.connections: dict[Connection, None] = {}
         for name in names:
@@ -135,7 +144,7 @@ class World:
             if count == EVENTS_PER_LOOK:
                 self.events += count
                 count = 0
-                self.on_look()
+                self.watcher.on_look()
         self._since_look = count
         self.now_ms = end_ms
 
@@ -231,6 +240,7 @@ class World:
         self.connections[connection] = None
         connection.open(machine, self._clients)
         return connection
+<<<<<<< HEAD
 
     # -- what a watcher may want to see (tests/scenarios) --------------------------------------------
 
@@ -270,3 +280,5 @@ class World:
 
     def on_lost(self, sender: str, receiver: str, kind: int, item: Any) -> None:
         """The network's filter took this message."""
+=======
+>>>>>>> e0e95f066f724eb308742cf6309d1ccbbbbd5470

@@ -14,11 +14,11 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from disque_py.event_format import LIVE_SQL
 from disque_py.spark.pipelines.history import Plan, columns_of, open_history, plan_of, save
 
 BUCKET_S: Final = 60
 DAY_S: Final = 86_400
-LIVE: Final = "('invisible', 'pending', 'running', 'errored')"
 
 SQL: Final = """
     WITH steps AS (SELECT * FROM {events}),
@@ -76,10 +76,12 @@ def run(
     if plan.first is not None and not plan.is_trimmed:
         is_new = {name: plan.bound(name) for name in ("at", "ts")}
         was_new = plan.bound("coalesce(least(since, at), at)")
-        if spark.sql(BACKWARD_SQL.format(events=events, live=LIVE, was_new=was_new, **is_new)).toArrow().num_rows:
+        if spark.sql(BACKWARD_SQL.format(events=events, live=LIVE_SQL, was_new=was_new, **is_new)).toArrow().num_rows:
             plan = plan.whole()
             events = open_history(spark, path, plan)
-    sql = SQL.format(events=events, select=select, names=names, live=LIVE, bucket=int(bucket_s), bound=plan.bound("at"))
+    sql = SQL.format(
+        events=events, select=select, names=names, live=LIVE_SQL, bucket=int(bucket_s), bound=plan.bound("at")
+    )
     return save(_on_top(spark.sql(sql).toArrow(), plan, ["queue", "state", *by]), path, "depth", plan)
 
 

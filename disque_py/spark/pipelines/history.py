@@ -23,6 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import CommitProperties, write_deltalake
 
+from disque_py.event_format import FINAL_RANK_SQL
 from disque_py.spark.delta_store import Store, read_column
 from disque_py.spark.index_reading import files_of, read_rows
 from disque_py.spark.index_schema import DAY, HISTORY, arrow_schema, open_existing
@@ -35,14 +36,14 @@ NOTE: Final = "disque.made_of"
 CTIMES_PER_MS: Final = 1_000_000
 UTC_NAMES: Final = ("UTC", "Etc/UTC", "GMT", "Z", "+00:00")
 
-# The order within a job; `final` as in event_schema.FINAL_RANKS.
+# The order within a job.
 ORDERED_SQL: Final = """
     SELECT *, max(ts) OVER job AS at, lead(ts) OVER steps AS next_ts, lag(ts) OVER steps AS last_ts,
            row_number() OVER steps AS step,
            coalesce(queue, max(queue) OVER whole, '') AS queue_name
     FROM (
         SELECT *,
-               CASE to_state WHEN 'completed' THEN 3 WHEN 'canceled' THEN 2 WHEN 'expired' THEN 1 ELSE 0 END AS final,
+               {final} AS final,
                row_number() OVER (PARTITION BY job_id, version, event ORDER BY ts, node, log, seq) AS twin
         FROM {view}
     )
@@ -145,7 +146,7 @@ def open_history(spark: Any, path: str, plan: Plan) -> str:
         if before is not None:
             frame = frame.unionByName(spark.createDataFrame(before).select(*frame.columns))
     frame.createOrReplaceTempView(VIEW)
-    return f"({ORDERED_SQL.format(view=VIEW)})"
+    return f"({ORDERED_SQL.format(view=VIEW, final=FINAL_RANK_SQL)})"
 
 
 def events_before(store: Store, first: datetime) -> pa.Table | None:

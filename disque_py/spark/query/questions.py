@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from disque_py.event_format import FINAL_RANK_SQL as RANK
+from disque_py.event_format import LIVE_SQL as LIVE
 from disque_py.spark.option_error import OptionError
 
-LIVE: Final = "('invisible', 'pending', 'running', 'errored')"
-RANK: Final = "CASE to_state WHEN 'completed' THEN 3 WHEN 'canceled' THEN 2 WHEN 'expired' THEN 1 ELSE 0 END"
 POINTS: Final = 120  # Points of a curve.
 
 # One row of `rows` for each transition. Nearly all transitions are there once. A hash finds the few that may be there

@@ -8,12 +8,13 @@ import struct
 
 import pytest
 
-from disque_py.cli.address import Address, Target
+from disque_py.cli.address import Target
 from disque_py.cli.connection import ConnectError, Connection, ConnectionLostError
+from disque_py.client import Address
 
 
 def open_to(node, **manners):
-    return contextlib.closing(Connection.open(Target(Address(port=node.port), **manners)))
+    return contextlib.closing(Connection.open(Target(Address("127.0.0.1", node.port), **manners)))
 
 
 def test_a_call_is_answered(scripted):
@@ -48,7 +49,7 @@ def test_resp3_is_agreed_on_together_with_the_login(scripted):
 def test_without_resp3_a_demand_fails_and_a_wish_does_not(scripted):
     node = scripted({"HELLO": b"-ERR wrong number of arguments for 'hello' command\r\n"})
     with pytest.raises(ConnectError, match="HELLO 3 failed"):
-        Connection.open(Target(Address(port=node.port), protocol=3))
+        Connection.open(Target(Address("127.0.0.1", node.port), protocol=3))
     with open_to(node, protocol=3, protocol_is_wish=True) as connection:
         assert connection.protocol == 2
 
@@ -62,7 +63,7 @@ def test_a_wrong_password_is_asked_for_once(scripted):
 
 def test_a_dead_address_is_reported_with_its_name():
     with pytest.raises(ConnectError, match=r"^Could not connect to Disque at 127\.0\.0\.1:1: Connection refused$"):
-        Connection.open(Target(Address(port=1)))
+        Connection.open(Target(Address("127.0.0.1", 1)))
 
 
 def test_a_missing_socket_is_reported_with_its_path(tmp_path):
@@ -80,7 +81,7 @@ def test_a_connection_that_is_reset_at_once_is_closed_like_any_other():
     """The node may or may not have read our words; the advice is the same."""
     with (
         socket.create_server(("127.0.0.1", 0)) as server,
-        contextlib.closing(Connection.open(Target(Address(port=server.getsockname()[1])))) as connection,
+        contextlib.closing(Connection.open(Target(Address("127.0.0.1", server.getsockname()[1])))) as connection,
     ):
         accepted, _ = server.accept()
         accepted.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

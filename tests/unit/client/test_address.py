@@ -62,3 +62,34 @@ def test_a_url_that_names_no_cluster_is_refused(url):
     """A path would be a database number in Redis; here it is a mistake."""
     with pytest.raises(ValueError, match=r"."):
         parse_url(url)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "disque://:secret?secret@h:7711",
+        "disque://ann:7711?secret@h",
+        "disque://ann:7711?timeout=secret@h",
+        "disque://ann:a@secret?secret@h",
+        "disque://ann:secret%40h",
+        "disque://ann:7711/secret",
+        "disque://h1,:secret",
+        "disque://ann:/secret",
+        "disque:ann:secret@h",
+        "ann:secret@h://",
+        ":secret@h:7711",
+    ],
+)
+def test_no_part_of_a_password_is_in_an_error(url):
+    """Errors stand in logs; neither is it in the error's cause."""
+    with pytest.raises(ValueError, match=r"URL") as caught:
+        parse_url(url)
+    assert "secret" not in str(caught.value)
+    assert caught.value.__context__ is None
+
+
+def test_a_question_mark_in_a_password_is_escaped():
+    """The error says how."""
+    assert parse_url("disque://:pa%3Fss@h?name=a%40b").password == "pa?ss"
+    with pytest.raises(ValueError, match=r"URL.*%3F.*%40"):
+        parse_url("disque://:pa?ss@h")

@@ -396,6 +396,8 @@ def test_an_addjob_without_replicate_waits_for_missing_nodes():
             with pytest.raises(NoReplError):
                 await client.add_job("q", "", replicate=3)
 
+            assert client.pool.cluster.is_good(client.node)
+
         with_client(scenario, node)
         assert len(node.named("ADDJOB")) == 4
 
@@ -412,7 +414,12 @@ def test_waiting_for_missing_nodes_ends_with_the_patience():
 def test_add_jobs_waits_for_missing_nodes_too():
     """The client sends the refused ones again."""
     with Node(answers={"ADDJOB": in_turn(MISSING, ADDED)}) as node:
-        assert with_client(lambda client: client.add_jobs("q", [b"1", b"2"]), node) == [JOB_A, JOB_A]
+
+        async def scenario(client):
+            assert await client.add_jobs("q", [b"1", b"2"]) == [JOB_A, JOB_A]
+            assert client.pool.cluster.is_good(client.node)
+
+        with_client(scenario, node)
 
 
 def test_an_iterator_that_ends_early_puts_the_remaining_jobs_back():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 import time
 from contextlib import suppress
@@ -24,6 +26,7 @@ from disque_py.client.errors import (
 from disque_py.client.feed import WINDOW_JOBS
 from disque_py.client.templates import SLAB
 
+JOB_C = "D-cccccccc-" + "z" * 24 + "-05a1"
 LEAVING = b"-LEAVING This node is leaving the cluster\r\n"
 
 
@@ -234,6 +237,7 @@ def test_an_addjob_without_replicate_waits_for_missing_nodes():
     with Node(answers={"ADDJOB": in_turn(MISSING, added, MISSING, added)}) as node, client_of(node) as client:
         assert client.add_job("q", "") == JOB_A
         assert client.add_jobs("q", [b"1", b"2"]) == [JOB_A, JOB_A]
+        assert client._pool.cluster.is_good(client.node)
     with (
         Node(answers={"ADDJOB": in_turn(MISSING, added)}) as node,
         client_of(node) as client,
@@ -276,3 +280,22 @@ def test_putting_jobs_back_does_not_search_for_nodes():
         began = time.monotonic()
         jobs.close()
         assert time.monotonic() - began < 2
+
+
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # Python 3.12 and later: the node has threads.
+def test_a_forked_child_neither_hands_out_nor_puts_back_its_parents_jobs():
+    """The parent works on them. The child fetches jobs of its own."""
+    batch = jobs_reply(JOB_A, JOB_B)
+    answers = {"GETJOB": in_turn(batch, batch, jobs_reply(JOB_C)), "NACK": b":1\r\n"}
+    with Node(answers=answers) as node, client_of(node) as client:
+        jobs, others = client.jobs("q", count=2), client.jobs("q", count=2)
+        assert (next(jobs).id, next(others).id) == (JOB_A, JOB_A)
+        pid = os.fork()
+        if pid == 0:
+            signal.alarm(5)
+            is_own = next(jobs).id == JOB_C
+            client.close()
+            os._exit(0 if is_own else 1)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+        assert node.named("NACK") == []
+        assert (next(jobs).id, next(others).id) == (JOB_B, JOB_B)

@@ -58,10 +58,10 @@ def test_a_node_that_leaves_does_not_spoil_the_others_results():
     """The refused command goes to another node."""
     bulk = bulk_of(Repeat.ASK, Repeat.ASK)
     bulk.end_round([b"id", from_reply("LEAVING go")], 2, None)
-    assert bulk.wants_elsewhere
+    assert bulk.refusal is bulk.replies[1]
     assert round_of(bulk) == b"1."
     bulk.end_round([b"id2"], 1, None)
-    assert bulk.replies == [b"id", b"id2"]
+    assert (bulk.refusal, bulk.replies) == (None, [b"id", b"id2"])
 
 
 def test_without_a_reachable_node_every_command_gets_an_error():

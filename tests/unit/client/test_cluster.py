@@ -7,6 +7,7 @@ from random import Random
 from disque_py.client.address import Address
 from disque_py.client.cluster import PAUSE_S_MAX, Cluster
 from disque_py.client.commands import ack, ping
+from disque_py.client.errors import from_reply
 from disque_py.client.results import Hello, Job, NodeInfo
 
 A, B, C = Address("a", 1), Address("b", 1), Address("c", 1)
@@ -77,8 +78,20 @@ def test_the_home_is_given_up_when_it_fails_or_leaves():
     cluster.home, cluster.feeder = A, B
     cluster.failed(B, 0)
     assert (cluster.home, cluster.feeder) == (A, None)
-    cluster.left(A)
-    assert cluster.home is None
+    cluster.refused(A, from_reply("LEAVING go"))
+    assert (cluster.home, cluster.is_good(A)) == (None, False)
+
+
+def test_a_node_that_lacks_nodes_is_no_leaving_node():
+    """The others come first for the moment, also those that are no seeds. It is as good as before for all else."""
+    cluster = cluster_of(A)
+    cluster.greeted(A, hello_from("a", ("b", 1)))
+    cluster.home = A
+    cluster.refused(A, from_reply("NOREPL Not enough reachable nodes for the requested replication level"))
+    assert (cluster.home, cluster.choices(0)) == (None, [B, A])
+    assert (cluster.is_good(A), cluster.node_with_prefix("aaaaaaaa", 0)) == (True, A)
+    cluster.greeted(A, hello_from("a", ("b", 1)))
+    assert cluster.choices(0) == [A, B]
 
 
 def test_one_node_under_two_names_is_kept_once():

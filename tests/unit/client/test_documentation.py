@@ -18,7 +18,7 @@ from disque_py.client.options import ClientSettings
 
 CLASSES = (AsyncDisque, Disque, AsyncPipeline, Pipeline, Worker)
 # Methods for the library's own parts.
-INNER = {"run_adding", "iterate", "add", "run"}
+INNER = {"run_adding", "iterate", "scan", "add", "run"}
 PARAMETER = re.compile(r"^ {4,}([a-z_]+)  +(\S.*(?:\n {12,}\S.*)*)", re.MULTILINE)
 
 

@@ -34,6 +34,9 @@ class Echo(BlockingCommands):
     def iterate(self, request):
         return iter(request.argv)
 
+    def scan(self, page):
+        return iter(page(7).argv)
+
 
 class AsyncEcho(AsyncCommands):
     async def run(self, request):
@@ -46,6 +49,9 @@ class AsyncEcho(AsyncCommands):
 
     def iterate(self, request):
         return request.argv
+
+    def scan(self, page):
+        return page(7).argv
 
 
 class QueueEcho(PipelineCommands):
@@ -69,6 +75,7 @@ def test_a_method_takes_the_arguments_of_its_command():
     assert QueueEcho().qpeek("q", count=3) == (b"QPEEK", b"q", b"3")
     assert asyncio.run(AsyncEcho().add_jobs("r", []))[1] == b"r"
     assert AsyncEcho().jobs("r", withmeta=True)[-3:] == (b"WITHMETA", b"FROM", b"r")
+    assert AsyncEcho().jscan(queue="r") == (b"JSCAN", b"7", b"QUEUE", b"r") == tuple(Echo().jscan(queue="r"))
 
 
 def test_a_method_shows_its_signature_and_documentation():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 
-from client_node import JOB_A, JOB_B, SILENCE, Node, in_turn
+from client_node import HANG_UP, JOB_A, JOB_B, SILENCE, Node, in_turn
 from disque_py.client import AsyncDisque, Job
 from disque_py.client.address import parse_address
 from disque_py.client.heartbeat import Heartbeat
@@ -102,3 +102,24 @@ def test_the_leases_of_ten_jobs_are_extended_together():
     with Node(answers={"WORKING": in_turn(*[b":300\r\n"] * 10)}) as node:
         beat(node, 0.25, *ids)
         assert sorted(words[1].decode() for words in node.named("WORKING")) == ids
+
+
+def test_a_heartbeat_in_flight_ends_with_its_job():
+    """A WORKING that is sent again must not come behind the job's NACK."""
+
+    async def run():
+        async with AsyncDisque(node.address) as client:
+            job = Job("q", JOB_A, b"", node=client.node)
+            heartbeat = Heartbeat(client, 0.0, lambda job, error: None)
+            heartbeat.started(job, 0.0)
+            task = asyncio.ensure_future(heartbeat.beat_for_ever())
+            while not node.named("WORKING"):
+                await asyncio.sleep(0.005)
+            heartbeat.ended(job)
+            count = len(node.named("WORKING"))
+            await asyncio.sleep(0.5)
+            task.cancel()
+            return count
+
+    with Node(answers={"WORKING": HANG_UP}) as node:
+        assert asyncio.run(run()) == len(node.named("WORKING"))

@@ -66,5 +66,17 @@ def test_one_key_for_all_bodies_is_a_mistake():
     """It would make one job of them; and every body needs its own."""
     with pytest.raises(TypeError, match="one key makes one job"):
         add_jobs("q", [b"a"], key="k")
-    with pytest.raises(ValueError, match="fewer keys than bodies"):
-        adding([b"a", b"b"], key=[b"1"])
+
+
+@pytest.mark.parametrize("of", [list, iter])
+@pytest.mark.parametrize("keys", [[b"1"], [b"1", b"2", b"3"]])
+def test_there_are_as_many_keys_as_bodies(of, keys):
+    """A wrong number is found before any job is sent, so that no job gets the key of another body."""
+    with pytest.raises(ValueError, match="as many keys as bodies"):
+        add_jobs("q", of([b"a", b"b"]), key=of(keys))
+
+
+def test_keys_may_come_one_by_one():
+    """As bodies may."""
+    (payload,) = adding(iter([b"a", b"b"]), key=iter([b"1", b"2"]))
+    assert payload == add_job("q", b"a", key=b"1").payload() + add_job("q", b"b", key=b"2").payload()

@@ -503,3 +503,37 @@ def test_settings_that_make_no_sense_are_refused(settings):
     """A job that is given up is acknowledged: without a handler it would be gone in silence."""
     with pytest.raises(ValueError, match=r"must|need"):
         Worker(AsyncDisque(), ["q"], nothing, **settings)
+
+
+def test_the_last_nack_is_the_last_word_on_a_job():
+    """A WORKING behind it would hide the job, which is queued or with another consumer, for its RETRY."""
+    began = []
+
+    async def handle(job):
+        began.append(job)
+        await asyncio.sleep(60)
+
+    with Queue(1, WORKING=b":1\r\n", NACK=SILENCE) as node:
+        work(
+            node,
+            handle,
+            until=lambda: node.named("WORKING"),
+            client={"timeout": 1.0, "patience": 0.0},
+            heartbeat_s=0.0,
+            grace_s=0.01,
+        )
+        assert [words[0] for words in node.commands if words[0] != b"GETJOB"][-1] == b"NACK"
+
+
+def test_jobs_are_put_back_although_no_node_takes_acks():
+    """Other consumers wait for them."""
+
+    async def handle(job):
+        if job.body == b"01":
+            await asyncio.sleep(0.1)
+            raise ValueError("no")
+
+    with Queue(2, ACKJOB=SILENCE) as node:
+        client = {"timeout": 1.0, "patience": 0.0}
+        work(node, handle, until=lambda: node.ids_of("NACK"), client=client, backoff=None)
+        assert node.ids_of("NACK") == [node.ids[1]]

@@ -69,7 +69,7 @@ def test_jscan_shows_them_too():
     broker, client = start()
     add(broker, client, "META", "a", "b")
     (shown,) = ask_parsed(broker, client, "JSCAN", "REPLY", "all")[1]
-    assert shown[-4:] == [b"priority", broker.wall_ms, b"meta", [b"a", b"b"]]
+    assert shown[34:38] == [b"priority", broker.wall_ms, b"meta", [b"a", b"b"]]
 
 
 def test_options_may_stand_in_any_order():
@@ -138,7 +138,7 @@ def test_priority_and_pairs_survive_a_crash():
     node.settle()
     (entries,) = node.taken()
     assert [entry[4] for entry in entries] == [[b"p", b"1"], [b"p", b"5"], [b"p", b"9"]]
-    assert all(used >= 0 for used in node.broker.live_bytes.values())
+    assert all(used >= 0 for used in node.broker.journal.live_bytes.values())
 
 
 # -- options that end in fields of the job --------------------------------------------------------------------
@@ -291,7 +291,7 @@ def test_a_majority_does_not_count_suspected_nodes():
     add_node(broker, 3)
     broker.cluster.refresh()
     ask(broker, client, "ADDJOB", "q", "body", 0)
-    assert [job.replicate for job in broker.waiting_repl] == [2]
+    assert [job.replicate for job in broker.copies.waiting_repl] == [2]
     assert error_of(broker, make_client(broker), "ADDJOB", "q", "body", 0, "REPLICATE", 3).startswith("NOREPL")
 
 

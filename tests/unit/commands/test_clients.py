@@ -128,7 +128,7 @@ def test_a_shorter_pause_never_replaces_a_longer_one():
     client = make_client(broker)
     assert ask(broker, client, "CLIENT", "PAUSE", 5000) == b"+OK\r\n"
     assert ask(broker, client, "CLIENT", "PAUSE", 100) == b"+OK\r\n"
-    assert broker.clients_paused_until_ms == broker.now_ms + 5000
+    assert broker.waits.clients_paused_until_ms == broker.now_ms + 5000
     assert ask(broker, client, "CLIENT", "PAUSE", -1) == b"-ERR timeout is negative\r\n"
     assert ask(broker, client, "CLIENT", "PAUSE", "x") == b"-ERR timeout is not an integer or out of range\r\n"
 
@@ -139,7 +139,7 @@ def test_unpause_ends_any_pause_and_wakes_all_clients():
     ask(broker, other, "CLIENT", "PAUSE", 2**62)
     broker.outbox.clients.clear()
     assert ask(broker, client, "CLIENT", "UNPAUSE") == b"+OK\r\n"
-    assert broker.clients_paused_until_ms == 0
+    assert broker.waits.clients_paused_until_ms == 0
     assert set(broker.outbox.clients) == {client, other}
 
 

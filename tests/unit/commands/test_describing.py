@@ -63,7 +63,7 @@ def test_docs_tell_the_arguments_as_redis_does():
     """redis-cli 7 derives its hints from them."""
     broker = make_broker()
     _, entry = ask_parsed(broker, make_client(broker), "COMMAND", "DOCS", "qpeek")
-    queue, count = pairs_of(entry)[b"arguments"]
+    queue, count, *_ = pairs_of(entry)[b"arguments"]
     assert pairs_of(queue) == {b"name": b"queue", b"type": b"string", b"display_text": b"queue"}
     assert pairs_of(count)[b"type"] == b"integer"
     _, entry = ask_parsed(broker, make_client(broker), "COMMAND", "DOCS", "getjob")

@@ -82,6 +82,6 @@ def test_with_the_disk_in_trouble_a_getjob_without_a_fitting_job_waits(is_paused
     hold_queued(broker, retry_s=30 if is_paused else 0)
     if is_paused:
         ask(broker, client, "PAUSE", "q", "out")
-    broker.disk_level = 1
+    broker.journal.disk_level = 1
     assert ask(broker, client, "GETJOB", *words, "FROM", "q") == b""
     assert client.waiting == WAITS_FOR_JOBS

@@ -15,7 +15,7 @@ from disque_py.node import dispatch
 SHOW_NAMES = (
     "id", "queue", "state", "repl", "ttl", "ctime", "delay", "retry", "nacks", "additional-deliveries",
     "nodes-delivered", "nodes-confirmed", "next-requeue-within", "next-awake-within", "body", "attempt", "leased",
-    "priority", "meta",
+    "priority", "meta", "status", "attempts", "attempts-left", "error", "backoff", "delay-ms", "retry-ms", "ttl-ms",
 )  # fmt: skip
 
 
@@ -255,7 +255,7 @@ def test_show_of_a_job_that_waits_for_copies():
     broker, client = start()
     node = add_node(broker)
     ask(broker, client, "ADDJOB", "q", "body", 0)
-    (job,) = broker.waiting_repl
+    (job,) = broker.copies.waiting_repl
     values = show(broker, make_client(broker), job.id)
     assert (values["state"], values["nodes-confirmed"]) == (b"wait-repl", [broker.me.name])
     assert values["nodes-delivered"] == sorted([broker.me.name, node.name])

@@ -228,4 +228,4 @@ def test_two_connections_with_one_token_get_the_same_jobs():
     hold_queued(broker, number=2)
     dispatch.settle(broker)
     assert client.out == other.out != []
-    assert (len(queue_of(broker)), broker.token_waits, broker.blocked_count) == (1, {}, 0)
+    assert (len(queue_of(broker)), broker.tokens.waits, broker.waits.blocked_count) == (1, {}, 0)

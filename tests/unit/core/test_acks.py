@@ -148,7 +148,7 @@ def test_an_ack_whose_ttl_ends_within_a_second_has_a_timer_of_its_own():
     job = hold(broker, b, ttl_s=1, retry_s=0)
     advance(broker, 500)
     acks.ack_here(broker, job.id)
-    assert (job.awake_at_ms, bool(broker.asked)) == (job.expire_at_ms, False)
+    assert (job.awake_at_ms, bool(broker.acks.asked)) == (job.expire_at_ms, False)
     advance(broker, 540)
     assert broker.find(job.id) is None
 
@@ -216,7 +216,7 @@ def test_without_room_an_ack_of_an_unknown_job_is_confirmed_and_known_as_done(re
     """A client that invents ids must not fill our memory. A late copy of a real job is refused all the same."""
     broker, b, _ = make_cluster()
     if reason == "memory":
-        broker.memory_limits = (-1, -1, 1 << 40)
+        broker.memory.limits = (-1, -1, 1 << 40)
     elif reason == "count":
         monkeypatch.setattr(acks, "ACKED_COUNT_MAX", 0)
     else:
@@ -240,7 +240,7 @@ def test_without_room_a_job_we_hold_keeps_its_ack(monkeypatch):
     monkeypatch.setattr(acks, "ACKED_COUNT_MAX", 0)
     broker, b, c = make_cluster()
     job = hold_queued(broker, b, c)
-    broker.memory_limits = (-1, -1, 1 << 40)
+    broker.memory.limits = (-1, -1, 1 << 40)
     say(broker, b, SETACK, (job.id, pack(broker.me, b, c)))
     assert broker.find(job.id).state == ACKED
 
@@ -459,7 +459,7 @@ def test_a_fast_ack_of_an_acknowledged_job_ends_its_collection():
     job = hold(broker, b)
     acks.ack_here(broker, job.id)
     assert acks.fast_ack(broker, job.id) == 1
-    assert (broker.job_count, broker.acked_count, broker.stats.jobs_acked) == (0, 0, 1)
+    assert (broker.job_count, broker.memory.acked_count, broker.stats.jobs_acked) == (0, 0, 1)
 
 
 # -- jobs whose producer still waits --------------------------------------------------------------------
@@ -483,7 +483,7 @@ def test_an_ack_of_a_job_that_misses_copies_answers_its_producer():
     broker, _, producer, job = start_replicated()
     assert acks.ack_here(broker, job.id) == 1
     assert producer.out == [b"+%b\r\n" % job.id]
-    assert broker.blocked_count == 0
+    assert broker.waits.blocked_count == 0
 
 
 def test_an_ack_from_elsewhere_answers_the_producer_too():
@@ -501,7 +501,7 @@ def test_a_job_deleted_while_it_misses_copies_answers_its_producer(how):
     else:
         assert ask_parsed(broker, make_client(broker), how, job.id) == 1
     assert producer.out == [b"-NOREPL job removed (expired?) before the requested replication level was achieved\r\n"]
-    assert (broker.job_count, broker.blocked_count) == (0, 0)
+    assert (broker.job_count, broker.waits.blocked_count) == (0, 0)
 
 
 @pytest.mark.parametrize("how", ["ACKJOB", "FASTACK", "SETACK", "DELJOB message"])
@@ -511,7 +511,7 @@ def test_an_at_most_once_job_on_its_way_answers_its_producer_when_it_is_done(how
     the hand-over is lost, the consumer acknowledges here: the producer must not wait for ever.
     """
     broker, node, producer, job = start_replicated(leaving=True, retry_s=0)
-    assert broker.blocked_count == 1
+    assert broker.waits.blocked_count == 1
     if how == "SETACK":
         say(broker, node, SETACK, (job.id, pack(node)))
     elif how == "DELJOB message":
@@ -519,7 +519,7 @@ def test_an_at_most_once_job_on_its_way_answers_its_producer_when_it_is_done(how
     else:
         assert ask_parsed(broker, make_client(broker), how, job.id) == 1
     assert producer.out
-    assert broker.blocked_count == 0
+    assert broker.waits.blocked_count == 0
 
 
 # -- stories ------------------------------------------------------------------------------------------

@@ -59,10 +59,15 @@ def test_a_queue_is_made_once_and_weighed():
 def test_a_dropped_queue_is_on_no_list():
     broker = make_broker()
     queue = broker.queue(b"q")
-    broker.ready[queue] = broker.hint_due[queue] = broker.interest_due[queue] = None
-    broker.sweeps[queue] = queue.sweep()
+    broker.ready[queue] = broker.consumers.hint_due[queue] = broker.consumers.interest_due[queue] = None
+    broker.upkeep.sweeps[queue] = queue.sweep()
     broker.drop_queue(queue)
-    assert (broker.ready, broker.hint_due, broker.interest_due, broker.sweeps) == ({}, {}, {}, {})
+    assert (broker.ready, broker.consumers.hint_due, broker.consumers.interest_due, broker.upkeep.sweeps) == (
+        {},
+        {},
+        {},
+        {},
+    )
 
 
 def test_the_order_of_queues_is_cleaned_now_and_then():
@@ -75,7 +80,7 @@ def test_the_order_of_queues_is_cleaned_now_and_then():
 def test_a_new_queue_knows_which_nodes_are_interested_already():
     broker = make_broker()
     node = add_node(broker)
-    broker.interest[b"q"] = {node: 2}
+    broker.consumers.interest[b"q"] = {node: 2}
     assert broker.queue(b"q").interested == {node: 2}
 
 
@@ -90,7 +95,7 @@ def test_members_are_all_others_known_by_id():
 def test_a_pause_is_told_with_its_version():
     broker = make_broker()
     node = add_node(broker)
-    broker.pause_versions[b"q"] = (3, 77, b"v" * 20)
+    broker.pauses.versions[b"q"] = (3, 77, b"v" * 20)
     broker.tell_pause((node,), b"q")
     assert sent(broker) == [((node,), PAUSE, (b"q", 3, 77, b"v" * 20))]
 
@@ -98,7 +103,7 @@ def test_a_pause_is_told_with_its_version():
 @pytest.mark.parametrize(("maxmemory", "limits"), [(1000, (750, 950, 1000)), (1_073_741_824, None)])
 def test_marks_are_whole_percents_of_maxmemory(maxmemory, limits):
     broker = make_broker(maxmemory=maxmemory)
-    assert broker.memory_limits == (limits or (maxmemory // 100 * 75, maxmemory // 100 * 95, maxmemory))
+    assert broker.memory.limits == (limits or (maxmemory // 100 * 75, maxmemory // 100 * 95, maxmemory))
 
 
 def test_the_run_is_the_one_that_links_tell():

@@ -100,13 +100,13 @@ def test_nothing_and_nohang_is_nil_and_makes_the_queue():
 def test_waiting_clients_are_served_first_come_first_served_one_job_each():
     broker = make_broker()
     clients = wait(broker, "COUNT", 10, "FROM", "q", count=3)
-    assert broker.blocked_count == 3
+    assert broker.waits.blocked_count == 3
     jobs = fill(broker, b"q", 2)
     dispatch.settle(broker)
     assert [jobs[at].id in b"".join(clients[at].out) for at in range(2)] == [True, True]
     assert clients[2].out == []
     assert all(client.out[0].startswith(b"*1\r\n*3\r\n") for client in clients[:2])
-    assert (broker.blocked_count, list(broker.queues[b"q"].waiting)) == (1, [clients[2]])
+    assert (broker.waits.blocked_count, list(broker.queues[b"q"].waiting)) == (1, [clients[2]])
 
 
 def test_counters_are_given_to_the_client_that_waited_for_them():
@@ -148,7 +148,7 @@ def test_a_time_out_is_kept_to_the_grain_of_the_clock(timeout_ms):
     assert not any(client.out for client in clients)
     advance(broker, 18)
     assert all(client.out == [b"*-1\r\n"] for client in clients)
-    assert (broker.blocked_count, len(broker.queues[b"q"].waiting)) == (0, 0)
+    assert (broker.waits.blocked_count, len(broker.queues[b"q"].waiting)) == (0, 0)
 
 
 def test_a_client_that_was_served_does_not_time_out():
@@ -175,7 +175,7 @@ def test_a_client_that_hung_up_takes_no_job():
     dispatch.settle(broker)
     assert gone.out == []
     assert job.id in there.out[0]
-    assert broker.blocked_count == 0
+    assert broker.waits.blocked_count == 0
 
 
 def test_a_leaving_node_sends_waiting_clients_away():
@@ -196,7 +196,7 @@ def test_a_leaving_node_sends_away_producers_that_wait_and_their_jobs():
     ask(broker, producer, "ADDJOB", "q", "body", 0, "REPLICATE", 2)
     delivery.send_away(broker)
     assert producer.out[0].startswith(b"-LEAVING")
-    assert (broker.job_count, broker.blocked_count) == (0, 0)
+    assert (broker.job_count, broker.waits.blocked_count) == (0, 0)
 
 
 def test_a_silenced_client_gets_its_job_without_a_reply():
@@ -242,4 +242,4 @@ def test_release_all_answers_every_client_with_nothing():
     clients = wait(broker, "FROM", "q", count=2)
     delivery.release_all(broker)
     assert [client.out for client in clients] == [[b"*-1\r\n"]] * 2
-    assert broker.blocked_count == 0
+    assert broker.waits.blocked_count == 0

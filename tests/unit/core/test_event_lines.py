@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from disque_py.core.event_lines import Lines
-from disque_py.core.events import ACKED, ADDED, ADDED_ANYHOW, CODES, DELIVERED, EXPIRED_EVENT, RUNNING, STARTED
+from disque_py.event_format import ACKED, ADDED, ADDED_ANYHOW, CODES, DELIVERED, EXPIRED_EVENT, RUNNING, STARTED
 
 JOB_ID = b"D-00010203-9bFlIkpYt5HfavHYMD5hzYbD-003d"
 CTIME = 1_700_000_000_123_000_007

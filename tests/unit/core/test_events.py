@@ -11,6 +11,7 @@ from brokers import add_node, ask, ask_parsed, make_broker, make_client, pass_ti
 from cluster_bus.messages import DELJOB, GOTJOB, LEASED, QUEUED, REPLJOB, SETACK, YOURJOBS
 from cluster_bus.node import Node
 from copies import advance, hold, make_id, make_job, say, sent_of
+from disque_py import event_format
 from disque_py.core import events
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
@@ -60,7 +61,7 @@ def test_without_a_log_no_event_is_noted_and_versions_still_count():
     ask(broker, client, "GETJOB", "FROM", "q")
     job = broker.find(job_id)
     assert broker.events is None
-    assert (job.version, job.status) == (2, events.UNKNOWN)
+    assert (job.version, job.status) == (2, event_format.UNKNOWN)
 
 
 def test_a_delayed_job_is_invisible_until_its_time_comes():
@@ -158,9 +159,9 @@ def test_a_node_that_only_learns_writes_no_event_and_takes_the_version():
     node = add_node(broker)
     job = hold(broker, node)
     say(broker, node, LEASED, (job.id, 30_000, 1, 5))
-    assert (job.version, events.STATUS_NAMES[job.status]) == (5, "running")
+    assert (job.version, event_format.STATUS_NAMES[job.status]) == (5, "running")
     say(broker, node, QUEUED, (job.id, 0, 1, 0, 1, 6))
-    assert (job.version, events.STATUS_NAMES[job.status]) == (6, "pending")
+    assert (job.version, event_format.STATUS_NAMES[job.status]) == (6, "pending")
     packed = broker.sets.pack(broker.sets.of((node,)))
     say(broker, node, SETACK, (job.id, packed, 7))
     assert job.version == 7
@@ -174,7 +175,7 @@ def test_a_node_that_is_given_a_job_it_knew_as_running_learns_that_it_waits():
     job = hold(broker, node)
     say(broker, node, LEASED, (job.id, 30_000, 1, 5))
     say(broker, node, YOURJOBS, (1, 0, [snapshot_of(broker, job)]))
-    assert (events.STATUS_NAMES[job.status], job.since_ms) == ("pending", broker.wall_ms)
+    assert (event_format.STATUS_NAMES[job.status], job.since_ms) == ("pending", broker.wall_ms)
     assert told(broker) == []
 
 
@@ -236,14 +237,14 @@ def test_a_state_that_was_not_seen_is_told_as_far_as_this_node_can_tell():
     broker, client = start()
     node: Node = add_node(broker)
     job = hold(broker, node)
-    assert events.status_of(job) == events.PENDING
+    assert events.status_of(job) == event_format.PENDING
     job.attempt = 1
-    assert events.status_of(job) == events.RUNNING
+    assert events.status_of(job) == event_format.RUNNING
     job.was_queued = False
-    assert events.status_of(job) in (events.INVISIBLE, events.RUNNING)
+    assert events.status_of(job) in (event_format.INVISIBLE, event_format.RUNNING)
     ask(broker, client, "ENQUEUE", job.id)
-    job.status = events.UNKNOWN
-    assert events.status_of(job) == events.PENDING
+    job.status = event_format.UNKNOWN
+    assert events.status_of(job) == event_format.PENDING
 
 
 def test_flushing_is_one_event_of_the_node():
@@ -268,4 +269,4 @@ def test_states_noted_before_events_were_switched_off_are_forgotten():
     ask(broker, client, "ADDJOB", "q", "body", 0)
     job = next(job for shard in broker.shards for job in shard.values())
     events.forget_states(broker)
-    assert (job.status, job.since_ms) == (events.UNKNOWN, 0)
+    assert (job.status, job.since_ms) == (event_format.UNKNOWN, 0)

@@ -21,7 +21,8 @@ from cluster_bus.messages import (
 from cluster_bus.messages import QUEUED as JOB_QUEUED
 from cluster_bus.node import FORGOTTEN
 from copies import advance, deliver, hold_queued, pack, queue_of, say, sent, sent_of, snapshot
-from disque_py.core import events, lifecycle
+from disque_py import event_format
+from disque_py.core import lifecycle
 from disque_py.core.event_packing import Noted
 from disque_py.core.handover import REFUSED_MS, TAKEN, exchange
 from disque_py.core.job import ACKED, ACTIVE, GONE, QUEUED, Handover
@@ -83,7 +84,7 @@ def test_a_refused_job_is_owed_to_others_that_wait():
     """A hint is owed while there are jobs that a linked node has clients for (spec I4)."""
     broker, node, _ = give_one()
     other = add_node(broker, 3)
-    broker.interest[b"q"] = broker.queues[b"q"].interested = {other: 1}
+    broker.consumers.interest[b"q"] = broker.queues[b"q"].interested = {other: 1}
     advance(broker, 50)
     sent(broker)
     say(broker, node, TOOK, (1, bytes([REFUSED_LEAVING])))
@@ -276,7 +277,7 @@ def test_an_at_most_once_job_is_answered_when_another_node_has_taken_it():
     assert producer.out == []
     say(broker, node, TOOK, (number, TOOK_IT))
     assert producer.out == [b"+%b\r\n" % job.id]
-    assert (broker.job_count, broker.blocked_count, broker.stats.jobs_added) == (0, 0, 1)
+    assert (broker.job_count, broker.waits.blocked_count, broker.stats.jobs_added) == (0, 0, 1)
 
 
 def test_a_refused_at_most_once_job_goes_to_another_node_and_at_last_fails():
@@ -289,7 +290,7 @@ def test_a_refused_at_most_once_job_goes_to_another_node_and_at_last_fails():
         say(broker, node, TOOK, (number, bytes([REFUSED_LEAVING])))
     assert len(set(asked)) == 2
     assert producer.out[0].startswith(b"-NOREPL")
-    assert (job.state, broker.job_count, broker.blocked_count) == (GONE, 0, 0)
+    assert (job.state, broker.job_count, broker.waits.blocked_count) == (GONE, 0, 0)
 
 
 def test_a_producer_is_answered_at_its_timeout():
@@ -298,14 +299,14 @@ def test_a_producer_is_answered_at_its_timeout():
     assert producer.out == []
     advance(broker, 30)
     assert producer.out == [b"-NOREPL Timeout reached before replicating to the requested number of nodes\r\n"]
-    assert (broker.job_count, broker.blocked_count) == (0, 0)
+    assert (broker.job_count, broker.waits.blocked_count) == (0, 0)
 
 
 def test_a_job_whose_producer_is_gone_is_an_ordinary_job():
     """It may be taken already."""
     broker, node, producer, job = start_once()
     dispatch.disconnect(broker, producer)
-    assert broker.blocked_count == 0
+    assert broker.waits.blocked_count == 0
     say(broker, node, TOOK, (1, bytes([REFUSED_LEAVING])))
     assert queue_of(broker) == [job.id]
     assert (job.was_queued, broker.queue(b"q").jobs_in) == (True, 1)  # For the first time.
@@ -343,7 +344,7 @@ def test_a_producer_hears_of_its_job_with_the_event_that_it_was_added(comes_back
     assert producer.out == [b"+%b\r\n" % job.id]
     assert broker.stats.jobs_added == 1
     (payload, _), *_ = broker.events.take()
-    assert msgpack.unpackb(payload)[0][:2] == [events.ADDED, job.id]
+    assert msgpack.unpackb(payload)[0][:2] == [event_format.ADDED, job.id]
 
 
 # -- stories -------------------------------------------------------------------------------------------------

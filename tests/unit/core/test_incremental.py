@@ -43,7 +43,7 @@ def finish(broker, client):
 def test_a_short_command_is_answered_at_once():
     broker, client = start()
     assert incremental.begin(broker, client, parts_of(0)) == b"+DONE\r\n"
-    assert (client.waiting, broker.incremental) == (RUNNING, {})
+    assert (client.waiting, broker.waits.incremental) == (RUNNING, {})
 
 
 def test_a_long_command_makes_the_client_wait_and_is_done_a_part_per_tick():
@@ -56,7 +56,7 @@ def test_a_long_command_makes_the_client_wait_and_is_done_a_part_per_tick():
     assert done == [0, 1]
     assert finish(broker, client) == (b"+DONE\r\n", 3)
     assert client in broker.outbox.clients
-    assert (client.waiting, broker.incremental) == (RUNNING, {})
+    assert (client.waiting, broker.waits.incremental) == (RUNNING, {})
 
 
 def test_several_clients_take_turns():
@@ -81,7 +81,7 @@ def test_a_client_that_hung_up_ends_its_command():
     incremental.begin(broker, client, parts_of(100, done=done))
     dispatch.disconnect(broker, client)
     dispatch.tick(broker)
-    assert (done, broker.incremental) == ([0], {})
+    assert (done, broker.waits.incremental) == ([0], {})
 
 
 def test_a_silenced_client_is_not_answered_but_goes_on():

@@ -80,7 +80,7 @@ def test_a_client_that_stops_waiting_is_interested_for_another_second():
     assert told(broker) == [(b"q", 0)]
     advance(broker, LINGER_MS + 100)
     assert told(broker) == [(b"q", GONE)]
-    assert broker.told_interest == {}
+    assert broker.consumers.told_interest == {}
 
 
 def test_a_poll_with_nohang_counts_as_having_waited():
@@ -173,7 +173,7 @@ def test_the_interest_of_a_node_ends_with_its_link(how):
             broker, b
         )
     assert queue.interested == {c: 1}
-    assert broker.interest[b"r"] == {c: 1}
+    assert broker.consumers.interest[b"r"] == {c: 1}
     assert exchange(b).interest == ({b"s": 1} if how == "reset" else {})
 
 
@@ -181,7 +181,7 @@ def test_interest_that_is_over_leaves_no_trace():
     broker, b = make_cluster()
     say(broker, b, INTEREST, (b"q", 1))
     say(broker, b, INTEREST, (b"q", GONE))
-    assert broker.interest == {}
+    assert broker.consumers.interest == {}
 
 
 def test_interest_in_a_queue_that_is_dropped_later_leaves_no_trace():
@@ -191,7 +191,7 @@ def test_interest_in_a_queue_that_is_dropped_later_leaves_no_trace():
     queue = broker.queue(b"reply-1")
     say(broker, b, INTEREST, (b"reply-1", GONE))
     broker.drop_queue(queue)
-    assert broker.interest == {}
+    assert broker.consumers.interest == {}
 
 
 @pytest.mark.plain
@@ -200,7 +200,7 @@ def test_the_memory_of_one_nodes_interest_is_bounded(monkeypatch):
     broker, b = make_cluster()
     say(broker, b, INTEREST, *[(b"%d" % number, 1) for number in range(20)], (b"3", 7))
     assert len(exchange(b).interest) == 10
-    assert broker.interest[b"3"] == {b: 7}
+    assert broker.consumers.interest[b"3"] == {b: 7}
     assert broker.stats.reject_reasons == {"interest in too many queues": 10}
 
 
@@ -411,7 +411,7 @@ def test_a_silent_cluster_sends_no_messages():
         world.client(name).say("GETJOB", "FROM", f"queue of {name}")
     world.run(2_000)
     heard = []
-    world.network.tap = lambda sender, receiver, runs: heard.append((sender, receiver, runs))
+    world.traffic.tap = lambda sender, receiver, runs: heard.append((sender, receiver, runs))
     world.run(25_000)
     assert heard == []
 

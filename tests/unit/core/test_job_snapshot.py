@@ -13,7 +13,8 @@ from brokers import add_node, make_broker
 from copies import hold, make_job, pack, snapshot
 from disque_py.core import lifecycle
 from disque_py.core.job import ACTIVE
-from disque_py.core.job_snapshot import ATTEMPT_MAX, COUNTER_MAX, HEADER, SPAN_BITS, job_of, snapshot_of
+from disque_py.core.job_snapshot import ATTEMPT_MAX, COUNTER_MAX, SPAN_BITS, job_of, snapshot_of
+from persistence.layouts import HEADER
 
 BODY = b"\x00\xff body"
 

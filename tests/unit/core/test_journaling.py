@@ -10,27 +10,28 @@ from brokers import add_node, ask, make_broker, make_client
 from cluster_bus.messages import LEASED, REPLJOB
 from copies import deliver, hold, hold_queued, make_job, say, snapshot
 from disque_py.core import journaling, lifecycle
-from disque_py.core.job_snapshot import HEADER, SPAN_BITS, VERSION
-from disque_py.core.journaling import (
+from disque_py.core.job_snapshot import SPAN_BITS
+from disque_py.core.journaling import collect, keep
+from disque_py.node import dispatch
+from persistence.layouts import (
     BASE_STATE,
+    HEADER,
     IS_ACKED,
     IS_DELIVERED,
     IS_LEASED,
     IS_QUEUED,
     STATE_FIELDS,
+    VERSION,
     WAS_QUEUED,
-    collect,
-    keep,
 )
-from disque_py.node import dispatch
 from persistence.records import GONE, JOB, PAUSE, STATE
 
 
 def listening(place=1):
     broker = make_broker()
     broker.is_journaling = True
-    broker.first_place = 1
-    broker.place = place
+    broker.journal.first_place = 1
+    broker.journal.place = place
     return broker
 
 
@@ -46,7 +47,7 @@ def test_a_new_job_is_recorded_with_all_its_fields():
     assert kind == JOB
     assert base[:1] + base[2:5] == (job.id, b"q", b"body", broker.me.id)
     assert BASE_STATE.unpack(base[5]) == (IS_QUEUED | WAS_QUEUED, -1)
-    assert (job.place, broker.live_bytes) == (3, {3: journaling.base_bytes(job)})
+    assert (job.place, broker.journal.live_bytes) == (3, {3: journaling.base_bytes(job)})
 
 
 def test_later_records_have_only_fields_that_may_have_changed():
@@ -100,7 +101,7 @@ def test_jobs_that_are_gone_come_before_new_ones():
 def _known(broker, number, *, place=1):
     """A job that the journal knows."""
     job = hold_queued(broker, number=number)
-    broker.place = place
+    broker.journal.place = place
     collect(broker)
     assert job.place == place
     return job
@@ -117,11 +118,11 @@ def test_a_pause_is_recorded_as_it_is_at_the_end_of_the_turn():
 def test_living_records_of_a_segment_are_written_anew_at_the_journals_end():
     broker = listening()
     job = _known(broker, 1)
-    broker.place = 5
+    broker.journal.place = 5
     move(broker, job, 1)
     ((kind, base),) = collect(broker)
     assert (kind, base[0], job.place) == (JOB, job.id, 5)
-    assert broker.live_bytes == {1: 0, 5: journaling.base_bytes(job)}
+    assert broker.journal.live_bytes == {1: 0, 5: journaling.base_bytes(job)}
 
 
 def test_a_base_that_was_replaced_lives_elsewhere():
@@ -135,11 +136,11 @@ def test_a_job_that_ends_in_the_turn_in_which_it_is_moved_leaves_a_gone():
     """Otherwise the base that it still has would bring it back."""
     broker = listening()
     job = _known(broker, 1)
-    broker.place = 5
+    broker.journal.place = 5
     move(broker, job, 1)
     lifecycle.forget(broker, job)
     assert collect(broker) == [[GONE, (job.id, 1)]]
-    assert broker.live_bytes == {1: 0}
+    assert broker.journal.live_bytes == {1: 0}
 
 
 def test_a_gone_is_recorded_again_as_long_as_it_matters():
@@ -158,6 +159,16 @@ def test_a_gone_that_is_recorded_again_does_not_end_a_later_job():
     assert [run[0] for run in collect(broker)] == [GONE, JOB]
 
 
+def test_the_segment_of_a_base_that_was_replaced_is_stale():
+    """It may not be the segment that goes: a GONE that is carried on moves a job that came back."""
+    broker = listening()
+    job = _known(broker, 1, place=4)
+    broker.journal.place = 5
+    keep(broker, 3, GONE, (job.id, 2), may_matter=True)
+    collect(broker)
+    assert broker.journal.stale_places == {4}
+
+
 def test_a_state_in_a_segment_that_goes_is_recorded_again_for_a_base_before_it():
     broker = listening()
     before, after = _known(broker, 1), _known(broker, 2, place=7)
@@ -170,7 +181,7 @@ def test_places_of_an_earlier_journal_do_not_count():
     """The journal was switched off and on: every job is new to it, and its going needs no record."""
     broker = listening()
     stays, goes = _known(broker, 1), _known(broker, 2)
-    broker.first_place, broker.place, broker.live_bytes = 9, 9, {}
+    broker.journal.first_place, broker.journal.place, broker.journal.live_bytes = 9, 9, {}
     lifecycle.forget(broker, goes)
     lifecycle.acknowledge(broker, stays)
     assert [(run[0], [item[0] for item in run[1:]]) for run in collect(broker)] == [(JOB, [stays.id])]

@@ -9,7 +9,7 @@ import pytest
 from brokers import add_node, ask, make_broker, make_client
 from cluster_bus.messages import DELJOB, ISKEY, KEYIS, OUTCOME, OUTCOME_IS, REFUSED, REFUSED_KEY, REPLJOB
 from copies import advance, make_id, say, sent_of, snapshot
-from disque_py.core import keying, lifecycle
+from disque_py.core import keying, lifecycle, reset
 from disque_py.core.job_attributes import JobAttributes
 from disque_py.core.job_snapshot import snapshot_of
 from disque_py.core.keys import KEY_AT, KEY_END, key_chars
@@ -63,7 +63,7 @@ def test_a_key_that_another_node_knows_is_answered_with_its_id():
     broker, client, node = start()
     add(broker, client)
     say(broker, node, KEYIS, (1, CHARS, other_id()))
-    assert (taken(client), broker.job_count, broker.searches) == (b"+%b\r\n" % other_id(), 0, {})
+    assert (taken(client), broker.job_count, broker.producers.searches) == (b"+%b\r\n" % other_id(), 0, {})
 
 
 def test_an_answer_to_an_older_question_does_not_count():
@@ -82,7 +82,7 @@ def test_callers_of_one_node_wait_for_one_another():
     say(broker, node, KEYIS, (1, CHARS, b""))
     dispatch.settle(broker)
     assert taken(client) == taken(second) != b""
-    assert broker.blocked_count == 0
+    assert broker.waits.blocked_count == 0
 
 
 def test_the_time_of_a_caller_may_be_over_before_any_node_answers():
@@ -90,7 +90,7 @@ def test_the_time_of_a_caller_may_be_over_before_any_node_answers():
     add(broker, client, 500, "KEY", "k")
     advance(broker, 600)
     assert taken(client).startswith(b"-NOREPL Timeout")
-    assert (broker.searches, broker.blocked_count) == ({}, 0)
+    assert (broker.producers.searches, broker.waits.blocked_count) == ({}, 0)
 
 
 def test_a_caller_that_hangs_up_is_not_answered():
@@ -98,7 +98,7 @@ def test_a_caller_that_hangs_up_is_not_answered():
     add(broker, client)
     dispatch.disconnect(broker, client)
     dispatch.settle(broker)
-    assert (broker.searches, broker.blocked_count) == ({}, 0)
+    assert (broker.producers.searches, broker.waits.blocked_count) == ({}, 0)
     say(broker, node, KEYIS, (1, CHARS, b""))
     assert broker.job_count == 0
 
@@ -150,7 +150,7 @@ def test_after_a_broken_link_all_nodes_are_asked_again():
     say(broker, other, KEYIS, (1, CHARS, b""))
     dispatch.incoming_lost(broker, other)
     assert sent_of(broker, ISKEY)[-1] == ((node, other), (2, CHARS))
-    assert set(broker.searches[CHARS].unanswered) == {node, other}
+    assert set(broker.producers.searches[CHARS].unanswered) == {node, other}
 
 
 def test_a_node_with_a_new_link_is_asked_too():
@@ -183,7 +183,7 @@ def test_a_copy_of_a_new_job_is_refused_if_another_one_has_its_key():
     say(broker, node, REPLJOB, (keyed_snapshot(broker, node), NEW_KEY))
     say(broker, node, REPLJOB, (keyed_snapshot(broker, node, number=8), NEW_KEY))
     assert sent_of(broker, REFUSED) == [((node,), (other_id(8), REFUSED_KEY))]
-    assert broker.keys.named(CHARS) == other_id(7)
+    assert broker.producers.keys.named(CHARS) == other_id(7)
 
 
 def test_a_copy_that_a_leaving_node_gives_away_is_taken_whatever_key_it_has():
@@ -231,46 +231,46 @@ def test_a_job_that_was_named_exists_even_if_its_creator_says_otherwise_later():
     assert add(broker, client) == b"+%b\r\n" % job_id
     say(broker, creator, DELJOB, (job_id, None, CREATION_ABORTED))
     assert broker.find(job_id) is not None
-    assert broker.keys.named(CHARS) == job_id
+    assert broker.producers.keys.named(CHARS) == job_id
 
 
 def test_the_outcome_of_a_job_that_waits_for_copies_is_told_when_there_is_one():
     broker, client, node = start()
     add(broker, client, 100, "REPLICATE", 2, "KEY", "k")
     say(broker, node, KEYIS, (1, CHARS, b""))
-    (job,) = broker.waiting_repl
+    (job,) = broker.copies.waiting_repl
     say(broker, node, OUTCOME, (job.id,), (other_id(),))
     assert sent_of(broker, OUTCOME_IS) == [((node,), (other_id(),))]
     advance(broker, 200)
     assert sent_of(broker, OUTCOME_IS) == [((node,), (job.id,))]
-    assert broker.keys.named(CHARS) == b""
+    assert broker.producers.keys.named(CHARS) == b""
 
 
 def test_a_refused_copy_begins_the_search_again():
     broker, client, node = start()
     add(broker, client, 0, "REPLICATE", 2, "KEY", "k")
     say(broker, node, KEYIS, (1, CHARS, b""))
-    (job,) = broker.waiting_repl
+    (job,) = broker.copies.waiting_repl
     say(broker, node, REFUSED, (job.id, REFUSED_KEY))
     dispatch.settle(broker)
     assert (broker.job_count, sent_of(broker, ISKEY)[-1]) == (0, ((node,), (2, CHARS)))
     say(broker, node, KEYIS, (2, CHARS, other_id()))
     assert taken(client) == b"+%b\r\n" % other_id()
-    assert (broker.blocked_count, client.waiting_jobs) == (0, {})
+    assert (broker.waits.blocked_count, client.waiting_jobs) == (0, {})
 
 
 def test_the_job_created_after_a_refused_copy_has_its_body():
     """Where bodies may go to disk, the job that was given up has lost its own at once."""
     broker, client, node = start()
-    broker.is_spilling = True
+    broker.memory.is_spilling = True
     add(broker, client, 0, "REPLICATE", 2, "KEY", "k")
     say(broker, node, KEYIS, (1, CHARS, b""))
-    (job,) = broker.waiting_repl
+    (job,) = broker.copies.waiting_repl
     body = job.body
     say(broker, node, REFUSED, (job.id, REFUSED_KEY))
     dispatch.settle(broker)
     say(broker, node, KEYIS, (2, CHARS, b""))
-    (again,) = broker.waiting_repl
+    (again,) = broker.copies.waiting_repl
     assert body
     assert (again.body, again is job) == (body, False)
 
@@ -282,7 +282,7 @@ def test_a_flush_answers_all_waiting_clients_and_nodes():
     ask(broker, make_client(broker), "DEBUG", "FLUSHALL")
     assert taken(client).startswith(b"-NOREPL job removed")
     assert sent_of(broker, KEYIS) == [((node,), (5, CHARS, b""))]
-    assert broker.searches == {}
+    assert broker.producers.searches == {}
 
 
 def test_a_snapshot_tells_the_key_to_every_holder():
@@ -292,7 +292,7 @@ def test_a_snapshot_tells_the_key_to_every_holder():
     (job,) = [job for shard in lone.shards for job in shard.values()]
     node = add_node(broker, 201)
     say(broker, node, REPLJOB, (snapshot_of(lone, job), 0))
-    assert broker.keys.named(CHARS) == job.id
+    assert broker.producers.keys.named(CHARS) == job.id
     assert add(broker, client) == b"+%b\r\n" % job.id
     assert job.id[KEY_AT:KEY_END] == CHARS
 
@@ -319,7 +319,7 @@ def test_thousands_may_wait_for_one_key_at_no_cost_per_pair_of_them():
     began = perf_counter()
     dispatch.settle(broker)
     assert perf_counter() - began < 2  # Each of them looked at for each other one took ten seconds.
-    assert len(broker.searches[CHARS].callers) == 10_000
+    assert len(broker.producers.searches[CHARS].callers) == 10_000
 
 
 def test_a_job_is_not_kept_for_the_time_its_producer_would_have_waited():
@@ -341,3 +341,20 @@ def test_a_far_deadline_is_kept():
     assert taken(client) == b""
     advance(broker, 116)
     assert taken(client).startswith(b"-NOREPL Timeout")
+
+
+@pytest.mark.parametrize("ending", ["answer", "flush"])
+def test_one_timer_repeats_the_questions_of_all_keys(ending):
+    """Or each key that is asked for alone would start another one, and a steady producer's questions multiply."""
+    broker, client, node = start()
+    for number in range(1, 30):
+        key = key_chars(b"q", b"%d" % number)
+        add(broker, client, 0, "REPLICATE", 1, "KEY", number)
+        say(broker, node, KEYIS, (number, key, b""))
+        if ending == "flush":
+            reset.flush(broker)
+        advance(broker, 50)
+    add(broker, client)
+    sent_of(broker, ISKEY)
+    advance(broker, 2 * keying.REPEAT_MS)
+    assert len(sent_of(broker, ISKEY)) == 2

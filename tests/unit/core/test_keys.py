@@ -41,9 +41,9 @@ def test_the_first_job_of_a_key_is_the_one_that_is_named():
     """Two come into being when nodes could not ask each other; they are never merged."""
     broker = make_broker()
     first, second = keyed(broker, 1), keyed(broker, 2)
-    assert broker.keys.named(first.id[KEY_AT:KEY_END]) == first.id
+    assert broker.producers.keys.named(first.id[KEY_AT:KEY_END]) == first.id
     lifecycle.creation_aborted(broker, first)
-    assert broker.keys.named(first.id[KEY_AT:KEY_END]) == second.id
+    assert broker.producers.keys.named(first.id[KEY_AT:KEY_END]) == second.id
 
 
 def test_a_key_stays_used_until_the_ttl_of_its_job_is_over():
@@ -52,9 +52,9 @@ def test_a_key_stays_used_until_the_ttl_of_its_job_is_over():
     job = keyed(broker)
     lifecycle.forget(broker, job)
     advance(broker, 59_000)
-    assert broker.keys.named(job.id[KEY_AT:KEY_END]) == job.id
+    assert broker.producers.keys.named(job.id[KEY_AT:KEY_END]) == job.id
     advance(broker, 1_001)
-    assert broker.keys.named(job.id[KEY_AT:KEY_END]) == b""
+    assert broker.producers.keys.named(job.id[KEY_AT:KEY_END]) == b""
 
 
 def test_remembered_keys_are_forgotten_in_the_end():
@@ -64,7 +64,7 @@ def test_remembered_keys_are_forgotten_in_the_end():
         lifecycle.forget(broker, job)
     assert broker.used_memory == 50 * USED_BYTES
     advance(broker, 80_000)
-    assert (broker.used_memory, broker.keys.jobs, broker.keys.over) == (0, {}, {})
+    assert (broker.used_memory, broker.producers.keys.jobs, broker.producers.keys.over) == (0, {}, {})
 
 
 def test_a_job_that_was_not_created_leaves_its_key_free():
@@ -72,14 +72,14 @@ def test_a_job_that_was_not_created_leaves_its_key_free():
     job = keyed(broker)
     lifecycle.creation_aborted(broker, job)
     lifecycle.forget(broker, job)
-    assert broker.keys.named(job.id[KEY_AT:KEY_END]) == b""
+    assert broker.producers.keys.named(job.id[KEY_AT:KEY_END]) == b""
 
 
 def test_an_expired_job_leaves_its_key_free():
     broker = make_broker()
     job = keyed(broker)
     advance(broker, 60_100)
-    assert (broker.find(job.id), broker.keys.named(job.id[KEY_AT:KEY_END])) == (None, b"")
+    assert (broker.find(job.id), broker.producers.keys.named(job.id[KEY_AT:KEY_END])) == (None, b"")
 
 
 def add(node, *words):

@@ -14,6 +14,7 @@ from disque_py.core import lifecycle
 from disque_py.core.job import ACKED, ACTIVE, GONE, JOB_BYTES, QUEUED, WAIT_REPL, Collection
 from disque_py.core.queue import QUEUE_BYTES
 from disque_py.core.schedule import HORIZON_MS
+from persistence.layouts import BASE_BYTES
 
 
 def test_a_registered_job_is_found_counted_and_weighed():
@@ -68,7 +69,7 @@ def test_a_queued_job_makes_its_queue_ready_for_waiting_clients(is_short):
         lifecycle.register_queued(broker, make_job(broker), queue)
     else:
         hold_queued(broker)
-    assert list(broker.ready) == list(broker.hint_due) == [queue]
+    assert list(broker.ready) == list(broker.consumers.hint_due) == [queue]
 
 
 def test_fetch_takes_the_oldest_and_forgets_the_expired_on_the_way():
@@ -108,19 +109,19 @@ def test_an_at_most_once_job_is_delivered_without_a_lease():
     hold_queued(broker, retry_s=0)
     job = deliver(broker)
     assert (job.requeue_at_ms, job.is_leased_here, job.is_delivered) == (0, False, True)
-    assert broker.once_delivered_count == 1
+    assert broker.memory.once_delivered_count == 1
     lifecycle.forget(broker, job)
-    assert broker.once_delivered_count == 0
+    assert broker.memory.once_delivered_count == 0
 
 
 def test_an_acknowledged_job_leaves_its_queue_and_is_kept():
     broker = make_broker()
     job = hold_queued(broker)
     lifecycle.acknowledge(broker, job)
-    assert (job.state, broker.queues[b"q"].length, broker.acked_count) == (ACKED, 0, 1)
+    assert (job.state, broker.queues[b"q"].length, broker.memory.acked_count) == (ACKED, 0, 1)
     assert isinstance(job.work, Collection)
     lifecycle.forget(broker, job)
-    assert (broker.acked_count, broker.used_memory) == (0, QUEUE_BYTES + 1)
+    assert (broker.memory.acked_count, broker.used_memory) == (0, QUEUE_BYTES + 1)
 
 
 def test_a_dequeued_job_is_out_and_may_come_back():
@@ -237,11 +238,15 @@ def test_a_forgotten_job_is_gone_for_the_journal_if_that_knew_it():
     assert broker.outbox.gone == []
     job = hold(broker)
     job.place = 3
-    broker.first_place = 1
-    broker.live_bytes[3] = lifecycle.BASE_BYTES + len(job.queue) + len(job.body)
-    broker.live_records[3] = 1
+    broker.journal.first_place = 1
+    broker.journal.live_bytes[3] = BASE_BYTES + len(job.queue) + len(job.body)
+    broker.journal.live_records[3] = 1
     lifecycle.forget(broker, job)
-    assert (broker.outbox.gone, broker.live_bytes, broker.live_records) == ([(job.id, 3)], {3: 0}, {3: 0})
+    assert (broker.outbox.gone, broker.journal.live_bytes, broker.journal.live_records) == (
+        [(job.id, 3)],
+        {3: 0},
+        {3: 0},
+    )
 
 
 def test_a_job_that_never_had_its_copies_was_never_in_the_journal():
@@ -249,16 +254,16 @@ def test_a_job_that_never_had_its_copies_was_never_in_the_journal():
     broker.is_journaling = True
     job = make_job(broker)
     lifecycle.register_waiting(broker, job)
-    assert (job.state, list(broker.waiting_repl)) == (WAIT_REPL, [job])
+    assert (job.state, list(broker.copies.waiting_repl)) == (WAIT_REPL, [job])
     lifecycle.forget(broker, job)
-    assert (broker.dirty, broker.outbox.gone, broker.waiting_repl) == ({}, [], {})
+    assert (broker.dirty, broker.outbox.gone, broker.copies.waiting_repl) == ({}, [], {})
 
 
 def weigh(broker):
     jobs = [job for shard in broker.shards for job in shard.values()]
     assert broker.job_count == len(jobs)
-    assert broker.acked_count == sum(job.state == ACKED for job in jobs)
-    assert broker.once_delivered_count == sum(
+    assert broker.memory.acked_count == sum(job.state == ACKED for job in jobs)
+    assert broker.memory.once_delivered_count == sum(
         not job.retry_ms and job.is_delivered and job.state != ACKED for job in jobs
     )
     assert broker.used_memory == sum(JOB_BYTES + len(job.body) for job in jobs) + sum(

@@ -59,7 +59,7 @@ def test_at_or_below_95_percent_nothing_is_evicted():
     broker, _ = make_full(40)
     add_acked(broker, 20)
     assert memory.make_room(broker)
-    assert (broker.acked_count, broker.stats.jobs_evicted) == (20, 0)
+    assert (broker.memory.acked_count, broker.stats.jobs_evicted) == (20, 0)
 
 
 def test_eviction_frees_enough_in_one_go():
@@ -68,8 +68,8 @@ def test_eviction_frees_enough_in_one_go():
     add_acked(broker, 110)
     assert broker.memory_level == 3
     assert memory.make_room(broker)
-    assert broker.used_memory <= broker.memory_limits[1]
-    assert broker.stats.jobs_evicted == 110 - broker.acked_count > 0
+    assert broker.used_memory <= broker.memory.limits[1]
+    assert broker.stats.jobs_evicted == 110 - broker.memory.acked_count > 0
 
 
 @pytest.mark.plain
@@ -78,9 +78,9 @@ def test_with_very_many_jobs_each_attempt_looks_at_a_part(monkeypatch):
     monkeypatch.setattr(memory, "LOOKED_PER_ATTEMPT", 20)
     broker, _ = make_full(50)
     add_acked(broker, 140)
-    before = broker.acked_count
+    before = broker.memory.acked_count
     assert not memory.make_room(broker)
-    assert 0 < before - broker.acked_count <= 40
+    assert 0 < before - broker.memory.acked_count <= 40
     assert any(memory.make_room(broker) for _ in range(20))
 
 
@@ -103,7 +103,7 @@ def test_an_at_most_once_job_may_be_evicted_after_its_delivery():
     assert memory.make_room(broker)
     assert broker.job_count == 4
     assert all(broker.find(job.id) is job for job in before)
-    assert broker.once_delivered_count == 0
+    assert broker.memory.once_delivered_count == 0
 
 
 def test_noeviction_evicts_nothing():

@@ -131,7 +131,7 @@ def test_paused_queues_are_counted(flags, count):
     broker, _, _ = make_pair()
     for each in (PAUSED_OUT, flags, flags):
         pausing.set_pause(broker, b"q", each)
-    assert broker.paused_count == count
+    assert broker.pauses.paused_count == count
 
 
 def test_no_queue_is_made_for_a_state_without_a_pause():
@@ -202,9 +202,9 @@ def test_versions_of_ended_pauses_are_bounded_and_running_ones_are_kept(monkeypa
     say(broker, b, PAUSE, (b"kept", PAUSED_IN, 1, b.id))
     for number in range(100):
         say(broker, b, PAUSE, (b"%d" % number, 0, 1, b.id))
-    assert len(broker.pause_versions) == 21
-    assert broker.pause_versions[b"kept"][0] == PAUSED_IN
-    assert b"99" in broker.pause_versions
+    assert len(broker.pauses.versions) == 21
+    assert broker.pauses.versions[b"kept"][0] == PAUSED_IN
+    assert b"99" in broker.pauses.versions
 
 
 @pytest.mark.plain
@@ -215,8 +215,8 @@ def test_a_node_can_pause_only_so_many_queues_here(monkeypatch):
     for number in range(100):
         say(broker, b, PAUSE, (b"%d" % number, PAUSED_IN, 1, b.id))
     say(broker, b, PAUSE, (b"5", 0, 2, b.id))
-    assert len(broker.pause_versions) == 10
-    assert broker.paused_count == 9
+    assert len(broker.pauses.versions) == 10
+    assert broker.pauses.paused_count == 9
     assert broker.stats.reject_reasons == {"pause of too many queues": 90}
 
 
@@ -271,7 +271,7 @@ def test_a_node_that_says_an_earlier_version_is_told_the_later_one():
     """It was flushed, or its wall clock is behind. Otherwise it would miss the pause that all others know."""
     broker, b, client = make_pair()
     pause(broker, client, "out", "bcast")
-    version = broker.pause_versions[b"q"]
+    version = broker.pauses.versions[b"q"]
     sent(broker)
     say(broker, b, PAUSE, [b"q", 0, version[1] - 1, b.id])
     assert sent_of(broker, PAUSE) == [((b,), (b"q", *version))]

@@ -43,7 +43,7 @@ def test_a_batch_is_bounded_in_bytes():
 
 def test_no_job_of_a_queue_is_offered_for_a_second_to_a_node_that_refused_it():
     broker, node = make_pair()
-    broker.interest[b"q"] = {node: 5}
+    broker.consumers.interest[b"q"] = {node: 5}
     fill(broker, 5)
     dispatch.settle(broker)
     pull(broker, node, 1, flags=pulls.ANSWERS_HINT)
@@ -90,7 +90,7 @@ def test_a_job_just_imported_is_not_passed_on():
 def test_a_job_that_came_of_age_is_hinted_at():
     broker, node = make_pair()
     other = add_node(broker, 3)
-    broker.interest[b"q"] = {other: 1}
+    broker.consumers.interest[b"q"] = {other: 1}
     say(broker, node, YOURJOBS, (1, 0, [snapshot(broker, node)]))
     pull(broker, other, flags=pulls.ANSWERS_HINT)
     dispatch.settle(broker)

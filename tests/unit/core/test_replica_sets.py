@@ -41,44 +41,44 @@ def test_the_same_group_is_the_same_tuple():
     for _ in range(50):
         group = choose(broker, 2)
         assert seen.setdefault(frozenset(group), group) is group
-        drawn, _ = broker.replica_sets.draw(broker, 2)
+        drawn, _ = broker.copies.replica_sets.draw(broker, 2)
         assert seen.setdefault(frozenset(drawn), drawn) is drawn
 
 
 def test_every_node_is_drawn_about_as_often():
     broker, nodes = make_cluster(4)
-    counts = Counter(node for _ in range(2000) for node in broker.replica_sets.draw(broker, 2)[0])
+    counts = Counter(node for _ in range(2000) for node in broker.copies.replica_sets.draw(broker, 2)[0])
     assert set(counts) == set(nodes)
     assert all(850 < count < 1150 for count in counts.values())
 
 
 def test_a_draw_names_the_holders_which_are_we_and_they():
     broker, nodes = make_cluster(2)
-    targets, holders = broker.replica_sets.draw(broker, 2)
+    targets, holders = broker.copies.replica_sets.draw(broker, 2)
     assert targets == tuple(nodes)
     assert holders is broker.sets.of((broker.me, *nodes))
 
 
 def test_fewer_nodes_than_asked_for_are_all_of_them():
     broker, nodes = make_cluster(2)
-    assert broker.replica_sets.draw(broker, 5)[0] == tuple(nodes)
+    assert broker.copies.replica_sets.draw(broker, 5)[0] == tuple(nodes)
     lone = make_broker()
-    assert lone.replica_sets.draw(lone, 2) == ((), lone.sets.mine)
+    assert lone.copies.replica_sets.draw(lone, 2) == ((), lone.sets.mine)
 
 
 def test_a_change_of_the_cluster_counts_at_once():
     broker, nodes = make_cluster(2)
-    broker.replica_sets.draw(broker, 1)
+    broker.copies.replica_sets.draw(broker, 1)
     nodes[0].flags |= PFAIL
     broker.cluster.refresh()
-    assert {broker.replica_sets.draw(broker, 1)[0] for _ in range(20)} == {(nodes[1],)}
+    assert {broker.copies.replica_sets.draw(broker, 1)[0] for _ in range(20)} == {(nodes[1],)}
     new = add_node(broker, 9)
-    assert {broker.replica_sets.draw(broker, 1)[0] for _ in range(50)} == {(nodes[1],), (new,)}
+    assert {broker.copies.replica_sets.draw(broker, 1)[0] for _ in range(50)} == {(nodes[1],), (new,)}
 
 
 def test_another_count_is_another_group():
     broker, _ = make_cluster(3)
-    assert [len(broker.replica_sets.draw(broker, count)[0]) for count in (1, 2, 1, 3)] == [1, 2, 1, 3]
+    assert [len(broker.copies.replica_sets.draw(broker, count)[0]) for count in (1, 2, 1, 3)] == [1, 2, 1, 3]
 
 
 def test_many_nodes_are_drawn_without_listing_all_groups(monkeypatch):

@@ -40,7 +40,7 @@ def add(broker, *words, producer=None):
     """An ADDJOB that waits; its producer and its job."""
     producer = producer or make_client(broker)
     assert ask(broker, producer, "ADDJOB", "q", "body", *(words or (0,))) == b""
-    return producer, list(broker.waiting_repl)[-1]
+    return producer, list(broker.copies.waiting_repl)[-1]
 
 
 def confirm(broker, job, *nodes):
@@ -61,7 +61,7 @@ def test_the_answer_waits_for_the_last_copy():
     assert (producer.out, job.state, producer.waiting) == ([], WAIT_REPL, WAITS_FOR_COPIES)
     confirm(broker, job, c)
     assert producer.out == [b"+%b\r\n" % job.id]
-    assert (job.state, producer.waiting, broker.blocked_count) == (QUEUED, RUNNING, 0)
+    assert (job.state, producer.waiting, broker.waits.blocked_count) == (QUEUED, RUNNING, 0)
 
 
 def test_the_same_node_confirming_twice_is_one_copy():
@@ -185,7 +185,7 @@ def test_a_producer_that_asked_for_no_number_waits_for_no_node_out_of_sight():
     strict = make_client(broker)
     ask(broker, producer, "ADDJOB", "q", "body", 0)
     ask(broker, strict, "ADDJOB", "q", "body", 0, "REPLICATE", 3)
-    by_default, by_number = broker.waiting_repl
+    by_default, by_number = broker.copies.waiting_repl
     broker.cluster.link_down(c)
     say(broker, b, GOTJOB, by_default.id, by_number.id)
     dispatch.settle(broker)
@@ -209,7 +209,7 @@ def test_at_the_deadline_the_producer_hears_so_and_the_job_goes_everywhere(timeo
     advance(broker, 18)
     assert producer.out == [replication.NOREPL_TIMEOUT]
     assert sent_of(broker, DELJOB) == [((b, c), (job.id, None))]
-    assert (broker.job_count, broker.blocked_count, broker.stats.replication_timeouts) == (0, 0, 1)
+    assert (broker.job_count, broker.waits.blocked_count, broker.stats.replication_timeouts) == (0, 0, 1)
 
 
 def test_timeout_zero_waits_for_ever():
@@ -225,7 +225,7 @@ def test_a_producer_that_hangs_up_takes_its_job_along():
     sent(broker)
     dispatch.disconnect(broker, producer)
     assert sent(broker) == [((b, c), DELJOB, (job.id, None))]
-    assert (broker.job_count, broker.blocked_count, broker.waiting_repl) == (0, 0, {})
+    assert (broker.job_count, broker.waits.blocked_count, broker.copies.waiting_repl) == (0, 0, {})
 
 
 def test_a_job_that_expires_while_it_misses_copies_is_refused():

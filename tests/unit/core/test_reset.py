@@ -50,7 +50,7 @@ def test_a_waiting_producer_hears_that_its_job_was_removed():
     assert ask(broker, producer, "ADDJOB", "q", "body", 0, "REPLICATE", 2) == b""
     reset.flush(broker)
     assert b"".join(producer.out).startswith(b"-NOREPL job removed (expired?)")
-    assert broker.blocked_count == 0
+    assert broker.waits.blocked_count == 0
 
 
 def test_a_waiting_consumer_gets_nothing_and_other_nodes_hear_that_it_no_longer_waits():
@@ -83,4 +83,4 @@ def test_pauses_are_forgotten_too():
     ask(broker, client, "PAUSE", "q1", "in", "bcast")
     reset.flush(broker)
     assert ask(broker, client, "PAUSE", "q1", "state") == b"+none\r\n"
-    assert broker.pause_versions == {}
+    assert broker.pauses.versions == {}

@@ -14,6 +14,7 @@ from disque_py.core.restoring import Restoring, give_up_once
 from disque_py.core.schedule import SWEEP_MS
 from journal_files import ACKED_ID, GONE_ID, IS_DELIVERED, IS_QUEUED, ONCE_ID, QUEUED_ID, WAS_QUEUED, base, bases
 from journaled import recount
+from persistence import layouts
 from persistence.records import (
     DROPPED,
     GONE,
@@ -34,7 +35,7 @@ IN_QUEUE = IS_QUEUED | WAS_QUEUED
 def restored(*runs, flags=IS_ALWAYS, number=1, age_ms=0, **how):
     """A broker after a restart with these runs in one block."""
     broker = make_broker(node_id=journal_files.NODE)
-    broker.first_place = 1
+    broker.journal.first_place = 1
     restoring = Restoring(broker, journal_files.NODE)
     restoring.block(number, broker.wall_ms - age_ms, flags, [list(run) for run in runs])
     finish(restoring, **how)
@@ -49,13 +50,13 @@ def finish(restoring, *, is_certain=False, is_whole=True, is_restored=False, wan
 
 
 def state(flags, due_ms, attempt=1):
-    return journaling.STATE_FIELDS_V2.pack(flags, due_ms, attempt, 0, 0)
+    return layouts.STATE_FIELDS_V2.pack(flags, due_ms, attempt, 0, 0)
 
 
 def test_a_job_that_turns_out_to_be_over_has_no_timer_left():
     """The sweep sets timers while a long journal is read. When one was due, the node forgot the job twice."""
     broker = make_broker(node_id=journal_files.NODE)
-    broker.first_place = 1
+    broker.journal.first_place = 1
     restoring = Restoring(broker, journal_files.NODE)
     job = base(QUEUED_ID, b"q", b"one", retry_ms=3_600_000, flags=IN_QUEUE)
     restoring.block(1, broker.wall_ms - 3_500_000, IS_ALWAYS, [[JOB, job]])
@@ -199,7 +200,7 @@ def test_a_delivered_at_most_once_job_is_never_queued_again():
 
 
 def test_one_that_was_being_handed_over_is_over_and_counted():
-    given = [STATE, (ONCE_ID, state(journaling.IS_GIVEN | WAS_QUEUED, -1), None)]
+    given = [STATE, (ONCE_ID, state(layouts.IS_GIVEN | WAS_QUEUED, -1), None)]
     broker, _ = restored([JOB, *bases()[3:]], given, is_certain=True)
     assert (broker.find(ONCE_ID).is_delivered, broker.stats.once_lost_in_handover) == (True, 1)
 
@@ -251,7 +252,7 @@ def test_tokens_and_keys_of_a_dropped_segment_are_over_too(is_dropped):
     restoring.block(2, broker.wall_ms, 0, [[JOB, leased], *([[DROPPED, 1]] if is_dropped else [])])
     finish(restoring)
     assert list(broker.tokens.by_name) == ([] if is_dropped else [b"t"])
-    assert list(broker.keys.over) == ([] if is_dropped else [GONE_ID])
+    assert list(broker.producers.keys.over) == ([] if is_dropped else [GONE_ID])
 
 
 def test_tokens_and_keys_that_were_recorded_again_are_those_of_the_later_record():
@@ -264,7 +265,7 @@ def test_tokens_and_keys_that_were_recorded_again_are_those_of_the_later_record(
     restoring.block(1, broker.wall_ms, 0, [list(run) for run in again])
     restoring.block(2, broker.wall_ms, 0, [[JOB, leased], *again, [DROPPED, 1]])
     finish(restoring)
-    assert (broker.tokens.by_name[b"t"].place, broker.keys.over[GONE_ID][1]) == (2, 2)
+    assert (broker.tokens.by_name[b"t"].place, broker.producers.keys.over[GONE_ID][1]) == (2, 2)
 
 
 def test_states_of_jobs_without_a_base_are_ignored():
@@ -278,7 +279,7 @@ def test_pauses_come_back_and_so_do_their_versions():
         [PAUSE, (b"q", 1, 0, b""), (b"r", 2, 77, b"n" * 20), (b"s", 1, 0, b"")], [PAUSE, (b"s", 0, 0, b"")]
     )
     assert {name: queue.paused for name, queue in broker.queues.items() if queue.paused} == {b"q": 1, b"r": 2}
-    assert (broker.pause_versions, broker.outbox.pauses) == ({b"r": (2, 77, b"n" * 20)}, {})
+    assert (broker.pauses.versions, broker.outbox.pauses) == ({b"r": (2, 77, b"n" * 20)}, {})
 
 
 def test_the_id_this_node_had_before_is_ours():
@@ -320,13 +321,13 @@ def test_many_jobs_are_put_in_place_in_parts():
 
 def test_jobs_that_a_cut_off_journal_knows_as_undelivered_are_given_up():
     broker = make_broker()
-    broker.first_place = 1
+    broker.journal.first_place = 1
     add_node(broker)
     known, new = (hold_queued(broker, number=number, retry_s=0) for number in (1, 2))
     retried = hold_queued(broker, number=3)
     known.place = retried.place = 1
-    broker.live_bytes[1] = journaling.base_bytes(known) + journaling.base_bytes(retried)
-    broker.live_records[1] = 2
+    broker.journal.live_bytes[1] = journaling.base_bytes(known) + journaling.base_bytes(retried)
+    broker.journal.live_records[1] = 2
     give_up_once(broker)
     assert (known.is_delivered, known.state, new.state, retried.state) == (True, ACTIVE, QUEUED, QUEUED)
     assert broker.stats.once_lost_in_restart == 1
@@ -335,8 +336,8 @@ def test_jobs_that_a_cut_off_journal_knows_as_undelivered_are_given_up():
 
 def test_an_acked_base_may_be_the_first_of_its_segment():
     """It has no living record, but the segment is there (found by the simulator)."""
-    acked = base(ACKED_ID, b"q", b"two", retry_ms=30_000, flags=journaling.IS_ACKED | WAS_QUEUED)
+    acked = base(ACKED_ID, b"q", b"two", retry_ms=30_000, flags=layouts.IS_ACKED | WAS_QUEUED)
     broker, _ = restored([JOB, acked], number=6)
     assert broker.find(ACKED_ID).state == ACKED
-    assert 6 in broker.live_bytes
+    assert 6 in broker.journal.live_bytes
     recount(broker)

@@ -235,6 +235,15 @@ def test_tasks_survive_when_jobs_are_cleared():
     assert schedule.next_ms() == 1_000_100
 
 
+def test_entries_and_tasks_are_counted():
+    schedule = make_schedule()
+    broker = make_broker()
+    for at in range(3):
+        schedule.set(make_job(broker), 1_000_100 + 500 * at)
+    schedule.call_at(1_000_100, lambda: None)
+    assert (schedule.count(), schedule.task_count) == (3, 1)
+
+
 # -- line ---------------------------------------------------------------------------------------------
 
 
@@ -253,6 +262,14 @@ def test_an_entry_that_came_later_is_due_later():
     assert sorted(line.due(6001 + LINE_GRAIN_MS, 10)) == [b"5000", b"5001"]
     assert line
     assert line.due(8000 + LINE_GRAIN_MS, 10) == [b"7000"]
+
+
+def test_the_ids_of_a_line_are_those_that_are_not_taken():
+    line = Line(1000)
+    for now_ms in (5000, 7000, 9000):
+        line.add(b"%d" % now_ms, now_ms)
+    line.due(6000 + LINE_GRAIN_MS, 10)
+    assert list(line.ids()) == [b"7000", b"9000"]
 
 
 def test_a_long_line_is_taken_a_part_at_a_time():

@@ -32,8 +32,8 @@ def test_a_body_that_is_not_needed_any_more_frees_its_place():
     node = SpillingNode()
     node.fill(30)
     broker = node.broker
-    count, size = broker.spilled_count, broker.spill.bytes_on_disk
+    count, size = broker.memory.spilled_count, broker.spill.bytes_on_disk
     place = node.job(node.out()[0]).body
     assert released(broker, place) == BODY_BYTES
-    assert (broker.spilled_count, broker.spill.bytes_on_disk) == (count - 1, size - BODY_BYTES)
+    assert (broker.memory.spilled_count, broker.spill.bytes_on_disk) == (count - 1, size - BODY_BYTES)
     assert broker.spill.released == [place]

@@ -136,7 +136,7 @@ def test_an_ack_frees_the_place_on_disk():
     for job_id in node.out():
         assert node.answer("ACKJOB", job_id) == 1
     node.settle(3_000)
-    assert (node.broker.spilled_count, node.service.store.live) == (0, 0)
+    assert (node.broker.memory.spilled_count, node.service.store.live) == (0, 0)
     node.check()
     assert [name for name in node.spill_folder.names() if name.endswith(".spill")] == []
 
@@ -164,7 +164,7 @@ def test_flushall_forgets_bodies_on_disk_and_under_way():
     assert node.taken() in ([None], [b""])
     node.bodies.clear()
     node.check()
-    assert (node.broker.spilled_count, node.service.store.files) == (0, {})
+    assert (node.broker.memory.spilled_count, node.service.store.files) == (0, {})
 
 
 def test_a_body_that_cannot_be_read_is_lost_counted_and_logged():
@@ -244,7 +244,7 @@ def test_bodies_on_disk_come_back_when_spilling_is_switched_off():
     node = SpillingNode()
     ids = node.fill(30)
     node.answer("CONFIG", "SET", "maxmemory-spill", "no")
-    assert not node.broker.is_spilling
+    assert not node.broker.memory.is_spilling
     assert [entry[1] for entry in take_all(node)] == ids
 
 
@@ -351,7 +351,7 @@ def step(node: SpillingNode, rng: Random) -> SpillingNode:
         options = rng.choice(
             (("RETRY", 3600), ("RETRY", 3600), ("RETRY", 2), ("RETRY", 0), ("DELAY", 1), ("RETRY", 5, "TTL", 9))
         )
-        if node.broker.used_memory < node.broker.memory_limits[1]:
+        if node.broker.used_memory < node.broker.memory.limits[1]:
             node.add(queue, rng.randbytes(rng.choice((10, 300, 900, 1500))), *options)
     elif dice < 0.60:
         get_in_order(node, queue, rng.randrange(1, 7))

@@ -68,7 +68,7 @@ def test_a_job_that_a_consumer_of_ours_has_is_taken_whatever_is_refused():
     broker, node = make_pair()
     job = hold_queued(broker, node)
     deliver(broker)
-    broker.disk_level = 1
+    broker.journal.disk_level = 1
     assert take(broker, node, snapshot_of(broker, job)) == TAKEN
     assert (job.state, job.is_leased_here, queue_of(broker)) == (ACTIVE, True, [])
 
@@ -102,7 +102,7 @@ def test_a_job_whose_producer_still_waits_here_is_refused():
     """Queueing it would not answer its producer (spec Q7)."""
     broker, node = make_pair()
     ask(broker, make_client(broker), "ADDJOB", "q", "body", 0, "REPLICATE", 2)
-    (job,) = broker.waiting_repl
+    (job,) = broker.copies.waiting_repl
     sent(broker)
     assert take(broker, node, snapshot_of(broker, job)) == REFUSED_BUSY
 

@@ -176,7 +176,7 @@ def test_a_queue_in_use_is_kept(reason):
     elif reason == "paused":
         ask(broker, client, "PAUSE", "q", "out")
     elif reason == "interest":
-        broker.told_interest[b"q"] = 0
+        broker.consumers.told_interest[b"q"] = 0
     else:
         queue.active_ms = broker.now_ms + 100_000
     pass_time(broker, 300_000)
@@ -213,21 +213,21 @@ def test_dead_entries_of_a_queue_are_swept_in_steps():
     for job in jobs[:-10]:
         acks.ack_here(broker, job.id)
     queue = broker.queues[b"q"]
-    assert queue.listed > 2 * queue.length + 1024 or not broker.sweeps
-    assert list(broker.sweeps) == [queue]
+    assert queue.listed > 2 * queue.length + 1024 or not broker.upkeep.sweeps
+    assert list(broker.upkeep.sweeps) == [queue]
     while dispatch.tick(broker):
         pass
-    assert (broker.sweeps, queue.listed, queue.length) == ({}, 10, 10)
+    assert (broker.upkeep.sweeps, queue.listed, queue.length) == ({}, 10, 10)
 
 
 def test_housekeeping_takes_samples_and_the_peak():
     broker = make_broker()
     job = hold(broker, body=b"x" * 1000)
     advance(broker, 150)
-    peak = broker.peak_memory
+    peak = broker.memory.peak
     lifecycle.forget(broker, job)
     advance(broker, 500)
-    assert broker.peak_memory == peak == JOB_BYTES + 1000
+    assert broker.memory.peak == peak == JOB_BYTES + 1000
     assert len(broker.stats.samples) == 6
 
 

@@ -31,7 +31,7 @@ def test_a_job_that_is_done_leaves_and_the_last_one_takes_the_token_along():
     assert broker.tokens.held(b"t") == [second]
     lifecycle.forget(broker, second)
     assert not broker.tokens
-    assert not broker.tokened
+    assert not broker.tokens.by_job
     assert used - broker.used_memory >= 2 * ENTRY_BYTES + TOKEN_BYTES
 
 

@@ -114,7 +114,7 @@ def start_loading(wait_ms=2_000):
     """A node that has just started, and reads its journal."""
     broker, client = start()
     broker.is_loading = True
-    broker.loading_wait_until_ms = broker.now_ms + wait_ms
+    broker.waits.loading_until_ms = broker.now_ms + wait_ms
     return broker, client
 
 
@@ -136,8 +136,8 @@ def test_after_a_start_requests_wait_for_the_loading_in_order():
 def test_when_the_wait_is_over_requests_are_refused():
     broker, client = start_loading(wait_ms=2_000)
     assert run(broker, client, "QLEN q") == 0
-    assert timers.next_ms(broker) <= broker.loading_wait_until_ms
-    broker.now_ms = broker.loading_wait_until_ms
+    assert timers.next_ms(broker) <= broker.waits.loading_until_ms
+    broker.now_ms = broker.waits.loading_until_ms
     dispatch.settle(broker)
     assert run(broker, client, "QLEN q") == 1
     assert replies(client).startswith(b"-LOADING")
@@ -153,7 +153,7 @@ def test_a_client_that_hangs_up_waits_for_no_loading():
     broker, client = start_loading()
     run(broker, client, "QLEN q")
     dispatch.disconnect(broker, client)
-    assert not broker.early
+    assert not broker.waits.early
 
 
 def test_a_password_set_in_a_pipeline_counts_from_the_next_command_on():
@@ -222,7 +222,7 @@ def test_addjobs_of_a_pipeline_wait_for_their_copies_together():
     node = add_node(broker)
     assert run(broker, client, *["ADDJOB q body 0"] * 50, "PING") == 50
     assert len(client.waiting_jobs) == 50
-    jobs = list(broker.waiting_repl)
+    jobs = list(broker.copies.waiting_repl)
     for job in reversed(jobs):
         say(broker, node, GOTJOB, job.id)
     assert replies(client) == b"".join(b"+%b\r\n" % job.id for job in jobs)
@@ -252,7 +252,7 @@ def test_a_ready_reply_waits_behind_one_that_is_not():
     node = add_node(broker)
     run(broker, client, "ADDJOB q body 0", "ADDJOB q body 0 REPLICATE 1", "ADDJOB q body 0 TTL 0")
     assert replies(client) == b""
-    (job,) = broker.waiting_repl
+    (job,) = broker.copies.waiting_repl
     say(broker, node, GOTJOB, job.id)
     lines = replies(client).split(b"\r\n")
     assert lines[0] == b"+" + job.id
@@ -307,7 +307,7 @@ def test_skip_suppresses_a_reply_that_comes_late():
     broker, client = start()
     node = add_node(broker)
     run(broker, client, "CLIENT REPLY SKIP", "ADDJOB q body 0", "ADDJOB q body 0")
-    first, second = broker.waiting_repl
+    first, second = broker.copies.waiting_repl
     for job in (first, second):
         say(broker, node, GOTJOB, job.id)
     assert replies(client) == b"+%b\r\n" % second.id
@@ -396,7 +396,7 @@ def test_later_positions_of_an_item_are_ignored():
     broker, _ = start()
     node = add_node(broker)
     job = hold(broker, node)
-    say(broker, node, LEASED, [job.id, 60_000, 3, 2, "news", 7])
+    say(broker, node, LEASED, [job.id, 60_000, 3, 2, 0, b"", "news", 7])
     assert job.attempt == 3
 
 

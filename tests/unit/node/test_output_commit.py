@@ -89,6 +89,16 @@ def test_a_copy_is_confirmed_when_it_is_recorded():
     assert [kind for kind, _ in sent(node)] == [GOTJOB]
 
 
+def test_messages_that_wait_can_be_looked_at():
+    node = start()
+    other = node.other()
+    node.say(other, REPLJOB, (snapshot(node.broker, other, node.broker.me), 0))
+    commit = node.driver.output_commit
+    assert [kind for _, kind, _ in commit.waiting_runs()] == [GOTJOB]
+    node.settle()
+    assert list(commit.waiting_runs()) == []
+
+
 def test_a_copy_is_asked_for_while_our_own_record_is_written():
     """A question promises nothing."""
     node = start()
@@ -115,7 +125,7 @@ def test_a_request_from_before_the_disk_failed_is_answered_when_it_is_recorded()
         node.folder.fail("write", errno.EIO)
         node.ask("ADDJOB", "q", "x", 0)
         node.settle(100)
-        assert (node.taken(), node.broker.disk_level > 0) == ([], True)
+        assert (node.taken(), node.broker.journal.disk_level > 0) == ([], True)
         node.settle(3_000)
         assert len(node.taken()) == 1
 
@@ -129,7 +139,7 @@ def test_in_the_turn_in_which_the_disk_fails_replies_wait_too():
     node.put("ADDJOB", "q", "y", 0)
     node.disk.run_one()
     node.end_turn()
-    assert (node.taken(), node.broker.disk_level > 0) == ([], True)
+    assert (node.taken(), node.broker.journal.disk_level > 0) == ([], True)
     node.settle(3_000)
     assert len(node.taken()) == 1
 
@@ -138,11 +148,11 @@ def test_an_addjob_whose_copies_are_confirmed_while_the_disk_fails_is_answered_w
     node = start()
     other = node.other()
     node.ask("ADDJOB", "q", "x", 0, "REPLICATE", 2, "RETRY", 5)
-    (job,) = node.broker.waiting_repl
+    (job,) = node.broker.copies.waiting_repl
     node.folder.fail("write create", errno.EIO, times=2)
     node.ask("ADDJOB", "q", "y", 0, "REPLICATE", 1, client=1)
     node.settle(10)
-    assert node.broker.disk_level > 0
+    assert node.broker.journal.disk_level > 0
     node.say(other, GOTJOB, job.id)
     assert node.taken() == []
     node.settle(5_000)

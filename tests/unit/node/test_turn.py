@@ -121,7 +121,9 @@ def test_time_moves_for_all_parts_at_once():
     outside.ms, outside.wall = 6_000_000, 1_800_000_000_000
     driver.begin()
     broker = driver.broker
-    assert {broker.now_ms, broker.schedule.now_ms, broker.timeouts.now_ms, driver.membership.now_ms} == {6_000_000}
+    assert {broker.now_ms, broker.schedule.now_ms, broker.waits.timeouts.now_ms, driver.membership.now_ms} == {
+        6_000_000
+    }
     assert {broker.wall_ms, driver.membership.wall_ms} == {1_800_000_000_000}
 
 
@@ -297,10 +299,10 @@ def test_a_forgotten_node_is_taken_out_of_everything():
     driver, _ = make_driver()
     node = link(driver, 2)
     driver.receive(node, [[INTEREST, [b"q", 1]]])
-    assert driver.broker.interest[b"q"] == {node: 1}
+    assert driver.broker.consumers.interest[b"q"] == {node: 1}
     driver.membership.forget(node)
     driver.finish()
-    assert driver.broker.interest == {}
+    assert driver.broker.consumers.interest == {}
 
 
 # -- time ---------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from made_journals import DAY_MS, ME, OTHER, WALL_MS, blob, job_id, loadjob, record
 from persistence.aof_import import AofError, AofReader, common_holders, facts_of_blob, parse_blob
-from persistence.items import IS_DELIVERED, IS_QUEUED, WAS_QUEUED
+from persistence.layouts import IS_DELIVERED, IS_QUEUED, WAS_QUEUED
 
 FILE = loadjob(1) + loadjob(2, queue=b"other", body=b"\r\n*1\r\n") + record(b"DELJOB", job_id(1)) + loadjob(3)
 

@@ -365,7 +365,7 @@ def test_with_any_disk_and_any_end_a_whole_beginning_is_left(turns, work, seed, 
         for _ in range(next(steps, 0)):
             disk.run_one()
         pass_ms(log, rng.choice((0, 10, 600)))
-    readable, written = log.durable_seq, log._written_seq
+    readable, written = log.durable_seq, log.written_seq
     folder.cut_power() if power else folder.kill()
     found = open_log(folder, "new", b"n" * 20)
     if log.is_closed or found.log_id == "new":

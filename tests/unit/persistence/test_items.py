@@ -5,29 +5,21 @@ from __future__ import annotations
 import pytest
 
 from cluster_bus import node
-from disque_py.core import ids, job, job_snapshot, journaling, lifecycle
+from disque_py.core import ids
 from made_journals import DAY_MS, ME, OTHER, WALL_MS, facts
-from persistence import check, items
+from persistence import items, layouts
 from persistence.records import FormatError
 
 
-def test_the_layouts_are_the_brokers():
-    """Tools read the broker's items without a broker. Both define the layouts, so both are compared."""
-    assert items.HEADER.format == job_snapshot.HEADER.format
-    assert items.VERSION.format == job_snapshot.VERSION.format
-    for name in ("BASE_STATE", "STATE_FIELDS", "STATE_FIELDS_V1", "STATE_FIELDS_V2"):
-        ours = name.replace("STATE_FIELDS", "STATE")
-        assert getattr(items, ours).format == getattr(journaling, name).format
-    for flag in ("IS_QUEUED", "IS_DELIVERED", "IS_ACKED", "IS_LEASED", "WAS_QUEUED", "IS_GIVEN"):
-        assert getattr(items, flag) == getattr(journaling, flag)
+def test_ids_are_as_long_as_the_brokers():
     assert (items.ID_BYTES, items.NODE_BYTES) == (ids.ID_BYTES, node.ID_BYTES)
-    assert check.BASE_BYTES == lifecycle.BASE_BYTES
-    assert job.ACKED
 
 
 def test_facts_come_back_from_a_base():
     """They are written now and read an hour later: moments stay, spans are counted from the block's clock."""
-    said = facts(holders=(ME, OTHER), nacks=2, deliveries=3, attempt=4, flags=items.IS_DELIVERED, due_at_ms=WALL_MS + 5)
+    said = facts(
+        holders=(ME, OTHER), nacks=2, deliveries=3, attempt=4, flags=layouts.IS_DELIVERED, due_at_ms=WALL_MS + 5
+    )
     assert items.facts_of(items.base_item(said, WALL_MS), WALL_MS) == said
 
 
@@ -38,7 +30,7 @@ def test_fields_of_a_later_version_are_carried_on():
 
 def test_a_later_state_wins():
     base = items.base_item(facts(), WALL_MS)
-    state = items.STATE.pack(items.IS_LEASED | items.IS_DELIVERED, 700, 2, 1, 9, 5)
+    state = layouts.STATE_FIELDS.pack(layouts.IS_LEASED | layouts.IS_DELIVERED, 700, 2, 1, 9, 5)
     found = items.facts_of(base, WALL_MS, state, WALL_MS + 1000)
     assert (found.attempt, found.nacks, found.deliveries, found.version) == (2, 1, 9, 5)
     assert (found.state, found.due_at_ms, found.expire_at_ms) == ("active", WALL_MS + 1700, WALL_MS + DAY_MS)
@@ -46,9 +38,9 @@ def test_a_later_state_wins():
 
 def test_a_state_of_version_1_leaves_the_counters_alone():
     base = items.base_item(facts(nacks=7, version=3), WALL_MS)
-    found = items.facts_of(base, WALL_MS, items.STATE_V1.pack(items.IS_ACKED, -1, 3), WALL_MS)
+    found = items.facts_of(base, WALL_MS, layouts.STATE_FIELDS_V1.pack(layouts.IS_ACKED, -1, 3), WALL_MS)
     assert (found.attempt, found.nacks, found.state, found.body) == (3, 7, "acked", b"")
-    found = items.facts_of(base, WALL_MS, items.STATE_V2.pack(0, -1, 3, 4, 5), WALL_MS)
+    found = items.facts_of(base, WALL_MS, layouts.STATE_FIELDS_V2.pack(0, -1, 3, 4, 5), WALL_MS)
     assert (found.nacks, found.deliveries, found.version) == (4, 5, 3)
 
 
@@ -65,4 +57,4 @@ def test_a_malformed_state_is_refused(item):
 
 
 def test_flags_have_names():
-    assert items.flag_words(items.IS_QUEUED | items.IS_GIVEN) == ["queued", "given"]
+    assert items.flag_words(layouts.IS_QUEUED | layouts.IS_GIVEN) == ["queued", "given"]

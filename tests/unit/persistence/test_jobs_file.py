@@ -7,8 +7,8 @@ import json
 import pytest
 
 from made_journals import DAY_MS, ME, OTHER, WALL_MS, facts, job_id
-from persistence.items import IS_ACKED, IS_DELIVERED, IS_LEASED, IS_QUEUED, WAS_QUEUED
 from persistence.jobs_file import JobsFileError, Origin, Pause, job_line, origin_line, parse_line, pause_line
+from persistence.layouts import IS_ACKED, IS_DELIVERED, IS_LEASED, IS_QUEUED, WAS_QUEUED
 
 
 @pytest.mark.parametrize(

@@ -135,6 +135,15 @@ def test_bytes_left_out_of_a_sync_are_in_time_for_the_next():
     assert journal.synced == journal.position
 
 
+def test_a_record_is_unsynced_until_a_sync_has_covered_it():
+    journal, disk = windowed()
+    assert not journal.has_unsynced
+    fill(journal, disk, 100)
+    assert journal.has_unsynced
+    wait(journal, disk, 3 * SYNC_EVERY_MS)
+    assert (journal.has_unsynced, journal.synced) == (False, journal.position)
+
+
 def test_a_sync_that_is_waited_for_covers_everything():
     journal, disk = windowed()
     fill(journal, disk, LEAVING_BYTES_MIN)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import errno
 
+import pytest
+
 from journal_writer import RECORD, make, read, wait
 from persistence.disk import READING, WRITING
 from persistence.disk_errors import FINE, NO_ACKS, NO_ADDS
-from persistence.journal import CLEAN_NAME, RETRY_MS
-from persistence.records import Part
+from persistence.journal import CLEAN_NAME, RETRY_MS, SYNC_EVERY_MS
+from persistence.records import Part, file_name
 
 
 def test_one_fsync_serves_all_that_gathered_meanwhile():
@@ -87,6 +89,48 @@ def test_a_reserved_file_that_could_not_be_taken_is_not_in_the_way():
     assert journal.level == NO_ACKS
     wait(journal, disk, RETRY_MS + 20)
     assert (journal.level, journal.synced) == (FINE, position)
+
+
+def on_reserve(policy):
+    """Return a journal on a full disk that writes to its reserved file."""
+    journal, disk = make(policy, reserve_bytes=4096, segment_bytes=1 << 20)
+    wait(journal, disk, RETRY_MS + 20)
+    disk.folder.capacity_bytes = disk.folder.used_bytes
+    while not journal.is_on_reserve:
+        journal.append(RECORD)
+        disk.run()
+    return journal, disk
+
+
+@pytest.mark.parametrize("policy", ["always", "everysec", "no"])
+def test_a_reserved_file_that_is_used_up_keeps_its_records_and_gives_its_rest_back(policy):
+    """Replies went out when they were written: they must not wait for room in the next file."""
+    journal, disk = on_reserve(policy)
+    answered = 0
+    while journal.is_on_reserve:
+        answered = journal.ready_position()
+        journal.append(RECORD)
+        disk.run()
+    used = journal.files[-1]
+    assert (journal.synced, used.end) == (answered, answered)
+    assert disk.folder.size(file_name(used.number, used.part)) < 4096
+    wait(journal, disk, 3 * RETRY_MS)
+    disk.folder.cut_power()
+    assert read(disk)[1].position >= answered
+
+
+def test_a_reserved_file_that_is_used_up_during_a_sync_waits_for_it():
+    journal, disk = on_reserve("everysec")
+    journal.now_ms += SYNC_EVERY_MS
+    journal.tick()
+    written = journal.written
+    while journal.written == journal.position:
+        written = journal.written
+        journal.append(RECORD)
+        disk.run(WRITING)
+    assert (journal.is_on_reserve, journal.written) == (True, written)
+    disk.run()
+    assert (journal.is_on_reserve, journal.synced) == (False, written)
 
 
 def test_restart_begins_a_new_chain_and_the_old_files_go():

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import journal_files
-from disque_py.core import journaling
-from persistence import records
+from persistence import layouts, records
 from persistence.records import (
     HEAD_BYTES,
     HEADER_ALIGN,
@@ -75,9 +74,9 @@ def test_todays_writer_agrees_with_the_stored_file():
 
 
 def test_numbers_of_a_job_and_its_states_are_packed_as_they_always_were():
-    assert journaling.BASE_STATE.format == "<Bq"
-    assert journaling.STATE_FIELDS_V2.format == "<BqIHH"
-    assert journaling.STATE_FIELDS_V1.format == "<BqI"
+    assert layouts.BASE_STATE.format == "<Bq"
+    assert layouts.STATE_FIELDS_V2.format == "<BqIHH"
+    assert layouts.STATE_FIELDS_V1.format == "<BqI"
 
 
 def test_a_header_comes_back():

@@ -226,7 +226,7 @@ def test_q26_many_blocked_clients_time_out_when_they_said(broker):
         ask(broker, each, "GETJOB", "TIMEOUT", 100, "FROM", "q")
     pass_time(broker, 99)
     dispatch.tick(broker)
-    assert broker.blocked_count == 60
+    assert broker.waits.blocked_count == 60
     pass_time(broker, 20)
     dispatch.tick(broker)
     assert [b"".join(each.out) for each in clients] == [b"*-1\r\n"] * 60

@@ -78,7 +78,7 @@ def test_q33_a_client_that_leaves_during_a_pause_leaves_nothing_behind(broker, c
     pass_time(broker, 2_000)
     dispatch.tick(broker)
     assert list(broker.clients.values()) == [client]
-    assert broker.clients_paused_until_ms < broker.now_ms
+    assert broker.waits.clients_paused_until_ms < broker.now_ms
 
 
 @pytest.mark.parametrize("renamed", ["auth", "x-auth"])

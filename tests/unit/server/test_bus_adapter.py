@@ -60,7 +60,7 @@ def test_job_messages_reach_the_broker():
         broker = turns.driver.broker
         node = add_node(broker, 2)
         adapter.on_runs(node, [[messages.INTEREST, [b"q", 3]]])
-        assert broker.interest[b"q"] == {node: 3}
+        assert broker.consumers.interest[b"q"] == {node: 3}
 
     in_loop(test)
 
@@ -81,7 +81,7 @@ def test_the_interest_of_a_node_ends_with_its_link():
         node = add_node(broker, 2)
         adapter.on_runs(node, [[messages.INTEREST, [b"q", 3]]])
         adapter.on_incoming_lost(node)
-        assert not broker.interest.get(b"q")
+        assert not broker.consumers.interest.get(b"q")
 
     in_loop(test)
 

@@ -131,14 +131,15 @@ def test_a_protocol_error_behind_an_addjob_that_waits_is_said_after_its_reply():
         node = server.link()
         talk = await server.connect()
         talk.write(encode("ADDJOB", "q", "body", "0") + b"*x\r\n")
-        await until(lambda: server.broker.waiting_repl)
-        (job,) = server.broker.waiting_repl
+        await until(lambda: server.broker.copies.waiting_repl)
+        (job,) = server.broker.copies.waiting_repl
         server.hear(node, GOTJOB, job.id)
         assert await talk.rest() == b"+%b\r\n-ERR Protocol error: invalid multibulk length\r\n" % job.id
 
     serve(story)
 
 
+@pytest.mark.plain
 def test_a_protocol_error_is_said_also_when_the_slice_ended_before_it(monkeypatch):
     """No later event would send it."""
     monkeypatch.setattr("disque_py.server.connection.SLICE_NS", -1)
@@ -167,10 +168,10 @@ def test_quit_waits_for_the_copies_of_jobs_before_it():
         node = server.link()
         talk, client = await server.connect_known()
         talk.send("ADDJOB q body 0", "ADDJOB q body 0", "QUIT", "PING")
-        await until(lambda: len(server.broker.waiting_repl) == 2)
+        await until(lambda: len(server.broker.copies.waiting_repl) == 2)
         await asyncio.sleep(0.01)
         assert client.waiting == WAITS_FOR_COPIES
-        jobs = list(server.broker.waiting_repl)
+        jobs = list(server.broker.copies.waiting_repl)
         for job in reversed(jobs):
             server.hear(node, GOTJOB, job.id)
         assert await talk.rest() == b"".join(b"+%b\r\n" % job.id for job in jobs) + b"+OK\r\n"
@@ -178,6 +179,7 @@ def test_quit_waits_for_the_copies_of_jobs_before_it():
     serve(story)
 
 
+@pytest.mark.plain
 def test_a_slice_that_ends_between_two_jobs_does_not_make_the_second_wait_for_the_copies_of_the_first(monkeypatch):
     monkeypatch.setattr(connection_module, "SLICE_NS", 0)
 
@@ -186,10 +188,10 @@ def test_a_slice_that_ends_between_two_jobs_does_not_make_the_second_wait_for_th
         talk, client = await server.connect_known()
         talk.send("ADDJOB q body 0", "ADDJOB q body 0", "PING")
         talk.send(*["ADDJOB q body 0"] * 3)
-        await until(lambda: len(server.broker.waiting_repl) == 2)
+        await until(lambda: len(server.broker.copies.waiting_repl) == 2)
         await asyncio.sleep(0.01)
         assert client.waiting == WAITS_FOR_COPIES  # PING is behind them, and waits.
-        assert len(server.broker.waiting_repl) == 2
+        assert len(server.broker.copies.waiting_repl) == 2
 
     serve(story)
 
@@ -241,7 +243,7 @@ def test_a_half_closed_client_that_comes_to_wait_for_jobs_gets_earlier_replies()
         talk.writer.write_eof()
         assert await talk.rest() == b"+PONG\r\n" * 20_000
         await until(lambda: not server.broker.clients)
-        assert server.broker.blocked_count == 0
+        assert server.broker.waits.blocked_count == 0
 
     serve(story)
 
@@ -269,10 +271,10 @@ def test_a_consumer_that_hung_up_waits_no_more():
     async def story(server):
         talk = await server.connect()
         talk.send("GETJOB FROM q")
-        await until(lambda: server.broker.blocked_count)
+        await until(lambda: server.broker.waits.blocked_count)
         talk.hang_up()
         await until(lambda: not server.broker.clients)
-        assert (server.broker.blocked_count, server.broker.queues[b"q"].waiting) == (0, {})
+        assert (server.broker.waits.blocked_count, server.broker.queues[b"q"].waiting) == (0, {})
 
     serve(story)
 
@@ -283,7 +285,7 @@ def test_a_consumer_that_hung_up_is_given_nothing_while_the_loop_closes():
     async def story(server):
         talk, other = await server.connect(), await server.connect()
         talk.send("GETJOB FROM q", "GETJOB FROM q")
-        await until(lambda: server.broker.blocked_count)
+        await until(lambda: server.broker.waits.blocked_count)
         connection = next(one for one in server.turns.connections.values() if one.client.waiting)
         assert connection.eof_received()
         other.send("ADDJOB q body 0", "QLEN q")
@@ -317,10 +319,10 @@ def test_the_job_of_a_producer_that_hung_up_is_deleted():
         server.link()
         talk = await server.connect()
         talk.send("ADDJOB q body 0")
-        await until(lambda: server.broker.waiting_repl)
+        await until(lambda: server.broker.copies.waiting_repl)
         talk.hang_up()
         await until(lambda: not server.broker.clients)
-        assert (server.broker.job_count, server.broker.blocked_count) == (0, 0)
+        assert (server.broker.job_count, server.broker.waits.blocked_count) == (0, 0)
 
     serve(story)
 
@@ -346,7 +348,7 @@ def test_a_job_wakes_the_client_that_waits_for_it_and_its_pipeline_goes_on():
     async def story(server):
         consumer, producer = await server.connect(), await server.connect()
         consumer.send("GETJOB FROM q", "PING after")
-        await until(lambda: server.broker.blocked_count)
+        await until(lambda: server.broker.waits.blocked_count)
         producer.send("ADDJOB q body 0")
         job_id = await producer.reply()
         assert await consumer.replies(2) == [[[b"q", job_id, b"body"]], b"after"]
@@ -375,9 +377,9 @@ def test_many_addjobs_of_one_client_go_on_as_their_copies_come(monkeypatch):
         talk.send(*["ADDJOB q body 0"] * 100)
         answered = 0
         while answered < 100:
-            await until(lambda: server.broker.waiting_repl)
-            assert len(server.broker.waiting_repl) <= 10
-            job = next(iter(server.broker.waiting_repl))
+            await until(lambda: server.broker.copies.waiting_repl)
+            assert len(server.broker.copies.waiting_repl) <= 10
+            job = next(iter(server.broker.copies.waiting_repl))
             server.hear(node, GOTJOB, job.id)
             assert await talk.reply() == job.id
             answered += 1
@@ -419,7 +421,7 @@ def test_a_pause_that_was_made_longer_is_kept_to_its_new_end():
         one = await server.connect()
         one.send("CLIENT PAUSE 30")
         await one.reply()
-        paused_until_ms = server.broker.clients_paused_until_ms = server.broker.now_ms + 150
+        paused_until_ms = server.broker.waits.clients_paused_until_ms = server.broker.now_ms + 150
         one.send("PING")
         await one.reply()
         assert server.driver.clock.now_ms() >= paused_until_ms
@@ -456,7 +458,7 @@ def test_behind_another_command_nothing_is_let_through():
         await one.reply()
         other.send("PING", "CLIENT UNPAUSE")
         await asyncio.sleep(0.05)
-        assert server.broker.clients_paused_until_ms
+        assert server.broker.waits.clients_paused_until_ms
         one.send("CLIENT UNPAUSE")
         assert [await one.reply(), await other.reply(), await other.reply()] == [b"OK", b"PONG", b"OK"]
 
@@ -485,11 +487,11 @@ def test_a_client_that_hangs_up_during_a_pause_is_gone():
 def test_a_client_that_waits_for_the_loading_may_close_its_end_and_is_answered():
     async def story(server):
         server.broker.is_loading = True
-        server.broker.loading_wait_until_ms = server.broker.now_ms + 60_000
+        server.broker.waits.loading_until_ms = server.broker.now_ms + 60_000
         talk = await server.connect()
         talk.send("ADDJOB q body 0", "QLEN q")
         talk.writer.write_eof()
-        await until(lambda: server.broker.early)
+        await until(lambda: server.broker.waits.early)
         server.driver.begin()
         server.broker.is_loading = False
         assert (await talk.rest()).endswith(b"\r\n:1\r\n")
@@ -502,12 +504,12 @@ def test_a_client_that_waits_for_the_loading_may_hang_up():
 
     async def story(server):
         server.broker.is_loading = True
-        server.broker.loading_wait_until_ms = server.broker.now_ms + 200
+        server.broker.waits.loading_until_ms = server.broker.now_ms + 200
         talk = await server.connect()
         talk.send("QLEN q")
-        await until(lambda: server.broker.early)
+        await until(lambda: server.broker.waits.early)
         talk.hang_up()
-        await until(lambda: not server.broker.early and not server.turns.connections)
+        await until(lambda: not server.broker.waits.early and not server.turns.connections)
 
     serve(story)
 

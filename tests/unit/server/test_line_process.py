@@ -12,7 +12,7 @@ from typing import Any
 import msgpack
 import uvloop
 
-from disque_py.core.events import ADDED
+from disque_py.event_format import ADDED
 from disque_py.server import line_process
 from disque_py.server.line_process import LineProcess
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 
+import pytest
+
 from copies import hold_queued
 from disque_py.core import lifecycle
 from disque_py.server import turn_loop
@@ -48,6 +50,7 @@ def test_time_passes_without_input():
     serve(story)
 
 
+@pytest.mark.plain
 def test_a_node_that_stood_still_says_for_how_long(monkeypatch):
     told = []
     monkeypatch.setattr(turn_loop, "tell", lambda name, **fields: told.append((name, fields["ms"])))

@@ -43,14 +43,14 @@ def test_a_pause_of_all_nodes_is_lifted_on_nodes_that_hear_of_it_late():
     """They would learn it with the next link (seed 30101)."""
     simulation = played()
     world = simulation.world
-    world.network.filter = lambda sender, receiver, kind, item: kind == PAUSE
+    world.traffic.filter = lambda sender, receiver, kind, item: kind == PAUSE
     ask(world, "a", "PAUSE", "q0", "all", "bcast")
-    world.network.filter = None
+    world.traffic.filter = None
     simulation.liveness._lift_limits()
     world.run(100)
     world.network.hiccup("a", "b")
     world.run(1_000)
-    assert [machine.broker.paused_count for machine in world.running()] == [0] * len(world.machines)
+    assert [machine.broker.pauses.paused_count for machine in world.running()] == [0] * len(world.machines)
 
 
 @pytest.mark.parametrize(

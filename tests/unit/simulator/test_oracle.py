@@ -109,3 +109,30 @@ def test_in_good_weather_an_ack_is_heard_by_all_at_once(oracle, ids):
     oracle.deliver(b"q", promise.id, promise.body(), 2_000 + HEARD_MS)
     with pytest.raises(RuleBrokenError, match="acks are heard"):
         oracle.deliver(b"q", promise.id, promise.body(), 2_001 + HEARD_MS)
+
+
+def limited(oracle, ids, limit=1, now_ms=1):
+    """A job of few attempts."""
+    promise = added(oracle, ids, now_ms=now_ms)
+    promise.limit = limit
+    return promise
+
+
+def test_attempts_are_bounded_while_nothing_is_wrong(oracle, ids):
+    """Spec Y4. ENQUEUE may begin a fresh set."""
+    promise = limited(oracle, ids)
+    promise.renewed = 1
+    deliver(oracle, promise)
+    deliver(oracle, promise)
+    with pytest.raises(RuleBrokenError, match="attempts are bounded"):
+        deliver(oracle, promise)
+
+
+def test_each_side_of_a_cut_may_spend_all_attempts(oracle, ids):
+    """Spec Y4. And each crash may forget some."""
+    oracle.unrest_ms, oracle.sides, oracle.deaths = 5, 2, 1
+    promise = limited(oracle, ids, limit=2)
+    for _ in range(2 * 2 + 1 * 2):
+        deliver(oracle, promise)
+    with pytest.raises(RuleBrokenError, match="attempts are bounded"):
+        deliver(oracle, promise)

@@ -11,9 +11,10 @@ pytest.importorskip("pyarrow", reason="the extra disque-py[spark] is not install
 
 import pyarrow as pa
 
-from disque_py.core import events
+from disque_py import event_format
 from disque_py.core.event_lines import Lines
-from disque_py.spark.event_blocks import MARK, batches_of, end_of
+from disque_py.event_format import PACKED_MARK
+from disque_py.spark.event_blocks import batches_of, end_of
 from disque_py.spark.event_lines import LineReader
 
 ID = b"D-d15b070d-nXjPpnObB03yf/0KKtZUpGLW-05a1"
@@ -26,7 +27,7 @@ def full(code: int, *more: dict[str, object], queue: bytes = b"mail", left: int 
 
 
 def packed(*blocks: list[tuple], first: int = 1) -> bytes:
-    parts = [MARK]
+    parts = [PACKED_MARK]
     for block in blocks:
         body = msgpack.packb(block)
         parts.append(struct.pack("<IIQQ", len(body), len(block), first, MS) + body)
@@ -47,23 +48,25 @@ def of_lines(block: list[tuple], first: int = 1) -> list[dict]:
 
 EVENTS = {
     "usual": [
-        (events.ADDED, ID, CTIME, b"mail", 75),
-        (events.DELIVERED, ID, 2, MS - 30, 1, 0, 0, CTIME, b"mail", 75),
-        (events.DELIVERED, ID, 2, 0, 1, 0, 0, CTIME, b"news", 0),
-        full(events.ACKED),
+        (event_format.ADDED, ID, CTIME, b"mail", 75),
+        (event_format.DELIVERED, ID, 2, MS - 30, 1, 0, 0, CTIME, b"mail", 75),
+        (event_format.DELIVERED, ID, 2, 0, 1, 0, 0, CTIME, b"news", 0),
+        full(event_format.ACKED),
     ],
-    "every code": [full(code, left=code % 8) for code in events.CODES if events.DELIVERED < code < events.STARTED],
+    "every code": [
+        full(code, left=code % 8) for code in event_format.CODES if event_format.DELIVERED < code < event_format.STARTED
+    ],
     "with metadata": [
-        full(events.ACKED, {"meta": (b"carrier", b"UA", b"dest", b"\xc3\xa9"), "priority": -5}),
-        full(events.LOST, {"error": "the body can't be read"}),
-        full(events.NACKED, {"meta": (b"carrier", b"2026-01-01")}),
+        full(event_format.ACKED, {"meta": (b"carrier", b"UA", b"dest", b"\xc3\xa9"), "priority": -5}),
+        full(event_format.LOST, {"error": "the body can't be read"}),
+        full(event_format.NACKED, {"meta": (b"carrier", b"2026-01-01")}),
     ],
-    "of the node": [(events.STARTED, {"reason": "memory lost"}), (events.FLUSHED, {})],
+    "of the node": [(event_format.STARTED, {"reason": "memory lost"}), (event_format.FLUSHED, {})],
     "with bodies": [
-        full(events.ADDED_ANYHOW, {"body": b"text"}, left=0, since=0),
-        full(events.ADDED_ANYHOW, {"body": b"\xff"}, left=0, since=0),
+        full(event_format.ADDED_ANYHOW, {"body": b"text"}, left=0, since=0),
+        full(event_format.ADDED_ANYHOW, {"body": b"\xff"}, left=0, since=0),
     ],
-    "no text": [full(events.ACKED, queue=b"\xff\xfe"), full(events.ACKED, {"meta": (b"a", b"\xff")})],
+    "no text": [full(event_format.ACKED, queue=b"\xff\xfe"), full(event_format.ACKED, {"meta": (b"a", b"\xff")})],
     "of a later version": [full(31), full(40)],
 }
 
@@ -77,7 +80,7 @@ def test_blocks_give_the_same_columns_as_lines(what):
 
 
 def test_events_outside_the_requested_range_are_left_out():
-    block = [(events.ADDED, ID, CTIME + at, b"mail", at) for at in range(10)]
+    block = [(event_format.ADDED, ID, CTIME + at, b"mail", at) for at in range(10)]
     data = packed(block, block, block, first=11)
     assert end_of(data) == 41
     assert [row["seq"] for row in rows(batches_of("n1", "l1", data, 15, 20))] == [*range(15, 35)]

@@ -12,7 +12,7 @@ pytest.importorskip("pyarrow", reason="the extra disque-py[spark] is not install
 
 import pyarrow as pa
 
-from disque_py.spark.event_blocks import MARK
+from disque_py.event_format import PACKED_MARK
 from disque_py.spark.event_lines import LineReader
 from disque_py.spark.event_slices import SLICE_SCHEMA, events_of, is_slices, slice_of
 
@@ -24,7 +24,7 @@ def lines(first: int, after: int) -> bytes:
 
 
 def blocks(first: int, after: int, size: int) -> bytes:
-    parts = [MARK]
+    parts = [PACKED_MARK]
     for seq in range(first, after, size):
         events = [(1, b"D-%d" % at, 10**18, b"q", 5) for at in range(seq, min(seq + size, after))]
         body = msgpack.packb(events)

@@ -10,6 +10,7 @@ import pytest
 
 pytest.importorskip("pyspark", reason="the extra disque-py[spark] is not installed")
 pytest.importorskip("deltalake", reason="the extra disque-py[spark] is not installed")
+pytest.importorskip("prometheus_client", reason="the extra disque-py[spark] is not installed")
 
 from disque_py.spark.delta_store import Store
 from disque_py.spark.progress import ProgressListener
@@ -27,16 +28,16 @@ def test_a_batch_is_a_line_and_a_file(tmp_path, capsys):
     note_batch(Store(str(tmp_path)), 1, {"merge_ms": 3, "jobs": 4})
     heard(ProgressListener(str(tmp_path), metrics_file=str(tmp_path / "m.prom")), PROGRESS, PROGRESS)
     assert capsys.readouterr().err.count("index: batch 1, 10 rows in 5 ms, 2000/s, 4 jobs merged in 3 ms\n") == 2
-    assert 'disque_pipeline_rows_total{query="index"} 20\n' in (tmp_path / "m.prom").read_text()
+    assert 'disque_pipeline_rows_total{query="index"} 20.0\n' in (tmp_path / "m.prom").read_text()
 
 
 def test_figures_that_spark_does_not_report_stand_beside_its_own(tmp_path):
     listener = ProgressListener(metrics_file=str(tmp_path / "m.prom"), quiet=True)
     listener.note("index", "disque_pipeline_nodes_away", 1)
-    assert 'disque_pipeline_nodes_away{query="index"} 1\n' in (tmp_path / "m.prom").read_text()
+    assert 'disque_pipeline_nodes_away{query="index"} 1.0\n' in (tmp_path / "m.prom").read_text()
     heard(listener, PROGRESS)
     assert listener.text().count("# TYPE") > 3
-    assert 'disque_pipeline_nodes_away{query="index"} 1\n' in listener.text()
+    assert 'disque_pipeline_nodes_away{query="index"} 1.0\n' in listener.text()
 
 
 def test_metrics_are_served_when_asked_for():

@@ -1,10 +1,10 @@
-"""progress_text.py: a batch as a line, and as Prometheus text."""
+"""progress_text.py: a batch as a line, and as figures."""
 
 from __future__ import annotations
 
 import json
 
-from disque_py.spark.progress_text import figures_of, lag_events, lag_seconds, line_of, prometheus_of, rows_of
+from disque_py.spark.progress_text import figures_of, lag_events, lag_seconds, line_of, rows_of
 
 END = {"nodes": {"a": {"log": "x", "next": 90}, "b": {"log": "y", "next": 5}}}
 LATEST = {"nodes": {"a": {"log": "x", "next": 100}, "b": {"log": "z", "next": 7}}}
@@ -43,19 +43,3 @@ def test_losses_are_reported_with_every_batch():
     progress = PROGRESS | {"sources": [{"endOffset": json.dumps(END | {"lost": {"events": 3, "logs": 1}})}]}
     assert "lost 3 events and the ends of 1 logs" in line_of("index", progress, NOTE, 12_500)
     assert figures_of(progress, {}, 1, 1, 0)["disque_pipeline_lost_events"] == 3
-
-
-def test_numbers_have_all_their_digits():
-    """The last digits of a slow counter are the ones that change."""
-    figures = {"disque_pipeline_rows_total": 123456789.0, "disque_pipeline_lag_seconds": 1.5}
-    text = prometheus_of({"q": figures})
-    assert '{query="q"} 123456789\n' in text
-    assert '{query="q"} 1.5\n' in text
-
-
-def test_prometheus_text_has_a_help_line_and_a_sample_per_query():
-    figures = figures_of(PROGRESS, NOTE, 900, 3, 12_500)
-    text = prometheus_of({'a"b': figures, "c": {}})
-    assert 'disque_pipeline_rows_total{query="a\\"b"} 900\n' in text
-    assert text.count("# TYPE disque_pipeline_lag_events gauge") == 1
-    assert prometheus_of({}) == ""

@@ -6,7 +6,7 @@ import errno
 
 import pytest
 
-from disque_py.core import journaling
+from disque_py.core import acks, journaling, lifecycle
 from journaled import JournaledNode
 
 
@@ -46,7 +46,7 @@ def test_bgrewriteaof_leaves_little_more_than_the_living_records():
         node.settle(1_000)
         journal = node.journal_service.journal
         assert journal.size < before / 3
-        assert journal.size < 2 * sum(node.broker.live_bytes.values()) + 1_000
+        assert journal.size < 2 * sum(node.broker.journal.live_bytes.values()) + 1_000
         assert not node.driver.compaction.is_running
         node.check_folder(at_least=node.promised)
         node.recount()
@@ -79,7 +79,7 @@ def test_a_full_disk_is_freed_however_small_the_journal_is(policy):
     ids = fill(node, 100)
     node.folder.capacity_bytes = used = node.folder.used_bytes
     node.settle(3_000)
-    while not node.broker.disk_level:
+    while not node.broker.journal.disk_level:
         node.ask("ADDJOB", "q", b"x" * 1000, 0)
         node.settle(100)
     node.settle(2_000)
@@ -88,12 +88,32 @@ def test_a_full_disk_is_freed_however_small_the_journal_is(policy):
         node.ask("ACKJOB", job_id, client=1)
         node.settle()
     node.settle(5_000)
-    assert (node.broker.disk_level, node.broker.disk_trouble) == (0, "")
+    assert (node.broker.journal.disk_level, node.broker.journal.disk_trouble) == (0, "")
     assert node.folder.used_bytes < used * 0.8
     node.taken()
     assert str(node.answer("ADDJOB", "q", "body", 0)).startswith("b'D-")
     again = node.restart()
     assert [again.broker.find(ids[at]) is not None for at in (0, 2, 3, 99)] == [True, True, False, False]
+
+
+def test_on_a_full_disk_a_segment_that_cannot_be_removed_is_not_rewritten_again_at_once():
+    """Each try takes of the reserved room, which is all that acks have."""
+    node = JournaledNode(segment_bytes=1 << 20, reserve_bytes=64 << 10)
+    node.settle(3_000)
+    ids = fill(node, 100)
+    node.folder.capacity_bytes = node.folder.used_bytes
+    while not node.broker.journal.disk_level:
+        ids += node.ask("ADDJOB", "q", b"x" * 1000, 0) + node.taken()
+        node.settle(100)
+    node.folder.fail("remove", errno.EIO, times=-1)
+    acknowledge(node, [job_id for shard in node.broker.shards for job_id in shard if job_id not in ids[:3]])
+    node.settle(1_000)
+    position = node.journal_service.journal.position
+    node.settle(8_000)
+    assert (node.broker.journal.disk_level, node.journal_service.journal.position) == (1, position)
+    node.folder.heal()
+    node.settle(12_000)
+    assert node.broker.journal.disk_level == 0
 
 
 def test_dead_segments_are_removed_without_being_read():
@@ -114,7 +134,7 @@ def test_pauses_survive_the_segment_that_has_their_records():
     node.settle(1_000)
     again = node.restart()
     assert {name: queue.paused for name, queue in again.broker.queues.items() if queue.paused} == {b"p": 1, b"r": 2}
-    assert b"r" in again.broker.pause_versions
+    assert b"r" in again.broker.pauses.versions
 
 
 def test_a_file_that_can_not_be_removed_brings_nothing_back():
@@ -172,11 +192,57 @@ def test_a_job_that_ends_in_the_turn_in_which_it_is_moved_does_not_come_back():
     assert job_id not in node.check_states()
 
 
+def add_large(node, count=1):
+    ids = [job_id for _ in range(count) for job_id in node.ask("ADDJOB", "q", b"x" * 20_000, 0)]
+    node.settle()
+    return ids + node.taken()
+
+
+def rewrite_what_is_mostly_dead(node):
+    node.ask("CONFIG", "SET", "auto-aof-rewrite-min-size", 0)
+    node.ask("CONFIG", "SET", "auto-aof-rewrite-percentage", 1)
+    node.settle(1_000)
+    node.ask("CONFIG", "SET", "auto-aof-rewrite-percentage", 0)
+    node.settle()
+    node.taken()
+
+
+def test_a_job_that_came_back_and_was_moved_does_not_come_again():
+    """A GONE that is carried on moves the job that came back, and its former base stays in a segment of its own."""
+    node = start(segment_bytes=1 << 20)
+    rotate = node.journal_service.journal.rotate
+    (job_id,) = fill(node, 1)
+    first = add_large(node)
+    rotate()
+    acknowledge(node, [job_id, *add_large(node)])
+    rotate()
+    node.driver.begin()
+    acks.dummy_ack(node.broker, job_id)
+    node.end_turn()
+    kept = add_large(node)
+    rotate()
+    node.settle()
+    rewrite_what_is_mostly_dead(node)
+    assert [number for number in (1, 2, 3) if node.journal_service.journal.parts_of(number)] == [1, 3]
+    acknowledge(node, first)
+    acknowledge(node, add_large(node))
+    rotate()
+    node.driver.begin()
+    lifecycle.forget(node.broker, node.broker.find(job_id))
+    node.end_turn()
+    acknowledge(node, add_large(node))
+    rotate()
+    node.settle()
+    rewrite_what_is_mostly_dead(node)
+    node.folder.kill()
+    assert set(node.check_states()) == set(kept)
+
+
 def test_flushall_while_all_jobs_are_being_recorded_leaves_nothing():
     node = start(appendonly=False)
     fill(node, 1_200)
     node.ask("CONFIG", "SET", "appendonly", "yes")
-    while not (node.driver.compaction is not None and node.broker.live_bytes):
+    while not (node.driver.compaction is not None and node.broker.journal.live_bytes):
         node.work()
         node.tick()
     node.ask("DEBUG", "FLUSHALL")
@@ -191,8 +257,8 @@ def test_flushall_during_a_rewrite_ends_it():
     node.tick()
     node.ask("DEBUG", "FLUSHALL")
     node.settle(1_000)
-    assert (node.driver.compaction.is_running, node.broker.live_bytes) == (False, {}) or not any(
-        node.broker.live_bytes.values()
+    assert (node.driver.compaction.is_running, node.broker.journal.live_bytes) == (False, {}) or not any(
+        node.broker.journal.live_bytes.values()
     )
     node.check_folder(at_least=node.promised)
 

@@ -39,10 +39,10 @@ def test_an_empty_folder_in_the_place_of_the_old_one_gets_all_jobs_again():
             node.settle(FRESH_MS)
             ids += node.ask("ADDJOB", "q", "then", 0, client=1)
             node.settle(2_000)
-        assert node.broker.disk_level
+        assert node.broker.journal.disk_level
         node.folder.appear(is_empty=True)
         ids += add(node) + node.taken(1)
-        assert (node.broker.disk_level, node.journal_service.refusal()) == (0, "")
+        assert (node.broker.journal.disk_level, node.journal_service.refusal()) == (0, "")
         assert sum("recorded again" in str(call) for call in node.broker.host.calls) == 1
         node.recount()
         node.folder.kill()

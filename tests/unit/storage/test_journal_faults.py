@@ -107,7 +107,7 @@ def recovers(node: JournaledNode) -> None:
     node.folder.heal()
     node.settle(8_000)
     journal = node.journal_service.journal
-    assert (journal.level, journal.error, node.broker.disk_level) == (0, "", 0)
+    assert (journal.level, journal.error, node.broker.journal.disk_level) == (0, "", 0)
     assert not any(port.asked for port in node.clients if not port.client.waiting)
     node.settle(2_000)
     node.recount()

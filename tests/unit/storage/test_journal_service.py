@@ -143,10 +143,10 @@ def test_a_disk_in_trouble_does_not_keep_it_from_being_switched_off():
     node.folder.fail("write create", errno.ENOSPC, times=-1)
     node.ask("ADDJOB", "q", "y", 0)
     node.settle(10)
-    assert node.broker.disk_level > 0
+    assert node.broker.journal.disk_level > 0
     node.ask("CONFIG", "SET", "appendonly", "no", client=1)
     node.settle(10)
-    assert (node.journal_service.journal, node.broker.disk_level) == (None, 0)
+    assert (node.journal_service.journal, node.broker.journal.disk_level) == (None, 0)
     assert len(node.taken()) == 1
     node.ask("GETJOB", "FROM", "q")
     node.folder.heal()

@@ -8,7 +8,7 @@ from functools import partial
 
 import msgpack
 
-from disque_py.storage.packed_events import MARK
+from disque_py.event_format import PACKED_MARK
 from evented import EventedNode, turn
 
 HEAD = struct.Struct("<IIQQ")
@@ -16,8 +16,8 @@ HEAD = struct.Struct("<IIQQ")
 
 def blocks(data: bytes) -> list[tuple[int, int, int, list]]:
     """(first event, Unix ms, how many, events) of each."""
-    assert data.startswith(MARK)
-    at, found = len(MARK), []
+    assert data.startswith(PACKED_MARK)
+    at, found = len(PACKED_MARK), []
     while at < len(data):
         size, count, seq, ms = HEAD.unpack_from(data, at)
         at += HEAD.size

@@ -11,6 +11,7 @@ from typing import Any
 from pyspark import pipelines
 from pyspark.sql import SparkSession
 
+from disque_py.event_format import FINAL_RANK_SQL
 from disque_py.spark import register
 
 dp: Any = pipelines
@@ -34,8 +35,7 @@ def events() -> Any:
 
 def depth() -> Any:
     """Return the number of jobs by queue and state, from each job's newest event in the documented order."""
-    rank = "CASE to_state WHEN 'completed' THEN 3 WHEN 'canceled' THEN 2 WHEN 'expired' THEN 1 ELSE 0 END"
-    newest = f"max_by(struct(queue, to_state), struct({rank}, version, node, seq))"
+    newest = f"max_by(struct(queue, to_state), struct({FINAL_RANK_SQL}, version, node, seq))"
     jobs = spark.read.table("events").where("job_id IS NOT NULL").groupBy("job_id")
     return jobs.agg(_expression(newest)).select("newest.queue", "newest.to_state").groupBy("queue", "to_state").count()
 

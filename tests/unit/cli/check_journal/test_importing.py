@@ -11,8 +11,9 @@ from disque_py.cli.check_journal.importing import ImportOptions, Moved, MovingEr
 from made_journals import DAY_MS, ME, OTHER, facts, loadjob
 from persistence.check import JobCollector, read
 from persistence.files import Files
-from persistence.items import IS_DELIVERED, Facts
+from persistence.items import Facts
 from persistence.jobs_file import JobsFileError, Pause, job_line, origin_line, pause_line
+from persistence.layouts import IS_DELIVERED
 
 LATE = 4_000_000_000_000
 

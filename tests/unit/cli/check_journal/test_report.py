@@ -8,8 +8,8 @@ import pytest
 
 from disque_py.cli.check_journal.report import moment, record_line, share, state_text, text
 from made_journals import ME, WALL_MS, facts
-from persistence.items import IS_LEASED, STATE_V1, base_item
-from persistence.items import STATE as STATE_LAYOUT
+from persistence.items import base_item
+from persistence.layouts import IS_LEASED, STATE_FIELDS, STATE_FIELDS_V1
 from persistence.records import DROPPED, GONE, JOB, PAUSE, STATE, Block
 
 BLOCK = Block(77, 0, WALL_MS, 0, [], 0)
@@ -33,7 +33,7 @@ def test_a_job_record_says_all():
 
 
 def test_a_state_record_shows_the_fields_of_its_version():
-    found = row(STATE, [b"id", STATE_LAYOUT.pack(IS_LEASED, 5, 1, 2, 3, 4), ME])
+    found = row(STATE, [b"id", STATE_FIELDS.pack(IS_LEASED, 5, 1, 2, 3, 4), ME])
     assert (found["flags"], found["due_ms"], found["attempt"], found["nacks"], found["version"]) == (
         ["leased"],
         5,
@@ -42,7 +42,7 @@ def test_a_state_record_shows_the_fields_of_its_version():
         4,
     )
     assert found["holders"] == [ME.hex()]
-    found = row(STATE, [b"id", STATE_V1.pack(IS_LEASED, -1, 1), None])
+    found = row(STATE, [b"id", STATE_FIELDS_V1.pack(IS_LEASED, -1, 1), None])
     assert ("nacks" in found, found["holders"]) == (False, None)
 
 

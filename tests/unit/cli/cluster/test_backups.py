@@ -9,7 +9,7 @@ import pytest
 
 from cluster_bus.nodes_file import parse
 from cluster_bus.nodes_store import NodesFileStore
-from disque_py.cli.address import Address, Target
+from disque_py.cli.address import Target
 from disque_py.cli.cluster import backups
 from disque_py.cli.cluster.backups import (
     BackupError,
@@ -21,7 +21,7 @@ from disque_py.cli.cluster.backups import (
     refuse_unreadable,
     restore,
 )
-from disque_py.cli.cluster.view import RefusedError
+from disque_py.client import Address, ReplyError
 from made_journals import ME, OTHER, WALL_MS, facts
 from persistence.backup import DESCRIPTION_NAME, NODES_NAME, Description, encode_description
 from persistence.check import Tally, read
@@ -75,12 +75,13 @@ def restored(backup, tmp_path, *, node="", is_new=False, moves_aside=False):
 
 
 def test_a_node_describes_its_backup(scripted, bulk_reply):
+    hello = b"*2\r\n:1\r\n" + bulk_reply("a" * 40)
     pairs = [bulk_reply("path"), bulk_reply("/b"), bulk_reply("files"), b":2\r\n", bulk_reply("bytes"), b":30\r\n"]
-    node = scripted({"JOURNAL BACKUP": b"*6\r\n" + b"".join(pairs)})
-    assert make(Target(Address(port=node.port)), "one") == ("/b", 2, 30)
-    node = scripted({"JOURNAL BACKUP": b"-ERR no\r\n"})
-    with pytest.raises(RefusedError, match="ERR no"):
-        make(Target(Address(port=node.port)), "one")
+    node = scripted({"HELLO": hello, "JOURNAL BACKUP": b"*6\r\n" + b"".join(pairs)})
+    assert make(Target(Address("127.0.0.1", node.port)), "one") == ("/b", 2, 30)
+    node = scripted({"HELLO": hello, "JOURNAL BACKUP": b"-ERR no\r\n"})
+    with pytest.raises(ReplyError, match="ERR no"):
+        make(Target(Address("127.0.0.1", node.port)), "one")
 
 
 @pytest.mark.parametrize("name", ["all", "all.tar", "all.tar.gz", "all.tgz"])

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from disque_py.cli.address import Address
 from disque_py.cli.cluster.display import DrainDisplay, print_table, rows_of
 from disque_py.cli.cluster.draining import DrainProgress
 from disque_py.cli.cluster.view import ClusterView, NodeView, TableRow
+from disque_py.client import Address
 
 A, B = ("a" * 40, "b" * 40)
 ALIVE = NodeView(

@@ -37,6 +37,7 @@ def pair(scripted, bulk_reply):
                 f"{me} 127.0.0.1:{mine.port} myself 0 0 connected\n{other} 127.0.0.1:{its.port} {flags} 0 0 connected\n"
             )
             node.answers = {
+                "AUTH": b"+OK\r\n",
                 "PING": b"+PONG\r\n",
                 "CLUSTER NODES": bulk_reply(table),
                 "CLUSTER INFO": bulk_reply("cluster_size:2\r\ncluster_leaving_blocked_by:nobody takes it\r\n"),

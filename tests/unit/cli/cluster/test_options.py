@@ -5,9 +5,10 @@ from __future__ import annotations
 import click
 import pytest
 
-from disque_py.cli.address import Address, Target
+from disque_py.cli.address import Target
 from disque_py.cli.cluster.local_nodes import LocalNode, save_nodes
 from disque_py.cli.cluster.options import read_address, targets_of
+from disque_py.client import Address
 
 CONTEXT = click.Context(click.Command("x"))
 PARAMETER = click.Argument(["node"])
@@ -20,7 +21,7 @@ def test_addresses_are_read_one_or_many():
 
 
 def test_a_text_that_is_no_address_is_bad_usage():
-    with pytest.raises(click.BadParameter, match="no port"):
+    with pytest.raises(click.BadParameter, match="not a port"):
         read_address(CONTEXT, PARAMETER, "h:x")
 
 

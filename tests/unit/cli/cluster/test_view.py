@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from disque_py.cli.address import Address, Target
-from disque_py.cli.cluster.view import look_around, meet, parse_table, wait_until_whole
+from disque_py.cli.address import Target
+from disque_py.cli.cluster.view import look_around, meet, rows_of_table, wait_until_whole
+from disque_py.client import Address, results
 
 A, B, C = ("a" * 40, "b" * 40, "c" * 40)
 
@@ -46,11 +47,15 @@ def cluster_of(scripted, bulk_reply):
 
 
 def target(node):
-    return Target(Address(port=node.port))
+    return Target(Address("127.0.0.1", node.port))
 
 
 def test_a_table_is_read_with_flags_and_missing_addresses():
-    rows = parse_table(f"{A} :7711 myself 0 0 connected\n{B} ::1:7712 fail?,leaving 1 2 disconnected\n\n".encode())
+    rows = rows_of_table(
+        results.cluster_nodes(
+            f"{A} :7711 myself 0 0 connected\n{B} ::1:7712 fail?,leaving 1 2 disconnected\n\n".encode()
+        )
+    )
     assert rows[0].is_myself
     assert rows[0].address is None
     assert rows[1].address == Address("::1", 7712)
@@ -120,16 +125,39 @@ def test_leaving_is_a_state_and_no_problem(cluster_of):
 
 
 def test_a_node_that_refuses_is_reported_with_its_words(scripted):
-    node = scripted({"CLUSTER": b"-NOAUTH Authentication required.\r\n"})
+    node = scripted({"HELLO": b"-NOAUTH Authentication required.\r\n"})
     cluster = look_around([target(node)])
     assert cluster.nodes[0].error == "NOAUTH Authentication required."
 
 
 def test_meet_names_the_bus_port_if_there_is_one(cluster_of):
+    nodes = cluster_of(A, B)
+    other = Address("127.0.0.1", nodes[B].port)
+    meet(target(nodes[A]), other)
+    meet(target(nodes[A]), other, 9000)
+    place = [b"127.0.0.1", str(nodes[B].port).encode()]
+    met = [request[2:] for request in nodes[A].requests if b"MEET" in request]
+    assert met == [place, [*place, b"9000"]]
+
+
+def test_a_node_with_another_password_is_met(cluster_of):
+    """Nodes meet by the secret of the cluster; passwords are for clients."""
+    nodes = cluster_of(A, B)
+    nodes[B].answers = {"HELLO": b"-NOAUTH Authentication required.\r\n"}
+    meet(target(nodes[A]), Address("127.0.0.1", nodes[B].port))
+    assert any(b"MEET" in request for request in nodes[A].requests)
+
+
+def test_a_node_without_a_password_serves_although_one_is_given(cluster_of):
     nodes = cluster_of(A)
-    meet(target(nodes[A]), Address("10.0.0.1", 7711))
-    meet(target(nodes[A]), Address("10.0.0.1", 7711, bus_port=9000))
-    assert [request[2:] for request in nodes[A].requests] == [[b"10.0.0.1", b"7711"], [b"10.0.0.1", b"7711", b"9000"]]
+    nodes[A].answers["AUTH"] = b"-ERR Client sent AUTH, but no password is set\r\n"
+    with_password = Target(Address("127.0.0.1", nodes[A].port), password="pw")
+    assert look_around([with_password]).nodes[0].error == ""
+
+
+def test_a_node_that_may_speak_tls_gets_advice(scripted):
+    node = scripted({"HELLO": lambda words: None})
+    assert look_around([target(node)]).nodes[0].error.endswith("(if it speaks TLS, use --tls)")
 
 
 def test_waiting_ends_with_the_last_look(cluster_of):

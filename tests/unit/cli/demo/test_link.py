@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
-import hiredis
 import pytest
 
 from demo_node import StandIn
 from disque_py.cli.demo.link import Link, LinkLostError, ask, encode
+from disque_py.client import ReplyError
 
 
 def test_replies_belong_to_batches_in_the_order_they_were_sent():
@@ -25,7 +25,7 @@ def test_replies_belong_to_batches_in_the_order_they_were_sent():
     second, first = asyncio.run(story())
     assert second == [b"D-00000000"]
     assert first[0] == b"PONG"
-    assert isinstance(first[1], hiredis.ReplyError)
+    assert isinstance(first[1], ReplyError)
 
 
 def test_a_broken_connection_hands_over_the_replies_that_came_before():

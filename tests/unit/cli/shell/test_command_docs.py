@@ -6,9 +6,10 @@ import contextlib
 
 import pytest
 
-from disque_py.cli.address import Address, Target
+from disque_py.cli.address import Target
 from disque_py.cli.connection import Connection
 from disque_py.cli.shell.command_docs import GROUPS, builtin_docs, docs_of, help_text
+from disque_py.client import Address
 
 PAIRS = (
     b"*2\r\n$4\r\nqlen\r\n*8\r\n$7\r\nsummary\r\n$5\r\nCount\r\n$5\r\nsince\r\n$3\r\n1.0\r\n"
@@ -19,7 +20,7 @@ PLAIN = b"*2\r\n$4\r\nqlen\r\n*4\r\n$5\r\nCount\r\n$3\r\n1.0\r\n$6\r\nqueues\r\n
 
 
 def docs_told_by(node):
-    with contextlib.closing(Connection.open(Target(Address(port=node.port)))) as connection:
+    with contextlib.closing(Connection.open(Target(Address("127.0.0.1", node.port)))) as connection:
         return docs_of(connection)
 
 
@@ -66,6 +67,7 @@ def test_help_of_a_subcommand_shows_its_forms_only():
 
 def test_help_of_a_group_lists_it():
     text = help_text(builtin_docs(), ["@queues"], with_colour=False)
+<<<<<<< HEAD
     assert [line.split()[0] for line in text.splitlines() if line.startswith("  Q")] == [
         "QLEN",
         "QPEEK",
@@ -73,6 +75,12 @@ def test_help_of_a_group_lists_it():
         "QSTAT",
         *["QUEUE"] * 4,
     ]
+=======
+    listed = [line.split()[0] for line in text.splitlines() if line.startswith("  Q")]
+    assert {"QLEN", "QPEEK", "QSCAN", "QSTAT"} <= set(listed)
+    assert listed == sorted(listed)
+    assert "ADDJOB" not in listed
+>>>>>>> e0e95f066f724eb308742cf6309d1ccbbbbd5470
 
 
 def test_help_without_topic_is_an_overview_and_unknown_topics_are_reported():

@@ -75,7 +75,7 @@ def test_small_letters_are_completed_in_small_letters():
 
 
 @pytest.mark.parametrize(
-    ("text", "shown"), [("QLEN", " queue"), ("QLEN ", "queue"), ("QLEN q", ""), ("3 QLEN ", "queue"), ("", "")]
+    ("text", "shown"), [("ECHO", " message"), ("ECHO ", "message"), ("ECHO q", ""), ("3 ECHO ", "message"), ("", "")]
 )
 def test_the_hint_follows_the_cursor(text, shown):
     assert HintProcessor(lambda: DOCS)._hint(text) == shown

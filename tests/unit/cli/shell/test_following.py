@@ -6,9 +6,10 @@ import json
 
 import pytest
 
-from disque_py.cli.address import Address, Target
+from disque_py.cli.address import Target
 from disque_py.cli.shell.following import RefusedError, follow, short
 from disque_py.cli.shell.main import is_following
+from disque_py.client import Address
 
 LINE = {
     "seq": 7, "ts": 1_700_000_000_123, "job_id": "D-x", "ctime": 1, "queue": "mail", "version": 2, "event": "delivered",
@@ -54,7 +55,7 @@ def followed(
     written: list[str] = []
     told: list[str] = []
     with pytest.raises(RefusedError):
-        follow(Target(Address(port=node.port)), written.append, told.append, is_short=is_short)
+        follow(Target(Address("127.0.0.1", node.port)), written.append, told.append, is_short=is_short)
     return asked, written, told
 
 
@@ -85,7 +86,7 @@ def test_a_node_that_goes_away_is_waited_for_and_read_on(scripted, monkeypatch):
 def test_a_node_without_a_log_is_refused_with_advice(scripted):
     node = scripted({"EVENTS": b"-NOLOG none\r\n"})
     with pytest.raises(RefusedError, match="CONFIG SET events yes"):
-        follow(Target(Address(port=node.port)), print, print, is_short=True)
+        follow(Target(Address("127.0.0.1", node.port)), print, print, is_short=True)
 
 
 def test_on_a_terminal_an_event_is_short():

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from disque_py.cli.address import Address, Target
+from disque_py.cli.address import Target
 from disque_py.cli.shell.health import UnhealthyError, check_health
+from disque_py.client import Address
 
 GOOD = {"PING": b"+PONG\r\n", "CLUSTER INFO": b"$16\r\ncluster_state:ok\r\n", "CLUSTER LEAVING": b"+no\r\n"}
 
 
 def health(node):
-    return check_health(Target(Address(port=node.port), connect_timeout_s=0.5))
+    return check_health(Target(Address("127.0.0.1", node.port), connect_timeout_s=0.5))
 
 
 def test_a_node_that_answers_is_healthy(scripted):
@@ -40,4 +41,4 @@ def test_everything_else_is_unhealthy_with_its_reason(scripted, answers, reason)
 
 def test_a_dead_address_is_unhealthy():
     with pytest.raises(UnhealthyError, match="Connection refused"):
-        check_health(Target(Address(port=1)))
+        check_health(Target(Address("127.0.0.1", 1)))

@@ -8,9 +8,9 @@ from disque_py.cli.shell.command_docs import builtin_docs
 from disque_py.cli.shell.hints import hint, next_words, parts_of, remaining_parts
 
 DOCS = builtin_docs()
-MORE = "[PRIORITY n] [META name value ...] [KEY key]"
-ADDJOB_OPTIONS = f"[REPLICATE count] [DELAY sec] [RETRY sec] [TTL sec] [MAXLEN count] [ASYNC] {MORE}"
-GETJOB_OPTIONS = "[COUNT count] [WITHCOUNTERS] [WITHMETA] [WITHLEASE] [LEASE sec] [TOKEN token]"
+# Commands whose options grow are compared with their own forms.
+ADDJOB_OPTIONS = DOCS["ADDJOB"].forms[0].partition("ms-timeout ")[2]
+GETJOB_OPTIONS = DOCS["GETJOB"].forms[0].partition("[NOHANG] ")[2]
 
 
 def test_a_bracket_is_one_part():
@@ -23,11 +23,11 @@ def test_a_bracket_is_one_part():
         ("ADDJOB", f"queue body ms-timeout {ADDJOB_OPTIONS}"),
         ("addjob q", f"body ms-timeout {ADDJOB_OPTIONS}"),
         ("ADDJOB q b 0", ADDJOB_OPTIONS),
-        ("ADDJOB q b 0 retry", f"sec [REPLICATE count] [DELAY sec] [TTL sec] [MAXLEN count] [ASYNC] {MORE}"),
-        ("ADDJOB q b 0 RETRY 5 ASYNC", f"[REPLICATE count] [DELAY sec] [TTL sec] [MAXLEN count] {MORE}"),
-        ("ADDJOB q b 0 META a b", f"[REPLICATE count] [DELAY sec] [RETRY sec] [TTL sec] [MAXLEN count] [ASYNC] {MORE}"),
-        ("GETJOB", f"[NOHANG] [TIMEOUT ms] {GETJOB_OPTIONS} FROM queue [queue ...]"),
-        ("GETJOB NOHANG", f"[TIMEOUT ms] {GETJOB_OPTIONS} FROM queue [queue ...]"),
+        ("ADDJOB q b 0 retry", "sec " + ADDJOB_OPTIONS.replace("[RETRY sec] ", "")),
+        ("ADDJOB q b 0 RETRY 5 ASYNC", ADDJOB_OPTIONS.replace("[RETRY sec] ", "").replace("[ASYNC] ", "")),
+        ("ADDJOB q b 0 META a b", ADDJOB_OPTIONS),
+        ("GETJOB", f"[NOHANG] {GETJOB_OPTIONS}"),
+        ("GETJOB NOHANG", GETJOB_OPTIONS),
         ("GETJOB COUNT 5 FROM", "queue [queue ...]"),
         ("GETJOB FROM a", "[queue ...]"),
         ("GETJOB FROM a b c", "[queue ...]"),
@@ -39,7 +39,7 @@ def test_a_bracket_is_one_part():
         ("PING", "[message]"),
         ("TIME", ""),
         ("NOPE", ""),
-        ("QLEN a b", ""),
+        ("ECHO a b", ""),
     ],
 )
 def test_the_hint_is_the_rest_of_the_syntax(typed, text):
@@ -58,9 +58,9 @@ def test_too_many_words_fit_no_form():
 @pytest.mark.parametrize(
     ("typed", "words"),
     [
-        ("ADDJOB q b 0", ["REPLICATE", "DELAY", "RETRY", "TTL", "MAXLEN", "ASYNC", "PRIORITY", "META", "KEY"]),
+        ("JSCAN 0", ["COUNT", "BUSYLOOP", "QUEUE", "STATE", "REPLY"]),
         ("ADDJOB q b 0 RETRY", []),
-        ("GETJOB", ["NOHANG", "TIMEOUT", "COUNT", "WITHCOUNTERS", "WITHMETA", "WITHLEASE", "LEASE", "TOKEN", "FROM"]),
+        ("GETJOB COUNT 1 FROM", []),
         ("CLUSTER", ["MEET", "NODES", "MYID", "INFO", "SAVECONFIG", "FORGET", "RESET", "LEAVING"]),
         ("CLUSTER RESET", ["SOFT", "HARD"]),
         ("JSCAN 0 REPLY", ["id", "all"]),

@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import re
 
-from disque_py.cli.address import Address, Target
+from disque_py.cli.address import Target
 from disque_py.cli.connection import Connection, ConnectionLostError
 from disque_py.cli.shell.latency import Spread, measure, measure_intrinsic
+from disque_py.client import Address
 
 
 def test_a_spread_keeps_minimum_maximum_and_average():
@@ -20,7 +21,7 @@ def test_a_spread_keeps_minimum_maximum_and_average():
 
 def test_into_a_pipe_it_measures_once_and_ends(scripted, capsys):
     node = scripted({"PING": b"+PONG\r\n"})
-    with contextlib.closing(Connection.open(Target(Address(port=node.port)))) as connection:
+    with contextlib.closing(Connection.open(Target(Address("127.0.0.1", node.port)))) as connection:
         measure(connection, with_history=False, every_s=0.05, on_terminal=False)
     assert re.fullmatch(r"\d+\.\d\d \d+\.\d\d \d+\.\d\d \d+\n", capsys.readouterr().out)
 
@@ -29,7 +30,7 @@ def test_the_history_begins_anew_every_interval(scripted, capsys):
     answers = iter([b"+PONG\r\n"] * 12)
     node = scripted({"PING": lambda words: next(answers, None)})
     with (
-        contextlib.closing(Connection.open(Target(Address(port=node.port)))) as connection,
+        contextlib.closing(Connection.open(Target(Address("127.0.0.1", node.port)))) as connection,
         contextlib.suppress(ConnectionLostError),
     ):
         measure(connection, with_history=True, every_s=1e-6, on_terminal=False)

@@ -7,12 +7,13 @@ import re
 
 import pytest
 
-from disque_py.cli.address import Address, Target
+from disque_py.cli.address import Target
 from disque_py.cli.shell import lines as shell_module
 from disque_py.cli.shell import session as session_module
 from disque_py.cli.shell.formats import FORMATTED, Style
 from disque_py.cli.shell.lines import Shell, obey
 from disque_py.cli.shell.session import Session
+from disque_py.client import Address
 
 
 @pytest.fixture
@@ -20,7 +21,7 @@ def shell_to():
     shells = []
 
     def make(port, style="raw"):
-        shells.append(Shell(Session(Target(Address(port=port)), Style(style), io.BytesIO()), 0.0))
+        shells.append(Shell(Session(Target(Address("127.0.0.1", port)), Style(style), io.BytesIO()), 0.0))
         return shells[-1]
 
     yield make

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from disque_py.cli.address import Address, Target
+from disque_py.cli.address import Target
 from disque_py.cli.shell.candidates import DIRECTIVES, QUEUES
 from disque_py.cli.shell.names import NodeNames
+from disque_py.client import Address
 
 
 def names_of(port):
-    return NodeNames(lambda: Target(Address(port=port)))
+    return NodeNames(lambda: Target(Address("127.0.0.1", port)))
 
 
 def test_queues_and_directives_come_from_the_node(scripted):

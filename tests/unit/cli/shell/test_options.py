@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from disque_py.cli.address import Address, Tls
+from disque_py.cli.address import Tls
 from disque_py.cli.shell.formats import CSV, FORMATTED, JSON, RAW
 from disque_py.cli.shell.options import UsageError, parse_options
+from disque_py.client import Address
 
 
 def test_without_options_it_is_the_default_port_here():

@@ -7,10 +7,11 @@ import os
 
 import pytest
 
-from disque_py.cli.address import Address, Target
+from disque_py.cli.address import Target
 from disque_py.cli.connection import Connection, ConnectionLostError
 from disque_py.cli.shell.pipe import Feed
 from disque_py.cli.shell.replies import encode
+from disque_py.client import Address
 
 
 @pytest.fixture
@@ -22,7 +23,7 @@ def feed(scripted, tmp_path):
         path = tmp_path / "input"
         path.write_bytes(data)
         lines = []
-        with contextlib.closing(Connection.open(Target(Address(port=node.port)))) as connection:
+        with contextlib.closing(Connection.open(Target(Address("127.0.0.1", node.port)))) as connection:
             fed = Feed(connection, lines.append)
             fd = os.open(path, os.O_RDONLY)
             try:

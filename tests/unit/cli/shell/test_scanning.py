@@ -6,10 +6,11 @@ import contextlib
 
 import pytest
 
-from disque_py.cli.address import Address, Target
+from disque_py.cli.address import Target
 from disque_py.cli.connection import Connection
 from disque_py.cli.shell.formats import FORMATTED, RAW, name_shower
 from disque_py.cli.shell.scanning import RefusedError, big_queues, scan
+from disque_py.client import Address
 
 FIRST = b"*2\r\n$1\r\n5\r\n*3\r\n$1\r\na\r\n$1\r\nb\r\n$1\r\na\r\n"
 LAST = b"*2\r\n$1\r\n0\r\n*2\r\n$1\r\nb\r\n$2\r\nc\n\r\n"
@@ -29,7 +30,7 @@ def qstat(words):
 @pytest.fixture
 def connection(scripted):
     node = scripted({"QSCAN": qscan, "QSTAT": qstat})
-    with contextlib.closing(Connection.open(Target(Address(port=node.port)))) as opened:
+    with contextlib.closing(Connection.open(Target(Address("127.0.0.1", node.port)))) as opened:
         yield opened
 
 
@@ -59,7 +60,7 @@ def test_big_queues_are_listed_longest_first_with_totals(connection):
 def test_a_refusal_is_reported(scripted):
     node = scripted({"QSCAN": b"-NOAUTH Authentication required.\r\n"})
     with (
-        contextlib.closing(Connection.open(Target(Address(port=node.port)))) as connection,
+        contextlib.closing(Connection.open(Target(Address("127.0.0.1", node.port)))) as connection,
         pytest.raises(RefusedError, match="NOAUTH"),
     ):
         big_queues(connection, "*", 0.0)

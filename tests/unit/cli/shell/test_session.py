@@ -6,10 +6,11 @@ import io
 
 import pytest
 
-from disque_py.cli.address import Address, Target
+from disque_py.cli.address import Target
 from disque_py.cli.connection import ConnectionLostError
 from disque_py.cli.shell.formats import Style
 from disque_py.cli.shell.session import Session
+from disque_py.client import Address
 
 
 @pytest.fixture
@@ -17,7 +18,7 @@ def session_to():
     sessions = []
 
     def make(node):
-        sessions.append(Session(Target(Address(port=node.port)), Style(), io.BytesIO()))
+        sessions.append(Session(Target(Address("127.0.0.1", node.port)), Style(), io.BytesIO()))
         return sessions[-1]
 
     yield make
@@ -102,7 +103,7 @@ def test_move_goes_elsewhere(scripted, session_to):
     first, second = scripted({"PING": b"+one\r\n"}), scripted({"PING": b"+two\r\n"})
     session = session_to(first)
     session.run([b"PING"])
-    session.move(Address(port=second.port))
+    session.move(Address("127.0.0.1", second.port))
     session.run([b"PING"])
     assert output(session) == b"one\ntwo\n"
 

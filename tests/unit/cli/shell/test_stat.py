@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 
-from disque_py.cli.address import Address, Target
+from disque_py.cli.address import Target
 from disque_py.cli.shell.stat import HEADER, info_fields, stat_line, stat_row, watch
+from disque_py.client import Address
 
 INFO = (
     b"# Clients\r\nconnected_clients:2\r\nblocked_clients:1\r\n\r\n# Memory\r\nused_memory:2097152\r\n"
@@ -36,26 +37,26 @@ def test_after_a_restart_the_increment_is_no_negative_number():
 
 def test_as_many_lines_are_printed_as_asked_for(scripted, capsys):
     node = scripted({"INFO": b"$%d\r\n%b\r\n" % (len(INFO), INFO)})
-    assert watch(Target(Address(port=node.port)), 0.01, 3)
+    assert watch(Target(Address("127.0.0.1", node.port)), 0.01, 3)
     assert len(capsys.readouterr().out.splitlines()) == 4
 
 
 def test_a_node_that_goes_away_is_waited_for(scripted, capsys):
     answers = iter([b"$%d\r\n%b\r\n" % (len(INFO), INFO), None, b"$%d\r\n%b\r\n" % (len(INFO), INFO)])
     node = scripted({"INFO": lambda words: next(answers)})
-    assert watch(Target(Address(port=node.port)), 0.01, 3)
+    assert watch(Target(Address("127.0.0.1", node.port)), 0.01, 3)
     assert capsys.readouterr().out.splitlines()[2] == "Server closed the connection"
 
 
 def test_a_refusal_ends_it(scripted):
     node = scripted({"INFO": b"-NOAUTH Authentication required.\r\n"})
-    assert not watch(Target(Address(port=node.port)), 0.01, 3)
+    assert not watch(Target(Address("127.0.0.1", node.port)), 0.01, 3)
 
 
 def test_json_lines_are_objects_also_while_the_node_is_away(scripted, capsys):
     answers = iter([b"$%d\r\n%b\r\n" % (len(INFO), INFO), None])
     node = scripted({"INFO": lambda words: next(answers)})
-    assert watch(Target(Address(port=node.port)), 0.01, 2, as_json=True)
+    assert watch(Target(Address("127.0.0.1", node.port)), 0.01, 2, as_json=True)
     first, second = map(json.loads, capsys.readouterr().out.splitlines())
     assert (first["jobs"], first["memory"], first["requests"]) == (7, 2 << 20, 100)
     assert second == {"error": "Server closed the connection"}

@@ -93,15 +93,23 @@ def test_an_ack_that_all_have_heard_of_is_over_for_good():
 
 
 @pytest.mark.parametrize(
-    "what",
-    ["used_memory", "job_count", "acked_count", "once_delivered_count", "blocked_count", "paused_count"],
+    ("part", "what"),
+    [
+        ("", "used_memory"),
+        ("", "job_count"),
+        ("memory", "acked_count"),
+        ("memory", "once_delivered_count"),
+        ("waits", "blocked_count"),
+        ("pauses", "paused_count"),
+    ],
 )
-def test_counters_are_recounted(what):
+def test_counters_are_recounted(part, what):
     """Each of them, on each look."""
     scene = Scene("a")
     scene.add()
     check_books(scene.world.machines["a"])
-    setattr(scene.world["a"], what, getattr(scene.world["a"], what) + 1)
+    owner = getattr(scene.world["a"], part) if part else scene.world["a"]
+    setattr(owner, what, getattr(owner, what) + 1)
     with pytest.raises(RuleBrokenError, match=what):
         check_books(scene.world.machines["a"])
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from disque_py.core.events import ACKED, ADDED, COMPLETED, DELIVERED, EXPIRED_EVENT, PENDING, REQUEUED
+from disque_py.event_format import ACKED, ADDED, COMPLETED, DELIVERED, EXPIRED_EVENT, PENDING, REQUEUED
 from disque_py.simulator.checks.event_audit import audit, check, histories, is_complete, last_state
 from disque_py.simulator.oracle import Oracle, RuleBrokenError
 from disque_py.simulator.world.world import World

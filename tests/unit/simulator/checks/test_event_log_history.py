@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from disque_py.core.events import ACKED, ADDED, DELIVERED, STARTED
+from disque_py.event_format import ACKED, ADDED, DELIVERED, STARTED
 from disque_py.simulator.checks.event_log_history import Written
 from disque_py.simulator.oracle import RuleBrokenError
 

@@ -9,6 +9,8 @@ import pytest
 from disque_py.simulator.checks.cluster_invariants import Losses
 from disque_py.simulator.checks.leases import Leases, is_well
 from disque_py.simulator.oracle import Oracle, RuleBrokenError
+from disque_py.simulator.world.machine import Machine
+from disque_py.simulator.world.watcher import Watcher
 from simulated import ask, joined
 
 
@@ -104,7 +106,7 @@ def test_a_holder_that_the_leasing_node_does_not_know_may_deliver():
 @pytest.mark.parametrize("is_linked", [True, False])
 def test_a_holder_that_is_linked_has_heard_of_an_ack(is_linked):
     scene = Scene()
-    scene.world.network.filter = lambda *_: True
+    scene.world.traffic.filter = lambda *_: True
     scene.acknowledge("a")
     scene.deliver("b")  # The word may be under way.
     scene.world.run(1_500)
@@ -131,6 +133,16 @@ def test_a_stopped_node_and_a_disk_in_trouble_are_not_well():
     assert not is_well(machine, world.now_ms - 500)
 
 
+class Loads(Watcher):
+    """Tells the leases when a node has read its journal."""
+
+    def __init__(self, leases: Leases) -> None:
+        self._leases = leases
+
+    def on_loaded(self, machine: Machine) -> None:
+        self._leases.loaded(machine)
+
+
 class Returned:
     """b comes back with a job alive that a knows to be done."""
 
@@ -148,8 +160,8 @@ class Returned:
         ask(self.world, "a", "ACKJOB", job_id)
         self.oracle.acknowledged(self.promise, self.world.now_ms)  # By which node is another rule's business.
         self.world.run(4_000)
-        self.world.on_loaded = self.leases.loaded
-        self.world.network.filter = lambda *_: True  # No word of the ack gets through.
+        self.world.watcher = Loads(self.leases)
+        self.world.traffic.filter = lambda *_: True  # No word of the ack gets through.
         self.world.restart("b")
         self.world.run(2_000)
 

@@ -67,7 +67,7 @@ def test_while_two_are_under_way_nothing_is_claimed(pauses, world):
 @pytest.mark.parametrize(("later_ms", "is_wrong"), [(1, False), (0, True), (-1, True)])
 def test_the_word_of_another_node_ends_it_if_it_is_later(pauses, world, later_ms, is_wrong):
     machine = pause(pauses, world, "a", "out", "bcast")
-    _, version_ms, node = machine.broker.pause_versions[b"q"]
+    _, version_ms, node = machine.broker.pauses.versions[b"q"]
     pauses.heard(machine, [(b"q", 0, version_ms + later_ms, node)])
     delivered(pauses, machine, is_wrong=is_wrong)
 
@@ -115,6 +115,6 @@ def test_all_nodes_agree_in_the_end(pauses, world):
         pauses.check_agreed()
     pause(pauses, world, "b", "none")
     pauses.check_agreed()
-    world["b"].pause_versions[b"q"] = (PAUSED_OUT, 1, b"")
+    world["b"].pauses.versions[b"q"] = (PAUSED_OUT, 1, b"")
     with pytest.raises(RuleBrokenError, match="the same everywhere"):
         pauses.check_agreed()

@@ -28,7 +28,7 @@ def test_jobs_come_to_the_node_that_can_take_them(simulation):
 
 def test_jobs_that_no_client_is_told_of_are_found(simulation):
     """The broadcast every 30 seconds would come too late."""
-    simulation.world.network.filter = lambda sender, receiver, kind, item: kind == HINT
+    simulation.world.traffic.filter = lambda sender, receiver, kind, item: kind == HINT
     with pytest.raises(RuleBrokenError, match="jobs come to waiting clients"):
         travel(simulation)
 

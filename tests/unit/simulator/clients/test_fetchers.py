@@ -95,9 +95,9 @@ def test_answers_in_disk_trouble_may_be_unknown_to_the_next_process(world, machi
     words = (*WITH, "COUNT", 9, "LEASE", 2, "FROM", "q0")
     add(world, fetcher.oracle)
     reply = ask(world, "a", "GETJOB", *words)
-    machine.broker.disk_level = disk_level
+    machine.broker.journal.disk_level = disk_level
     fetcher._got(reply, batch)
-    machine.broker.disk_level = 0
+    machine.broker.journal.disk_level = 0
     machine.runs += 1
     add(world, fetcher.oracle)
     reply += ask(world, "a", "GETJOB", *words)

@@ -12,11 +12,11 @@ def test_shapes_of_cuts(kind, cut):
     """How many directions are cut among four nodes."""
     weather = weathered()
     strike(weather, kind, picks=(4, 8, 12, 0))
-    network = weather.world.network
-    assert len(network.cuts) + len(network.silent) in (cut, cut + 2)
+    cuts = weather.world.cuts
+    assert len(cuts.loud) + len(cuts.silent) in (cut, cut + 2)
     weather.world.run(300)
-    assert not network.cuts
-    assert not network.silent
+    assert not cuts.loud
+    assert not cuts.silent
 
 
 def test_a_wall_clock_jumps_alone():
@@ -32,11 +32,11 @@ def test_a_wall_clock_jumps_alone():
 def test_delays_and_losses_end():
     """The network is as the plan says afterwards."""
     weather = weathered("ab")
-    network = weather.world.network
+    traffic = weather.world.traffic
     strike(weather, "loss")
     strike(weather, "delay")
-    assert network.loss > 0
-    assert network.delay_ms[1] >= 50
+    assert traffic.loss > 0
+    assert traffic.delay_ms[1] >= 50
     weather.world.run(300)
-    assert network.loss == 0
-    assert network.delay_ms == weather.targets.plan.delay_ms
+    assert traffic.loss == 0
+    assert traffic.delay_ms == weather.targets.plan.delay_ms

@@ -47,7 +47,7 @@ def test_a_pause_ends():
     weather.world.run(50)
     assert [weather.world[name].queues[b"q0"].paused for name in "ab"] == [3, 3]
     weather.world.run(300)
-    assert not any(weather.world[name].paused_count for name in "ab")
+    assert not any(weather.world[name].pauses.paused_count for name in "ab")
 
 
 def test_a_node_that_was_reset_twice_in_a_row_is_forgotten_under_every_id():

@@ -20,7 +20,7 @@ def test_an_operator_speaks_to_all_nodes_that_are_up_and_leaves():
     weather.world.crash("a")
     weather.targets.ask_all("PAUSE", "q", "in")
     weather.world.run(10)
-    assert [weather.world[name].paused_count for name in "bc"] == [1, 1]
+    assert [weather.world[name].pauses.paused_count for name in "bc"] == [1, 1]
     assert not weather.world.connections
 
 

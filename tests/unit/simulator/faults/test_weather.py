@@ -24,8 +24,8 @@ def test_a_fault_strikes_and_is_over(kind):
     world.run(300)
     weather.end()
     world.until(world.is_meshed, 30_000)
-    assert not world.network.cuts
-    assert not world.network.silent
+    assert not world.cuts.loud
+    assert not world.cuts.silent
     assert len(world.running()) >= 3
 
 

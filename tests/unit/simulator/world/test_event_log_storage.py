@@ -6,7 +6,7 @@ import errno
 
 import pytest
 
-from disque_py.core.events import ACKED, ADDED
+from disque_py.event_format import ACKED, ADDED
 from disque_py.simulator.oracle import RuleBrokenError
 from disque_py.simulator.world.world import World
 from disque_py.storage.event_log_service import CLOSED, ON

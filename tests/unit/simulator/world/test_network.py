@@ -6,6 +6,7 @@ import pytest
 
 from disque_py.core import handover, lifecycle
 from disque_py.simulator.world.traffic import Pipe
+from disque_py.simulator.world.watcher import Watcher
 from disque_py.simulator.world.world import World
 from simulated import ask, joined
 
@@ -19,7 +20,7 @@ def test_frames_of_one_connection_arrive_in_order_whatever_their_delays():
     """Each has a delay of its own; none overtakes another on the same way."""
     world = joined("ab", delay_ms=(1, 50))
     seen = []
-    world.network.tap = lambda sender, receiver, runs: seen.append((world.now_ms, sender, runs))
+    world.traffic.tap = lambda sender, receiver, runs: seen.append((world.now_ms, sender, runs))
     ids = [ask(world, "a", "ADDJOB", "q", i, 0, "REPLICATE", 2) for i in range(10)]
     replicated = [item[0][0] for _, sender, runs in seen if sender == "a" for run in runs for item in run[1:]
                   if run[0] == 32]  # fmt: skip
@@ -91,7 +92,7 @@ def test_a_connection_that_breaks_may_be_made_again_at_once():
 def test_jobs_survive_connections_that_break_again_and_again(is_rough):
     """Frames on their way are lost, or arrive, or come twice; a copy is asked for until it is confirmed."""
     world = joined("ab")
-    world.network.is_rough = is_rough
+    world.traffic.is_rough = is_rough
     for at in range(20):
         world.later(at * 7, world.network.hiccup, "a", "b")
         world.later(at * 11, world.network.hiccup, "b", "a")
@@ -102,14 +103,14 @@ def test_jobs_survive_connections_that_break_again_and_again(is_rough):
 def test_the_filter_takes_single_messages():
     """And says which."""
 
-    class Watched(World):
+    class Losses(Watcher):
         def on_lost(self, sender, receiver, kind, item):
             lost.append((sender, receiver, kind))
 
     lost: list[tuple[str, str, int]] = []
-    world = Watched("ab")
+    world = World("ab", watcher=Losses())
     world.join()
-    world.network.filter = lambda sender, receiver, kind, item: kind == 32 and len(lost) < 1
+    world.traffic.filter = lambda sender, receiver, kind, item: kind == 32 and len(lost) < 1
     assert ask(world, "a", "ADDJOB", "q", "x", 0, "REPLICATE", 2).startswith(b"D-")
     assert lost == [("a", "b", 32)]
 
@@ -120,15 +121,15 @@ def test_frames_on_their_way_come_again_only_to_the_same_node(is_other):
     world = joined("ab")
     dialer, target = world.machines["a"], world.machines["b"]
     pipe = next(iter(dialer.pipes.values()))
-    world.network._repeated["a", "b"] = (pipe.ends, [(world.now_ms, b"frame")])
+    world.traffic._repeated["a", "b"] = (pipe.ends, [(world.now_ms, b"frame")])
     if is_other:
         target.open()
         target.membership.reset(hard=True)
         target.close()
     again = Pipe(dialer, target, dialer.membership.hello())
-    world.network._repeat(again)
+    world.traffic.repeat(again)
     assert len(again.frames) == (not is_other)
-    assert world.network._repeated == {}
+    assert world.traffic._repeated == {}
 
 
 def give(world: World, giver: str, taker: str, job_id: bytes) -> None:
@@ -144,18 +145,18 @@ def give(world: World, giver: str, taker: str, job_id: bytes) -> None:
 def test_frames_of_a_dead_process_do_not_count_once_the_next_one_is_reached():
     """Its hand-over has the number of the next one's first: that job was answered for, never taken, and lost."""
     world = joined("ab")
-    network = world.network
+    traffic = world.traffic
     world.run(200)  # Their first heartbeats are over.
     first = ask(world, "b", "ADDJOB", "q", "x", 0, "RETRY", 0)
-    network.delay_ms = (900, 900)
+    traffic.delay_ms = (900, 900)
     give(world, "b", "a", first)
     world.run(1)
-    network.delay_ms = (1, 1)
+    traffic.delay_ms = (1, 1)
     world.crash("b")
-    network.delay_ms = (2_000, 2_000)  # The new process reaches a long after a has reached it.
+    traffic.delay_ms = (2_000, 2_000)  # The new process reaches a long after a has reached it.
     world.restart("b")
     world.run(2)
-    network.delay_ms = (1, 1)
+    traffic.delay_ms = (1, 1)
     world.run(4_000)
     second = ask(world, "b", "ADDJOB", "q", "y", 0, "RETRY", 0)
     give(world, "b", "a", second)

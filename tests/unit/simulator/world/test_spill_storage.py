@@ -53,5 +53,5 @@ def test_a_new_process_knows_nothing_of_what_was_on_disk():
     machine.die()
     machine.start()
     world.run(1_000)
-    assert (world["a"].job_count, world["a"].spilled_count) == (0, 0)
+    assert (world["a"].job_count, world["a"].memory.spilled_count) == (0, 0)
     assert machine.driver.spill.store.files == {}

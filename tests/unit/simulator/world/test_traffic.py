@@ -16,7 +16,7 @@ def say(world, name, queue):
 def heard(world):
     """Return the list of messages that are read from now on."""
     told = []
-    world.network.tap = lambda sender, receiver, runs: told.extend(
+    world.traffic.tap = lambda sender, receiver, runs: told.extend(
         (sender, receiver, item[0]) for run in runs if run[0] == INTEREST for item in run[1:] if item[0]
     )
     return told
@@ -39,9 +39,9 @@ def test_frames_on_their_way_have_an_age():
     say(world, "a", b"q")
     sent_ms = world.now_ms
     world.run(10)
-    assert world.network.oldest_ms() == sent_ms
+    assert world.traffic.oldest_ms() == sent_ms
     world.run(100)
-    assert world.network.oldest_ms() == world.now_ms or world.network.flying
+    assert world.traffic.oldest_ms() == world.now_ms or world.traffic.flying
 
 
 def test_unread_frames_of_a_stopped_process_are_on_their_way():
@@ -53,18 +53,18 @@ def test_unread_frames_of_a_stopped_process_are_on_their_way():
     world.run(10)
     world.network.close(world.machines["a"], world["a"].cluster.linked[0])
     world.run(50)
-    assert world.network.oldest_ms() == sent_ms
+    assert world.traffic.oldest_ms() == sent_ms
     world.resume("b")
     world.run(50)
-    assert world.network.oldest_ms() > sent_ms
+    assert world.traffic.oldest_ms() > sent_ms
 
 
 def test_a_lost_frame_is_lost_for_good():
     world = joined("ab")
     told = heard(world)
-    world.network.loss = 1.0
+    world.traffic.loss = 1.0
     say(world, "a", b"q")
-    world.network.loss = 0.0
+    world.traffic.loss = 0.0
     say(world, "a", b"r")
     world.run(50)
     assert told == [("a", "b", b"r")]
@@ -78,8 +78,8 @@ def test_job_messages_of_a_stranger_are_not_read():
     b = world.machines["b"]
     b.open()
     b.membership.forget(b.membership.find(world.machines["a"].node_id))
-    pipe = next(pipe for pipe in world.network.pipes if pipe.dialer.name == "a")
-    world.network._deal_jobs(pipe, b, [[INTEREST, (b"q", 1)]])
+    pipe = next(pipe for pipe in world.traffic.pipes if pipe.dialer.name == "a")
+    world.traffic._deal_jobs(pipe, b, [[INTEREST, (b"q", 1)]])
     b.close()
     assert not pipe.is_open
     world.run(50)

@@ -7,6 +7,7 @@ from random import Random
 import pytest
 
 from disque_py.simulator.world.machine import DeathError
+from disque_py.simulator.world.watcher import Watcher
 from disque_py.simulator.world.world import EVENTS_PER_LOOK, StuckError, World
 from simulated import joined
 
@@ -53,18 +54,19 @@ def test_streams_of_chance_do_not_disturb_each_other():
 def test_a_checker_may_look_every_few_thousand_events():
     """However time is cut into runs."""
 
-    class Watched(World):
-        looks = 0
+    class Looks(Watcher):
+        count = 0
 
         def on_look(self) -> None:
-            self.looks += 1
+            self.count += 1
 
-    world = Watched("")
+    looks = Looks()
+    world = World("", watcher=looks)
     for at in range(2 * EVENTS_PER_LOOK):
         world.later(at, int)
     for _ in range(2 * EVENTS_PER_LOOK):
         world.run(1)
-    assert world.looks == 2
+    assert looks.count == 2
 
 
 @pytest.mark.parametrize("is_prompt", [True, False])

@@ -1,0 +1,208 @@
+"""Commands that work on every node: ASKJOBS, JOBSARE, DOJOBS, DIDJOBS.
+
+A node that does not hold a job asks all linked nodes what they have of it (ASKJOBS). The holder that delivered it is to
+act, while that lease runs; else the holder that has it queued; else the holder with the lowest node id. The node asks
+that holder to act (DOJOBS) and waits for its answer. Both steps together take at most ASK_MS.
+
+`ask` is the whole conversation, as steps of a long command (incremental.py). What is done to a job is a *deed*: a
+number, and a function in DEEDS. Another node does it with the same words. So a deed must be safe to repeat, because an
+answer may be lost. Spec Y10.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from functools import partial
+from typing import Any, Final
+
+from cluster_bus.messages import ASKJOBS, DIDJOBS, DOJOBS, JOBSARE
+from cluster_bus.node import Node
+from disque_py.core import acks
+from disque_py.core.broker import Broker
+from disque_py.core.client import Client
+from disque_py.core.ids import is_valid_id
+from disque_py.core.job import ACKED, QUEUED
+
+ASK_MS: Final = 1_000
+# The most jobs of one question, and words of a deed.
+IDS_MAX: Final = 1_000
+WORDS_MAX: Final = 16
+
+# What a node has of a job.
+NOTHING: Final = 0
+OVER: Final = 1  # It knows the job as done.
+COPY: Final = 2
+HAS_QUEUED: Final = 3
+HAS_LEASED: Final = 4
+
+# Deeds. Their numbers travel between nodes: one is never used for another meaning.
+CANCEL: Final = 1
+
+Deed = Callable[[Broker, bytes, list[bytes]], int]
+
+
+def _cancel(broker: Broker, job_id: bytes, words: list[bytes]) -> int:
+    return acks.cancel_here(broker, job_id)
+
+
+# Does a deed to a job that this node holds, with these words; returns 0 to 255, which the asker gets.
+DEEDS: Final[dict[int, Deed]] = {CANCEL: _cancel}
+
+
+class Question:
+    """A question to several nodes: the nodes whose answer is due, and the answers."""
+
+    __slots__ = ("answers", "client", "count", "unanswered")
+
+    def __init__(self, client: Client, count: int, nodes: tuple[Node, ...]) -> None:
+        self.client = client
+        self.count = count
+        self.unanswered = dict.fromkeys(nodes)
+        self.answers: dict[Node, bytes] = {}
+
+
+class Answers:
+    """The results of `ask`, by id.
+
+    done     what the deed returned where a holder did it
+    known    whether any node knows the job, also as done
+    """
+
+    __slots__ = ("done", "known")
+
+    def __init__(self) -> None:
+        self.done: dict[bytes, int] = {}
+        self.known: dict[bytes, bool] = {}
+
+
+def ask(
+    broker: Broker, client: Client, ids: list[bytes], deed: int, words: list[bytes]
+) -> Generator[None, None, Answers]:
+    """Have a deed done by holders on other nodes, to at most IDS_MAX jobs that this node does not hold."""
+    assert len(ids) <= IDS_MAX
+    results = Answers()
+    deadline_ms = broker.now_ms + ASK_MS
+    nodes = broker.cluster.linked
+    if not ids or not nodes:
+        return results
+    found = yield from _answered(broker, client, nodes, len(ids), deadline_ms, ASKJOBS, (ids,))
+    chosen: dict[Node, list[bytes]] = {}
+    for at, job_id in enumerate(ids):
+        has = [(answer[at], node) for node, answer in found.items() if answer[at]]
+        if has:
+            results.known[job_id] = True
+        best = max((what for what, _ in has), default=NOTHING)
+        if best >= COPY:
+            # The nodes are in the order of their ids.
+            node = next(node for node in nodes if (best, node) in has)
+            chosen.setdefault(node, []).append(job_id)
+    for node, asked in chosen.items():
+        only = broker.sets.only(node)
+        done = yield from _answered(broker, client, only, len(asked), deadline_ms, DOJOBS, (deed, asked, words))
+        for job_id, value in zip(asked, done.get(node, b""), strict=False):
+            results.done[job_id] = value
+    return results
+
+
+def is_node_missing(broker: Broker) -> bool:
+    """Whether a known node can't be asked now."""
+    return len(broker.cluster.linked) < broker.cluster.size - 1
+
+
+def _answered(
+    broker: Broker,
+    client: Client,
+    nodes: tuple[Node, ...],
+    count: int,
+    deadline_ms: int,
+    kind: int,
+    fields: tuple[Any, ...],
+) -> Generator[None, None, dict[Node, bytes]]:
+    """Ask nodes, and wait for their answers of `count` bytes until the deadline."""
+    broker.producers.question_number += 1
+    number = broker.producers.question_number
+    question = broker.questions[number] = Question(client, count, nodes)
+    broker.send(nodes, kind, (number, *fields))
+    broker.schedule.call_at(deadline_ms, partial(_end, broker, number))
+    while number in broker.questions:
+        broker.waits.stalled[client] = None
+        yield
+    return question.answers
+
+
+def _end(broker: Broker, number: int) -> None:
+    """End a question: all have answered, or its time is over."""
+    question = broker.questions.pop(number, None)
+    if question is not None and question.client in broker.waits.stalled:
+        del broker.waits.stalled[question.client]
+        broker.schedule.call_at(broker.now_ms, _go_on)  # The command goes on with the next tick, which is now due.
+
+
+def _go_on() -> None:
+    """Do nothing: the tick that calls this does the next part of long commands."""
+
+
+def on_askjobs(broker: Broker, sender: Node, items: list[Any]) -> None:
+    """Say what we have of some jobs."""
+    for number, ids, *_ in items:
+        _check(number, ids)
+        broker.send(broker.sets.only(sender), JOBSARE, (number, bytes([_what(broker, job_id) for job_id in ids])))
+
+
+def _what(broker: Broker, job_id: bytes) -> int:
+    job = broker.find(job_id)
+    if job is None:
+        return OVER if job_id in broker.tombstones else NOTHING
+    if job.state == ACKED:
+        return OVER if job.holders else NOTHING
+    if job.is_leased_here and job.requeue_at_ms > broker.now_ms:
+        return HAS_LEASED
+    return HAS_QUEUED if job.state == QUEUED else COPY
+
+
+def on_dojobs(broker: Broker, sender: Node, items: list[Any]) -> None:
+    """Do what a client of another node wants done to jobs that we hold."""
+    for number, deed, ids, words, *_ in items:
+        _check(number, ids)
+        if type(words) not in (list, tuple) or len(words) > WORDS_MAX or not all(type(word) is bytes for word in words):
+            raise ValueError("words of a deed that are none")
+        do = DEEDS.get(deed)
+        if do is None:
+            broker.stats.ignored("a deed that only newer nodes know")
+            continue
+        done = bytes([do(broker, job_id, list(words)) if broker.find(job_id) is not None else 0 for job_id in ids])
+        broker.send(broker.sets.only(sender), DIDJOBS, (number, done))
+
+
+def _check(number: Any, ids: Any) -> None:
+    if type(number) is not int or type(ids) not in (list, tuple) or len(ids) > IDS_MAX:
+        raise ValueError("a question that is none")
+    if any(type(job_id) is not bytes or not is_valid_id(job_id) for job_id in ids):
+        raise ValueError("an id that is none")
+
+
+def on_answer(broker: Broker, sender: Node, items: list[Any]) -> None:
+    """Note an answer (JOBSARE, DIDJOBS)."""
+    for number, answer, *_ in items:
+        question = broker.questions.get(number)
+        if question is None or sender not in question.unanswered:
+            broker.stats.ignored("answer to a question that is over")
+            continue
+        if type(answer) is not bytes or len(answer) != question.count:
+            raise ValueError("an answer for each job was expected")
+        question.answers[sender] = answer
+        _without(broker, number, sender)
+
+
+def on_link_lost(broker: Broker, node: Node) -> None:
+    """Wait no longer for a node whose link broke."""
+    for number, question in list(broker.questions.items()):
+        if node in question.unanswered:
+            _without(broker, number, node)
+
+
+def _without(broker: Broker, number: int, node: Node) -> None:
+    question = broker.questions[number]
+    del question.unanswered[node]
+    if not question.unanswered:
+        _end(broker, number)

@@ -1,0 +1,225 @@
+"""Changeable: the part of a job that may change, in one object, so that other jobs don't pay for it.
+
+A job's body, TTL span, RETRY, REPLICATE, KEY and META never change. Its changeable part does: queue, priority, due
+time, end of life, limit and start of the current set of attempts, last error, dead-letter history. The queue, the
+priority and the end of life stay fields of the job. The rest is here.
+
+The part has a change number. A node that changes the part takes the highest number that it knows plus one. The higher
+(number, node id) wins as a whole. A job without such an object has number 0.
+
+On the bus and in the journal the part is one field: (number, node id, queue, priority or nil, ms of life left, ms until
+due, limit, start, attempt ended by a NACK, flags, error or nil, TTL span, back-off, dead-letter history or nil).
+changing.py tells other nodes. Spec Y2, Y3.
+"""
+
+from __future__ import annotations
+
+import re
+from random import Random
+from typing import Any, Final
+
+ATTEMPTS_MAX: Final = 1_000_000_000
+REASON_BYTES_MAX: Final = 1_024
+# Spans and numbers of other nodes, as in job_snapshot.py.
+_SPAN_BITS: Final = 54
+_NUMBER_MAX: Final = 1 << 53
+_NODE_BYTES: Final = 20
+_BACKOFF_BYTES_MAX: Final = 64
+# A reason, or a text of our own, as another node may send it.
+_ERROR_BYTES_MAX: Final = 4_096
+
+# The bytes of a part besides its texts, as measured, and of its record.
+PART_BYTES: Final = 330
+PACKED_BYTES: Final = 60
+
+# Positions of the values that stay fields of the job.
+QUEUE_AT: Final = 2
+PRIORITY_AT: Final = 3
+LEFT_AT: Final = 4
+DUE_AT: Final = 5
+
+IS_ERRORED: Final = 1
+IS_DEAD_LETTER: Final = 2
+
+LEASE_EXPIRED: Final = b"lease expired"
+
+_BACKOFF: Final = re.compile(rb"(fixed|linear|exponential):([0-9]{1,16}):([0-9]{1,16})(?::([0-9]{1,3}))?")
+
+# Queue, error, attempts, Unix ms, count.
+History = tuple[bytes, bytes, int, int, int]
+# The part on the bus and in the journal.
+Packed = tuple[Any, ...]
+
+
+class Changeable:
+    """The changeable part of one job; see the module.
+
+    number, node   the change number, and the node that made the change; 0 and b"": nothing was changed
+    limit          deliveries that one set of attempts allows; 0: any number
+    start          `attempt` of the job when the current set began
+    ended          the last delivery that a NACK ended
+    backoff        policy of NACKs without DELAY, as the option's text; empty: the queue's
+    error          reason of the last failure; None: none
+    is_errored     no attempts are left: the job is in no queue
+    is_dead_letter it came into its queue as a dead letter
+    history        of its last move to a dead-letter queue; None: it was never moved
+    ttl_ms         the span of its TTL, as asked for
+    due_ms         when the delay of a NACK ends (monotonic clock of this node)
+    is_delayed     that delay is running
+    """
+
+    __slots__ = (
+        "backoff",
+        "due_ms",
+        "ended",
+        "error",
+        "history",
+        "is_dead_letter",
+        "is_delayed",
+        "is_errored",
+        "limit",
+        "node",
+        "number",
+        "start",
+        "ttl_ms",
+    )
+
+    def __init__(self, ttl_ms: int, limit: int = 0, backoff: bytes = b"") -> None:
+        self.number = 0
+        self.node = b""
+        self.limit = limit
+        self.start = 0
+        self.ended = 0
+        self.backoff = backoff
+        self.error: bytes | None = None
+        self.is_errored = False
+        self.is_dead_letter = False
+        self.history: History | None = None
+        self.ttl_ms = ttl_ms
+        self.due_ms = 0
+        self.is_delayed = False
+
+    def is_spent(self, attempt: int) -> bool:
+        """Whether no delivery is left in the current set."""
+        return 0 < self.limit <= attempt - self.start
+
+    def attempts_left(self, attempt: int) -> int | None:
+        """Return how many deliveries are left; None: any number."""
+        if self.is_errored:
+            return 0
+        return max(0, self.limit - (attempt - self.start)) if self.limit else None
+
+    def pairs(self) -> tuple[bytes, ...]:
+        """Return the dead-letter history as pairs of META."""
+        history = self.history
+        if history is None:
+            return ()
+        return (
+            b"x-disque-from",
+            history[0],
+            b"x-disque-error",
+            history[1],
+            b"x-disque-attempts",
+            b"%d" % history[2],
+            b"x-disque-time",
+            b"%d" % history[3],
+            b"x-disque-count",
+            b"%d" % history[4],
+        )
+
+    @property
+    def text_bytes(self) -> int:
+        """Return the bytes of its texts."""
+        size = len(self.backoff) + (len(self.error) if self.error is not None else 0)
+        return size if self.history is None else size + len(self.history[0]) + len(self.history[1])
+
+    def pack(self, queue: bytes, priority: int | None, left_ms: int, due_ms: int) -> Packed:
+        """Return the part as a field. `left_ms` and `due_ms` are spans from now."""
+        flags = (IS_ERRORED if self.is_errored else 0) | (IS_DEAD_LETTER if self.is_dead_letter else 0)
+        return (
+            self.number,
+            self.node,
+            queue,
+            priority,
+            left_ms,
+            due_ms,
+            self.limit,
+            self.start,
+            self.ended,
+            flags,
+            self.error,
+            self.ttl_ms,
+            self.backoff,
+            self.history,
+        )
+
+
+def unpack(field: Any) -> Changeable:
+    """Return the part of a field, without the values that stay fields of the job. ValueError."""
+    number, node, queue, priority, left_ms, due_ms, limit, start, ended, flags, error, ttl_ms, backoff, past, *_ = field
+    for value in (number, left_ms, due_ms, limit, start, ended, flags, ttl_ms):
+        if type(value) is not int or value < 0:
+            raise ValueError("a change with a number that is none")
+    if (left_ms | due_ms | ttl_ms) >> _SPAN_BITS or number > _NUMBER_MAX or limit > ATTEMPTS_MAX:
+        raise ValueError("a change with a number that no node sends")
+    if (start | ended) >> 32:
+        raise ValueError("a change with an attempt that no node sends")
+    if priority is not None and (type(priority) is not int or not -(1 << 63) <= priority < 1 << 63):
+        raise ValueError("a change with a priority that is no number of 64 bits")
+    if type(node) is not bytes or len(node) not in (0, _NODE_BYTES) or type(queue) is not bytes:
+        raise ValueError("a change without a node or a queue")
+    if error is not None and (type(error) is not bytes or len(error) > _ERROR_BYTES_MAX):
+        raise ValueError("a change with an error that is no text")
+    if type(backoff) is not bytes or len(backoff) > _BACKOFF_BYTES_MAX:
+        raise ValueError("a change with a back-off that is none")
+    part = Changeable(ttl_ms, limit, backoff)
+    part.number = number
+    part.node = node
+    part.start = start
+    part.ended = ended
+    part.error = error
+    part.is_errored = bool(flags & IS_ERRORED)
+    part.is_dead_letter = bool(flags & IS_DEAD_LETTER)
+    part.history = _history(past)
+    return part
+
+
+def _history(past: Any) -> History | None:
+    if past is None:
+        return None
+    source, error, attempts, time_ms, count, *_ = past
+    if type(source) is not bytes or type(error) is not bytes or len(error) > _ERROR_BYTES_MAX:
+        raise ValueError("a dead-letter history without a queue or an error")
+    for value in (attempts, time_ms, count):
+        if type(value) is not int or not 0 <= value <= _NUMBER_MAX:
+            raise ValueError("a dead-letter history with a number that is none")
+    return source, error, attempts, time_ms, count
+
+
+def read_backoff(text: bytes, span_ms_max: int) -> bytes:
+    """Return a back-off policy in its shortest form; empty if it is none."""
+    match = _BACKOFF.fullmatch(text.lower())
+    if match is None:
+        return b""
+    base_ms, cap_ms, jitter = int(match[2]), int(match[3]), int(match[4] or b"0")
+    if base_ms > cap_ms or cap_ms > span_ms_max or jitter > 100:
+        return b""
+    short = b"%b:%d:%d" % (match[1], base_ms, cap_ms)
+    return b"%b:%d" % (short, jitter) if jitter else short
+
+
+def backoff_ms(policy: bytes, spent: int, rng: Random) -> int:
+    """Return the delay of a NACK after `spent` attempts; 0 without a policy. Spec Y6."""
+    if not policy:
+        return 0
+    kind, base, cap, *jitter = policy.split(b":")
+    span_ms, cap_ms = int(base), int(cap)
+    spent = max(1, spent)
+    if kind == b"linear":
+        span_ms *= spent
+    elif kind == b"exponential":
+        span_ms <<= min(spent - 1, 64)
+    span_ms = min(span_ms, cap_ms)
+    if jitter:
+        span_ms -= int(rng.random() * span_ms * int(jitter[0]) / 100)
+    return span_ms

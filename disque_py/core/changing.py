@@ -1,0 +1,353 @@
+"""Changes of a job's changeable part (changeable.py), and the end of its attempts: CHANGED, ASKCHANGED.
+
+A node that changes the part takes the next change number and tells all holders (CHANGED). QUEUED, WILLQUEUE and LEASED
+carry the number, as far as it is above 0. A node that hears a lower one answers with its own part. A node that hears a
+higher one asks for the part, and neither queues nor delivers the job before it has come. The higher (number, node id)
+wins as a whole. If no holder answers ASKS_MAX questions, the holders that knew the part are gone, and the node goes on
+with what it knows.
+
+A job whose last attempt was spent becomes errored, or moves to the dead-letter queue, at its NACK or at the end of its
+lease (`give_up`). An errored job is ACTIVE, in no queue, and has no timer but the end of its life. An errored holder
+answers WILLQUEUE with its part, so no node queues the job. Spec Y3, Y4, Y5, Y7.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from cluster_bus.messages import ASKCHANGED, CHANGED, SETACK
+from cluster_bus.node import Node
+from disque_py import event_format
+from disque_py.core import changeable, events, lifecycle
+from disque_py.core.broker import Broker
+from disque_py.core.changeable import LEASE_EXPIRED, Changeable
+from disque_py.core.job import ACKED, ACTIVE, CTIMES_PER_MS, QUEUED, WAIT_REPL, Cancellation, Handover, Job
+from disque_py.core.job_attributes import JobAttributes
+from disque_py.core.job_snapshot import PART, pack_part
+from disque_py.core.queue import PAUSED_IN
+
+# A part that a node said to have is asked for this often, and so many times.
+ASK_AGAIN_MS: Final = 1_000
+ASKS_MAX: Final = 5
+# Fourth field of SETACK: the job was canceled.
+OUTCOME_CANCELED: Final = 1
+NO_CHANGE: Final[tuple[int, bytes]] = (0, b"")
+
+
+# -- changing -----------------------------------------------------------------------------------------
+
+
+def begin(broker: Broker, job: Job) -> Changeable:
+    """Return the job's changeable part. Give it one if it has none. The caller changes it and calls `change`."""
+    attributes = job.attributes
+    if attributes is None:
+        attributes = job.attributes = JobAttributes(None, ())
+        broker.used_memory += attributes.size
+        _count_record(broker, job, attributes.packed_bytes)
+    part = attributes.part
+    if part is None:
+        age_ms = broker.wall_ms - job.ctime // CTIMES_PER_MS
+        part = attributes.part = Changeable(max(1, age_ms + job.expire_at_ms - broker.now_ms))
+        measure(broker, job, attributes)
+    return part
+
+
+def change(broker: Broker, job: Job) -> None:
+    """Give the changed part of the job its number, and tell all holders. Queue and timers are the caller's matter."""
+    part = begin(broker, job)
+    part.number += 1
+    part.node = broker.me.id
+    attributes = job.attributes
+    assert attributes is not None
+    measure(broker, job, attributes)
+    lifecycle.mark_dirty(broker, job)
+    others = broker.sets.others(job.holders)
+    if others:
+        broker.send(others, CHANGED, (job.id, pack_part(broker, job, part)))
+
+
+def measure(broker: Broker, job: Job, attributes: JobAttributes) -> None:
+    """Account for a part whose texts have changed."""
+    size, packed_bytes = attributes.size, attributes.packed_bytes
+    attributes.measure()
+    broker.used_memory += attributes.size - size
+    _count_record(broker, job, attributes.packed_bytes - packed_bytes)
+
+
+def _count_record(broker: Broker, job: Job, more: int) -> None:
+    if job.place >= broker.journal.first_place:
+        broker.journal.live_bytes[job.place] += more
+
+
+def fail(broker: Broker, job: Job, error: bytes | None) -> None:
+    """Note why the last delivery failed, and tell the holders, if that changes anything. None: no reason."""
+    part = job.part
+    if part is None and error is None:
+        return
+    part = begin(broker, job)
+    if part.error != error:
+        part.error = error
+        change(broker, job)
+
+
+def delay(broker: Broker, job: Job, part: Changeable, delay_ms: int) -> None:
+    """Keep an ACTIVE job that was given back from being queued for so long; the caller calls `change`."""
+    assert job.state == ACTIVE
+    part.is_delayed = True
+    part.due_ms = broker.now_ms + delay_ms
+    job.is_leased_here = False
+    lifecycle.postpone(broker, job, part.due_ms)
+    lifecycle.arm(broker, job)
+
+
+def error_of(job: Job) -> bytes | None:
+    """Return the error of the job's last failure; None: none is known.
+
+    Without a part of its own, a job's counters tell as much as they can: it was queued again, and never given back.
+    """
+    part = job.part
+    if part is not None:
+        return part.error
+    return LEASE_EXPIRED if job.attempt and job.deliveries and not job.nacks else None
+
+
+# -- the end of all attempts ----------------------------------------------------------------------------
+
+
+def give_up(broker: Broker, job: Job, error: bytes | None) -> bool:
+    """Let a job without attempts left become errored, or move to the dead-letter queue.
+
+    Return whether it is queued there; then the caller tells the holders (requeue.py).
+    """
+    assert job.state == ACTIVE or job.state == QUEUED
+    if job.state == QUEUED:
+        lifecycle.dequeue(broker, job)
+    part = begin(broker, job)
+    part.error = error
+    part.ended = max(part.ended, job.attempt)
+    part.is_delayed = False
+    job.is_leased_here = False
+    if job.work is not None:
+        job.work = None
+    if broker.pauses.deferred:
+        broker.pauses.deferred.pop(job, None)
+    if broker.tokens.by_job:
+        broker.tokens.drop(job)
+    rules = broker.queue_settings.of(job.queue)
+    if rules.dead_letter and rules.dead_letter != job.queue and not part.is_dead_letter:
+        return _move(broker, job, part, rules.dead_letter)
+    events.note(broker, job, event_format.ERRORED_EVENT, None if error is None else {"error": _text(error)})
+    part.is_errored = True
+    job.expire_at_ms = max(job.expire_at_ms, broker.now_ms + rules.retention_ms)
+    lifecycle.rest(broker, job)
+    broker.stats.jobs_errored += 1
+    change(broker, job)
+    return False
+
+
+def _move(broker: Broker, job: Job, part: Changeable, name: bytes) -> bool:
+    """Move a job to a dead-letter queue; return whether it is queued there."""
+    source = job.queue
+    count = part.history[4] + 1 if part.history is not None else 1
+    part.history = (source, part.error or b"", job.attempt - part.start, broker.wall_ms, count)
+    part.is_dead_letter = True
+    rules = broker.queue_settings.of(name)
+    part.limit = rules.attempts
+    part.start = job.attempt
+    left = events.status_of(job)
+    lifecycle.rename_queue(broker, job, name)
+    job.expire_at_ms = broker.now_ms + rules.retention_ms
+    broker.stats.jobs_dead_lettered += 1
+    rare = {"error": _text(part.error or b""), "from_queue": _text(source)}
+    queue = broker.queues.get(name)
+    is_paused = queue is not None and bool(queue.paused & PAUSED_IN)
+    code = event_format.DEAD_LETTERED_INVISIBLE if is_paused else event_format.DEAD_LETTERED
+    events.note(broker, job, code, rare, left=left)
+    change(broker, job)
+    if is_paused:
+        lifecycle.postpone(broker, job, broker.now_ms + job.retry_ms + broker.jitter())
+        lifecycle.arm(broker, job)
+        broker.pauses.deferred[job] = job.requeue_at_ms
+        return False
+    lifecycle.enqueue(broker, job)
+    return True
+
+
+def renew(broker: Broker, job: Job) -> None:
+    """Begin a fresh set of attempts of an errored job, with a fresh TTL of the same span; the caller queues it."""
+    part = begin(broker, job)
+    part.is_errored = False
+    part.is_delayed = False
+    part.start = job.attempt
+    part.error = None
+    job.expire_at_ms = broker.now_ms + part.ttl_ms
+    lifecycle.arm(broker, job)
+    change(broker, job)
+
+
+def _text(value: bytes) -> str:
+    return value.decode("utf-8", "replace")
+
+
+def setack_of(broker: Broker, job: Job) -> tuple[Any, ...]:
+    """Return the SETACK that tells a node of an acked record, with its outcome if it was canceled."""
+    packed = broker.sets.pack(job.holders)
+    if type(job.work) is Cancellation:
+        return (job.id, packed, job.version, OUTCOME_CANCELED)
+    return (job.id, packed)
+
+
+# -- other nodes ----------------------------------------------------------------------------------------
+
+
+def number_of(job: Job) -> tuple[int, bytes]:
+    """Return the change number that this node knows, and its node."""
+    part = job.part
+    return NO_CHANGE if part is None else (part.number, part.node)
+
+
+def read_number(item: Any, at: int) -> tuple[int, bytes]:
+    """Return the change number at a position of a message, and the node behind it. ValueError."""
+    if len(item) < at + 2:
+        return NO_CHANGE
+    number, node = item[at], item[at + 1]
+    if type(number) is not int or type(node) is not bytes or number < 0:
+        raise ValueError("a change number that is none")
+    return number, node
+
+
+def hear(broker: Broker, sender: Node, job: Job, theirs: tuple[int, bytes]) -> bool:
+    """Compare change numbers with a node. Tell it our part, or ask for its own, if they differ. Spec Y3.
+
+    Return whether it knows what we know.
+    """
+    ours = number_of(job)
+    if theirs == ours:
+        return True
+    if theirs < ours:
+        tell(broker, sender, job)
+        return False
+    known = broker.behind.get(job)
+    broker.behind[job] = ASKS_MAX if known is None else known
+    broker.send(broker.sets.only(sender), ASKCHANGED, job.id)
+    if job.state == QUEUED and job.retry_ms:
+        # It may be errored, delayed or in another queue: it is not delivered before that is known.
+        lifecycle.dequeue(broker, job)
+        job.requeue_at_ms = broker.now_ms + ASK_AGAIN_MS
+        lifecycle.arm(broker, job)
+    return True
+
+
+def merge(broker: Broker, sender: Node, known: Job, job: Job, snapshot: Any) -> None:
+    """Take over a snapshot's part and attempts for a job that is known here, or tell the sender our newer part."""
+    if job.attempt > known.attempt:
+        known.attempt = job.attempt
+        lifecycle.mark_dirty(broker, known)
+    part = job.part
+    if part is not None and number_of(job) > number_of(known):
+        adopt(broker, known, part, snapshot[PART])
+    elif number_of(job) < number_of(known) and known.state != ACKED:
+        tell(broker, sender, known)
+
+
+def tell(broker: Broker, node: Node, job: Job) -> None:
+    """Tell a node the job's part."""
+    part = job.part
+    if part is not None:
+        broker.send(broker.sets.only(node), CHANGED, (job.id, pack_part(broker, job, part)))
+
+
+def may_queue(broker: Broker, job: Job) -> bool:
+    """Whether the part of a job that is due is known. If a newer one is, ask for it, and let the job wait."""
+    left = broker.behind.get(job)
+    if left is None:
+        return True
+    others = broker.sets.others(job.holders)
+    if not left or not others:
+        del broker.behind[job]
+        return True
+    broker.behind[job] = left - 1
+    broker.send(others, ASKCHANGED, job.id)
+    lifecycle.postpone(broker, job, broker.now_ms + ASK_AGAIN_MS)
+    lifecycle.arm(broker, job)
+    return False
+
+
+def on_askchanged(broker: Broker, sender: Node, items: list[Any]) -> None:
+    """Tell the parts of jobs that a node knows to be older there."""
+    for job_id in items:
+        job = broker.find(job_id)
+        if job is None:
+            if job_id in broker.tombstones:
+                broker.send(broker.sets.only(sender), SETACK, (job_id, b""))
+        elif job.state == ACKED:
+            broker.send(broker.sets.only(sender), SETACK, setack_of(broker, job))
+        else:
+            tell(broker, sender, job)
+
+
+def on_changed(broker: Broker, sender: Node, items: list[Any]) -> None:
+    """Take newer parts over, as wholes."""
+    for job_id, field, *_ in items:
+        part = changeable.unpack(field)
+        job = broker.find(job_id)
+        if job is None:
+            broker.stats.ignored("change of an unknown job")
+        elif job.state == ACKED:
+            broker.send(broker.sets.only(sender), SETACK, setack_of(broker, job))
+        elif (part.number, part.node) > number_of(job):
+            adopt(broker, job, part, field)
+        elif (part.number, part.node) < number_of(job):
+            tell(broker, sender, job)
+        else:
+            broker.behind.pop(job, None)
+
+
+def adopt(broker: Broker, job: Job, part: Changeable, field: Any) -> None:
+    """Take a newer part over. `field` is its packed form. The job follows it: queue, timers, state."""
+    old = begin(broker, job)
+    attributes = job.attributes
+    assert attributes is not None
+    was_held = old.is_errored or old.is_delayed
+    name: bytes = field[changeable.QUEUE_AT]
+    left_ms: int = field[changeable.LEFT_AT]
+    due_ms: int = field[changeable.DUE_AT]
+    priority: int | None = field[changeable.PRIORITY_AT]
+    broker.behind.pop(job, None)
+    retry_at_ms = broker.now_ms + job.retry_ms + broker.jitter()
+    if job.state == QUEUED and (
+        part.is_errored or part.is_spent(job.attempt) or due_ms or name != job.queue or priority != attributes.priority
+    ):
+        lifecycle.dequeue(broker, job)
+        job.requeue_at_ms = retry_at_ms
+    if name != job.queue:
+        lifecycle.rename_queue(broker, job, name)
+    attributes.priority = priority
+    attributes.part = part
+    job.expire_at_ms = broker.now_ms + left_ms
+    measure(broker, job, attributes)
+    lifecycle.mark_dirty(broker, job)
+    if job.state == WAIT_REPL:
+        return
+    if part.is_errored:
+        job.is_leased_here = False
+        if isinstance(job.work, Handover):
+            job.work = None
+        events.learn(broker, job, event_format.ERRORED)
+        if broker.pauses.deferred:
+            broker.pauses.deferred.pop(job, None)
+        lifecycle.rest(broker, job)
+        return
+    if due_ms and not (job.is_leased_here and job.attempt > part.ended):
+        # The node that was given the job queues it; our timer is later.
+        part.is_delayed = True
+        part.due_ms = broker.now_ms + due_ms
+        job.is_leased_here = False
+        events.learn(broker, job, event_format.INVISIBLE)
+        if job.retry_ms and job.state == ACTIVE:
+            margin_ms = 2 * lifecycle.WILLQUEUE_LEAD_MS + broker.jitter()
+            lifecycle.postpone(broker, job, part.due_ms + margin_ms)
+    elif was_held and job.state == ACTIVE and job.retry_ms and not job.is_leased_here:
+        events.learn(broker, job, event_format.PENDING)
+        lifecycle.postpone(broker, job, retry_at_ms)
+    lifecycle.arm(broker, job)

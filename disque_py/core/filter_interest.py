@@ -1,0 +1,357 @@
+"""Interest with a filter: which nodes have clients that wait for jobs with certain metadata, and hints for these nodes.
+
+Each set of pairs is a kind of interest of its own (spec I2). It is told, hinted at and pulled like plain interest
+(interest.py), by messages that name the pairs. An older node ignores them, so it neither gets jobs by a filter nor
+gives some. A group of jobs (filters.py) keeps what is known of its clients on this and other nodes as its `demand`.
+
+An increase is told in the turn in which it happens, a decrease later if it lasts. A node hints at one node at a time
+while it has jobs that no client here waits for. Spec W5, W6.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from cluster_bus.messages import FILTER_HINT, FILTER_INTEREST, FILTER_NEED
+from cluster_bus.node import Node
+from disque_py.core import handover, pulls
+from disque_py.core.broker import Broker
+from disque_py.core.filters import GONE, PAIRS_MAX, Demand, Filter, Group, filters_of
+from disque_py.core.interest import (
+    DECREASE_MS,
+    ENTRIES_PER_LINK_MAX,
+    HINT_ALONE_MS,
+    HINT_DOUBLINGS_MAX,
+    HINT_MS,
+    LINGER_MS,
+    NAME_BYTES_PER_LINK_MAX,
+    POLLER_MS,
+)
+from disque_py.core.job_attributes import META_BYTES_MAX
+from disque_py.core.queue import PAUSED_OUT, Queue
+
+Pairs = tuple[bytes, ...]
+
+
+# -- telling ----------------------------------------------------------------------------------------
+
+
+def value_of(broker: Broker, queue: Queue, group: Group) -> tuple[int, int]:
+    """Return what other nodes should know of our clients of this group: of all, and of those that take RETRY 0."""
+    if is_closed(broker, queue):
+        return GONE, GONE
+    if group.waiting:
+        plain = len(group.waiting) - group.picky
+        return len(group.waiting), plain or GONE
+    demand = group.demand
+    value = 0 if demand is not None and demand.asked_ms and broker.now_ms - demand.asked_ms < LINGER_MS else GONE
+    return value, value
+
+
+def is_closed(broker: Broker, queue: Queue) -> bool:
+    """Whether this node would refuse jobs of the queue that other nodes hand it."""
+    return bool(queue.paused) or broker.is_leaving or broker.memory_level >= 2
+
+
+def tell_changes(broker: Broker) -> None:
+    """Tell all linked nodes what changed, once per turn, before interest.py does so."""
+    for queue in broker.consumers.interest_due:
+        if queue.filters is not None:
+            reopened(broker, queue)
+    due = broker.consumers.filter_due
+    broker.consumers.filter_due = {}
+    for group, queue in due.items():
+        if queue.filters is None or queue.is_dropped:
+            continue
+        value, plain = value_of(broker, queue, group)
+        demand = group.demand
+        if demand is None:
+            if value == GONE:
+                continue
+            demand = queue.filters.demand(group)
+        if value > demand.told or plain > demand.told_plain or (value < demand.told and queue.paused):
+            _tell(broker, queue, group, demand, value, plain)
+            if value == 0:
+                _recheck_in(broker, queue, group, demand, LINGER_MS)
+        elif value < demand.told or plain < demand.told_plain:
+            _recheck_in(broker, queue, group, demand, DECREASE_MS)
+        queue.filters.end_demand(group)
+
+
+def _recheck_in(broker: Broker, queue: Queue, group: Group, demand: Demand, span_ms: int) -> None:
+    if not demand.is_timed:
+        demand.is_timed = True
+        broker.schedule.call_at(broker.now_ms + span_ms, partial(_recheck, broker, queue, group, demand))
+
+
+def _recheck(broker: Broker, queue: Queue, group: Group, demand: Demand) -> None:
+    """Tell a decrease that has lasted; an interest of 0 ends when no client has waited for LINGER_MS."""
+    demand.is_timed = False
+    if queue.is_dropped or queue.filters is None:
+        return
+    value, plain = value_of(broker, queue, group)
+    if value < demand.told or plain < demand.told_plain:
+        _tell(broker, queue, group, demand, value, plain)
+    if value == 0:
+        _recheck_in(broker, queue, group, demand, LINGER_MS)
+    queue.filters.end_demand(group)
+
+
+def _tell(broker: Broker, queue: Queue, group: Group, demand: Demand, value: int, plain: int) -> None:
+    demand.told = value
+    demand.told_plain = plain
+    if value == GONE:
+        broker.consumers.told_filters.pop(group, None)
+    else:
+        broker.consumers.told_filters[group] = queue
+    if broker.cluster.linked:
+        broker.send(broker.cluster.linked, FILTER_INTEREST, (queue.name, group.pairs, value, plain))
+
+
+def reopened(broker: Broker, queue: Queue) -> None:
+    """Tell of all groups anew if the queue was paused or is so no more, or memory is short or is so no more."""
+    filters = queue.filters
+    if filters is None or filters.is_closed == is_closed(broker, queue):
+        return
+    filters.is_closed = not filters.is_closed
+    for index in filters.indexes.values():
+        for group in index.groups.values():
+            if group.waiting or group.demand is not None:
+                broker.consumers.filter_due[group] = queue
+
+
+def on_link_up(broker: Broker, node: Node) -> None:
+    """Tell a new link everything; INTEREST has just told it that nothing from before holds."""
+    only = broker.sets.only(node)
+    for group, queue in broker.consumers.told_filters.items():
+        demand = group.demand
+        if demand is not None:
+            broker.send(only, FILTER_INTEREST, (queue.name, group.pairs, demand.told, demand.told_plain))
+    for name, pairs in handover.exchange(node).filters:
+        owe_hint(broker, name, pairs)
+
+
+# -- hearing ----------------------------------------------------------------------------------------
+
+
+def on_interest(broker: Broker, sender: Node, items: list[Any]) -> None:
+    """Note for which jobs clients of the sender wait, or wait for no longer."""
+    for name, words, value, plain, *_ in items:
+        pairs = _pairs(words)
+        if type(name) is not bytes or type(value) is not int or type(plain) is not int:
+            raise ValueError("an interest that is not a name and numbers")
+        state = handover.exchange(sender)
+        key = (name, pairs)
+        if value < 0:
+            if state.filters.pop(key, False) is None:
+                state.filter_bytes -= _size(name, pairs)
+                _forget(broker, sender, name, pairs)
+            continue
+        if key not in state.filters:
+            size = state.filter_bytes + _size(name, pairs)
+            if len(state.filters) >= ENTRIES_PER_LINK_MAX or size > NAME_BYTES_PER_LINK_MAX:
+                broker.stats.ignored("interest with too many filters")
+                continue
+            state.filter_bytes = size
+            state.filters[key] = None
+        groups = broker.consumers.filters.get(name)
+        if groups is None:
+            groups = broker.consumers.filters[name] = {}
+        nodes = groups.get(pairs)
+        if nodes is None:
+            nodes = groups[pairs] = {}
+            queue = broker.queues.get(name)
+            if queue is not None:
+                filters = filters_of(broker, queue)
+                group = filters.group_of(pairs)
+                filters.demand(group).interested = nodes
+                filters.build_soon(filters.indexes[group.names])
+        nodes[sender] = (value, plain)
+        owe_hint(broker, name, pairs)
+
+
+def forget_node(broker: Broker, node: Node) -> None:
+    """Forget what a node told us: it ends with the link that carried it."""
+    state = handover.exchange(node)
+    for name, pairs in state.filters:
+        _forget(broker, node, name, pairs)
+    state.filters.clear()
+    state.filter_bytes = 0
+
+
+def _forget(broker: Broker, node: Node, name: bytes, pairs: Pairs) -> None:
+    groups = broker.consumers.filters.get(name, {})
+    nodes = groups.get(pairs)
+    if nodes is None:
+        return
+    nodes.pop(node, None)
+    if nodes:
+        return
+    del groups[pairs]
+    if not groups:
+        del broker.consumers.filters[name]
+    queue = broker.queues.get(name)
+    if queue is not None and queue.filters is not None:
+        group = queue.filters.group(_filter(pairs))
+        if group is not None:
+            queue.filters.end_demand(group)
+
+
+def owe_hint(broker: Broker, name: bytes, pairs: Pairs) -> None:
+    """Look at the end of the turn whether other nodes want jobs that are here."""
+    queue = broker.queues.get(name)
+    if queue is not None and queue.filters is not None:
+        group = queue.filters.group(_filter(pairs))
+        if group is not None and group.length:
+            broker.consumers.filter_hints[group] = queue
+
+
+# -- hints ------------------------------------------------------------------------------------------
+
+
+def send_hints(broker: Broker) -> None:
+    """Send hints, once per turn: each group that owes one hints at the node with the fewest per waiting client."""
+    due = broker.consumers.filter_hints
+    broker.consumers.filter_hints = {}
+    now_ms = broker.now_ms
+    for group, queue in due.items():
+        demand = group.demand
+        if demand is None or demand.hint_until_ms > now_ms or not group.length or queue.is_dropped:
+            continue
+        if queue.paused & PAUSED_OUT or queue.is_stalled or group.client_for() is not None:
+            continue
+        node, is_only = _next_node(queue, group, demand, now_ms)
+        if node is None:
+            continue
+        demand.hints[node] = demand.hints.get(node, 0) + 1
+        demand.hint_repeats = demand.hint_repeats + 1 if node is demand.hint_node and demand.hint_until_ms else 0
+        demand.hint_node = node
+        span_ms = HINT_MS
+        if not demand.interested[node][0]:
+            span_ms = POLLER_MS
+        elif is_only:
+            span_ms = HINT_ALONE_MS << min(demand.hint_repeats, HINT_DOUBLINGS_MAX)
+        demand.hint_until_ms = now_ms + span_ms
+        broker.stats.hints_sent += 1
+        pairs = group.pairs
+        broker.send(broker.sets.only(node), FILTER_HINT, (queue.name, pairs, group.length))
+        broker.schedule.call_at(demand.hint_until_ms, partial(owe_hint, broker, queue.name, pairs))
+
+
+def _next_node(queue: Queue, group: Group, demand: Demand, now_ms: int) -> tuple[Node | None, bool]:
+    """Return the node to hint at, and whether it is the only one; prefer nodes that did not just ignore a hint."""
+    best: Node | None = None
+    candidates = 0
+    best_rank = (False, True, 0.0)
+    silent = demand.hint_node if demand.hint_until_ms else None
+    for node, (value, plain) in demand.interested.items():
+        waiting = value if group.retried.length else plain
+        if waiting < 0 or not node.is_linked or handover.exchange(node).refuses(queue.name, now_ms):
+            continue
+        candidates += 1
+        rank = (waiting == 0, node is silent, demand.hints.get(node, 0) / max(1, waiting))
+        if best is None or rank < best_rank:
+            best = node
+            best_rank = rank
+    if len(demand.hints) > len(demand.interested):
+        for node in [node for node in demand.hints if node not in demand.interested]:
+            del demand.hints[node]
+    return best, candidates == 1
+
+
+def on_hint(broker: Broker, sender: Node, items: list[Any]) -> None:
+    """Pull jobs that our clients may wait for, because the sender has some."""
+    for name, words, *_ in items:
+        broker.stats.hints_received += 1
+        queue = broker.queues.get(name)
+        pairs = _pairs(words)
+        if queue is None or queue.filters is None or queue.paused or broker.is_leaving:
+            continue
+        group = queue.filters.group(_filter(pairs))
+        if group is None or value_of(broker, queue, group)[0] < 0:
+            continue  # The client that waited when we told so has been served since.
+        _ask(broker, broker.sets.only(sender), queue, group, pulls.ANSWERS_HINT)
+
+
+def _ask(broker: Broker, nodes: tuple[Node, ...], queue: Queue, group: Group, flags: int) -> None:
+    count = max(1, min(pulls.NEEDJOBS_MAX, len(group.waiting)))
+    if group.waiting and group.picky == len(group.waiting):
+        flags |= pulls.RETRIED_ONLY
+    broker.stats.pulls_sent += 1
+    broker.send(nodes, FILTER_NEED, (queue.name, group.pairs, count, flags))
+
+
+def ask_for_waiting(broker: Broker, count_max: int) -> None:
+    """Do part of a walk over the groups where clients wait. It begins every BROADCAST_MS and asks all nodes."""
+    consumers = broker.consumers
+    if not consumers.told_filters:
+        return
+    for _ in range(count_max):
+        found = next(consumers.filter_asking, None)
+        if found is None:
+            if broker.now_ms - consumers.filter_asked_ms >= pulls.BROADCAST_MS:
+                consumers.filter_asked_ms = broker.now_ms
+                consumers.filter_asking = iter(list(consumers.told_filters.items()))
+            return
+        group, queue = found
+        if group.waiting and broker.cluster.linked and not is_closed(broker, queue):
+            _ask(broker, broker.cluster.linked, queue, group, 0)
+
+
+def on_need(broker: Broker, sender: Node, items: list[Any]) -> None:
+    """Give a node whose clients wait some of the jobs that they take, at most half of them."""
+    for name, words, count, flags, *_ in items:
+        pairs = _pairs(words)
+        if type(count) is not int or type(flags) is not int:
+            raise ValueError("a count that is not a number")
+        broker.stats.pulls_received += 1
+        queue = broker.queues.get(name)
+        if queue is None or not sender.is_linked or not queue.length:
+            continue
+        filters = filters_of(broker, queue)
+        wanted = _filter(pairs)
+        index = filters.index(wanted.names)
+        if index.build is not None:
+            filters.build_soon(index)
+        group = filters.group(wanted)
+        if group is None:
+            continue
+        answers_hint = bool(flags & pulls.ANSWERS_HINT)
+        demand = group.demand
+        if answers_hint and demand is not None and demand.hint_node is sender and demand.interested:
+            demand.hint_until_ms = 0
+        if queue.paused & PAUSED_OUT or not group.length:
+            continue
+        is_picky = bool(flags & pulls.RETRIED_ONLY)
+        count = max(1, min(count, pulls.NEEDJOBS_MAX))
+        length = group.retried.length if is_picky else group.length
+        if length:
+            most = count if length >= 2 * count else max(1, length // 2)
+            given = pulls.give(broker, sender, queue, most, is_picky=is_picky, where=wanted)
+            if not given and demand is not None:
+                # Its jobs came in a moment ago: no hint is owed before one may leave.
+                demand.hint_until_ms = broker.now_ms + pulls.REST_MS
+                broker.schedule.call_at(demand.hint_until_ms, partial(owe_hint, broker, name, pairs))
+        if not queue.is_stalled:
+            owe_hint(broker, name, pairs)
+
+
+def _filter(pairs: Pairs) -> Filter:
+    return Filter(dict(zip(pairs[::2], pairs[1::2], strict=True)))
+
+
+def _size(name: bytes, pairs: Pairs) -> int:
+    return len(name) + sum(map(len, pairs))
+
+
+def _pairs(words: Any) -> Pairs:
+    """Return the pairs of a message; ValueError unless a node may have sent them."""
+    if type(words) not in (list, tuple) or len(words) & 1 or not 0 < len(words) <= 2 * PAIRS_MAX:
+        raise ValueError("a filter that is no pairs")
+    if any(type(word) is not bytes for word in words) or sum(map(len, words)) > META_BYTES_MAX:
+        raise ValueError("a filter that is no bytes, or too many")
+    names = words[::2]
+    if any(names[at] >= names[at + 1] for at in range(len(names) - 1)):
+        raise ValueError("a filter whose names are not sorted")
+    return tuple(words)

@@ -1,0 +1,508 @@
+"""Filters: the ready jobs of one queue that carry certain metadata, and the clients that wait for such jobs.
+
+`GETJOB … WHERE name value` takes the best job that carries all pairs. A queue that was asked so has one index for each
+combination of names that was used. An index sorts its jobs into groups, one for each combination of values. So a
+million workers that each ask for their own value share one index, and a job that lacks a name costs nothing in it.
+
+The first use of a combination builds its index in parts, while other clients go on. From then on each push and each
+leaving keeps it in step (`added`, `left`). An index is dropped when it was not used for INDEX_IDLE_MS. Its entries
+count in `used_memory`.
+
+Clients that wait with a filter stand in their group's line, not in the queue's. A push marks the groups that the job
+belongs to, so it costs the same however many filters wait. Spec W1, W2, W3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from heapq import merge
+from typing import TYPE_CHECKING, Final
+
+from disque_py.core.job import QUEUED, Job
+from disque_py.core.priority_queue import Key
+from disque_py.core.sorted_jobs import SortedJobs
+
+if TYPE_CHECKING:
+    from cluster_bus.node import Node
+    from disque_py.core.broker import Broker
+    from disque_py.core.client import Client
+    from disque_py.core.queue import Queue
+
+PAIRS_MAX: Final = 8
+# Filters that clients of a node wait with: other nodes keep no more of one node.
+LINES_MAX: Final = 100_000
+# An index without clients is dropped when it was not used for so long.
+INDEX_IDLE_MS: Final = 60_000
+# Jobs looked at per part while an index is built; also the most that are looked at in one go, through the queue.
+LOOKED_PER_PART: Final = 2_000
+# Memory of an entry of an index and of a group, besides the bytes of its values, as measured.
+ENTRY_BYTES: Final = 160
+GROUP_BYTES: Final = 700
+
+# Most groups have no at-most-once job. They share this as `once`; no job is ever added to it.
+NO_JOBS: Final = SortedJobs()
+
+# The number of waiting clients that stands for: none, and none lately.
+GONE: Final = -1
+
+Names = tuple[bytes, ...]
+Values = tuple[bytes, ...]
+
+
+class Filter:
+    """The pairs of a GETJOB's WHERE, sorted by name: names and values at the same positions."""
+
+    __slots__ = ("names", "values")
+
+    def __init__(self, pairs: dict[bytes, bytes]) -> None:
+        self.names: Names = tuple(sorted(pairs))
+        self.values: Values = tuple([pairs[name] for name in self.names])
+
+    def takes(self, job: Job) -> bool:
+        """Whether the job carries all pairs."""
+        return values_of(job, self.names) == self.values
+
+
+def values_of(job: Job, names: Names) -> Values | None:
+    """Return the job's values of these names, None if it lacks one."""
+    attributes = job.attributes
+    if attributes is None:
+        return None
+    meta = job.meta
+    found: list[bytes] = []
+    for name in names:
+        for at in range(0, len(meta), 2):
+            if meta[at] == name:
+                found.append(meta[at + 1])
+                break
+        else:
+            return None
+    return tuple(found)
+
+
+class Demand:
+    """The part of a group that only clients on this or other nodes make necessary (filter_interest.py).
+
+    interested      node -> its clients that wait for such jobs, and those of them that take RETRY 0
+    told, told_plain   the same numbers of this node, as other nodes were told
+    asked_ms        when a client of this node last stopped waiting, or asked in vain
+    is_timed        a lower number will be told soon
+    hints           node -> hints that it was sent
+    hint_node, hint_until_ms   the node hinted at last, and until when its answer is waited for
+    hint_repeats    how often that node was hinted at in a row
+    """
+
+    __slots__ = (
+        "asked_ms",
+        "hint_node",
+        "hint_repeats",
+        "hint_until_ms",
+        "hints",
+        "interested",
+        "is_timed",
+        "told",
+        "told_plain",
+    )
+
+    def __init__(self) -> None:
+        self.interested: dict[Node, tuple[int, int]] = {}
+        self.told = GONE
+        self.told_plain = GONE
+        self.asked_ms = 0
+        self.is_timed = False
+        self.hints: dict[Node, int] = {}
+        self.hint_node: Node | None = None
+        self.hint_until_ms = 0
+        self.hint_repeats = 0
+
+
+class Group:
+    """The ready jobs of a queue with one combination of values, and the clients that wait for them.
+
+    names, values   the pairs that its jobs carry
+    retried, once   its jobs: at least once, at most once
+    waiting         clients in order of arrival; `picky` of them skip at-most-once jobs
+    demand          clients that other nodes have, or are told of; None: there are none
+    """
+
+    __slots__ = ("demand", "names", "once", "picky", "retried", "values", "waiting")
+
+    def __init__(self, names: Names, values: Values) -> None:
+        self.names = names
+        self.values = values
+        self.retried = SortedJobs()
+        self.once = NO_JOBS
+        self.waiting: dict[Client, None] = {}
+        self.picky = 0
+        self.demand: Demand | None = None
+
+    @property
+    def pairs(self) -> tuple[bytes, ...]:
+        """Its names and values as they travel: name, value, name, value …"""
+        return tuple([word for at in range(len(self.names)) for word in (self.names[at], self.values[at])])
+
+    def add(self, job: Job) -> bool:
+        """Add a job. Return whether it was not there."""
+        if job.retry_ms:
+            return self.retried.add(job)
+        if self.once is NO_JOBS:
+            self.once = SortedJobs()
+        return self.once.add(job)
+
+    def remove(self, job: Job) -> bool:
+        """Remove a job. Return whether it was there."""
+        return (self.retried if job.retry_ms else self.once).remove(job)
+
+    @property
+    def length(self) -> int:
+        """The number of its ready jobs."""
+        return self.retried.length + self.once.length
+
+    def first(self, *, is_picky: bool) -> Job | None:
+        """Return the job served next; a picky client takes no at-most-once job."""
+        once = self.once.first_key()
+        if once is None or is_picky:
+            return self.retried.first()
+        retried = self.retried.first_key()
+        return self.once.first() if retried is None or once < retried else self.retried.first()
+
+    def client_for(self) -> Client | None:
+        """Return the client that has waited longest of those that take a job which is there."""
+        if self.retried.length:
+            return next(iter(self.waiting), None)
+        if self.once.length:
+            return next((client for client in self.waiting if not client.options.is_picky), None)
+        return None
+
+    def oldest(self) -> Iterator[Job]:
+        """Yield its jobs in the order in which they are served."""
+        return map(_job_of, merge(self.retried.in_order(), self.once.in_order(), key=_key_of))
+
+    def newest(self) -> Iterator[Job]:
+        """Yield its jobs, last to first."""
+        return map(_job_of, merge(self.retried.backwards(), self.once.backwards(), key=_key_of, reverse=True))
+
+
+def _key_of(item: tuple[Key, Job]) -> Key:
+    return item[0]
+
+
+def _job_of(item: tuple[Key, Job]) -> Job:
+    return item[1]
+
+
+class Index:
+    """The groups of one combination of names.
+
+    groups       values -> their group
+    used_ms      when a client last asked with it
+    build        the walk that fills it; None when it is complete
+    is_building  it is built without a client that waits for that
+    waiting      clients in its groups
+    demands      groups that have a `demand`
+    entries      jobs in its groups
+    """
+
+    __slots__ = ("build", "demands", "entries", "groups", "is_building", "names", "used_ms", "waiting")
+
+    def __init__(self, names: Names) -> None:
+        self.names = names
+        self.groups: dict[Values, Group] = {}
+        self.used_ms = 0
+        self.build: Iterator[None] | None = None
+        self.is_building = False
+        self.waiting = 0
+        self.demands = 0
+        self.entries = 0
+
+
+class Filters:
+    """All indexes of one queue.
+
+    indexes      names -> index
+    due          groups whose clients may be served
+    waiting      clients that wait with a filter
+    is_closed    no other node is told of clients here: the queue is paused, say
+    """
+
+    __slots__ = ("broker", "due", "indexes", "is_closed", "is_timed", "queue", "waiting")
+
+    def __init__(self, broker: Broker, queue: Queue) -> None:
+        self.broker = broker
+        self.queue = queue
+        self.indexes: dict[Names, Index] = {}
+        self.due: dict[Group, None] = {}
+        self.waiting = 0
+        self.is_closed = False
+        self.is_timed = False
+
+    @property
+    def is_told(self) -> bool:
+        """Whether other nodes know of clients that wait here with a filter."""
+        return any(
+            group.demand is not None and group.demand.told != GONE
+            for index in self.indexes.values()
+            if index.demands
+            for group in index.groups.values()
+        )
+
+    # -- the queue's side: it calls these for each job ---------------------------------------------
+
+    def added(self, job: Job) -> None:
+        """Add a job that has just become ready to the groups that it belongs to."""
+        for index in self.indexes.values():
+            values = values_of(job, index.names)
+            if values is not None:
+                group = self._add(index, values, job)
+                if group.waiting:
+                    self.due[group] = None
+                    self.broker.ready[self.queue] = None
+                if group.demand is not None and group.demand.interested:
+                    self.broker.consumers.filter_hints[group] = self.queue
+
+    def left(self, job: Job) -> None:
+        """Remove a job that is no longer ready."""
+        for index in self.indexes.values():
+            values = values_of(job, index.names)
+            if values is None:
+                continue
+            group = index.groups.get(values)
+            if group is not None and group.remove(job):
+                index.entries -= 1
+                self.broker.used_memory -= ENTRY_BYTES
+                self._drop_if_empty(index, group)
+
+    def _add(self, index: Index, values: Values, job: Job) -> Group:
+        group = self._group(index, values)
+        if group.add(job):
+            index.entries += 1
+            self.broker.used_memory += ENTRY_BYTES
+        return group
+
+    def _group(self, index: Index, values: Values) -> Group:
+        group = index.groups.get(values)
+        if group is None:
+            group = index.groups[values] = Group(index.names, values)
+            self.broker.used_memory += GROUP_BYTES + sum(map(len, values))
+        return group
+
+    def drop_if_unused(self, group: Group) -> None:
+        """Drop the group if it has no job, and no client anywhere waits for one."""
+        index = self.indexes.get(group.names)
+        if index is not None and index.groups.get(group.values) is group:
+            self._drop_if_empty(index, group)
+
+    def _drop_if_empty(self, index: Index, group: Group) -> None:
+        if not group.waiting and not group.length and group.demand is None:
+            del index.groups[group.values]
+            self.broker.used_memory -= GROUP_BYTES + sum(map(len, group.values))
+            self.due.pop(group, None)
+
+    # -- the clients' side ----------------------------------------------------------------------------
+
+    def index(self, names: Names) -> Index:
+        """Return the index of these names, perhaps one that is still being built (`build`)."""
+        index = self.indexes.get(names)
+        if index is None:
+            index = self.indexes[names] = Index(names)
+            index.build = self._built(index)
+            if not self.is_timed:
+                self.is_timed = True
+                self.broker.schedule.call_at(self.broker.now_ms + INDEX_IDLE_MS, self._drop_idle)
+        index.used_ms = self.broker.now_ms
+        return index
+
+    def group(self, wanted: Filter) -> Group | None:
+        """Return the ready jobs that the filter takes; None if there are none and no client waits for them."""
+        index = self.indexes.get(wanted.names)
+        return None if index is None else index.groups.get(wanted.values)
+
+    def wait(self, client: Client, wanted: Filter) -> None:
+        """Let the client wait for jobs that the filter takes."""
+        index = self.index(wanted.names)
+        group = self._group(index, wanted.values)
+        if not group.waiting:
+            self.broker.consumers.filter_lines += 1
+        group.waiting[client] = None
+        if client.options.is_picky:
+            group.picky += 1
+        index.waiting += 1
+        self.waiting += 1
+        self.broker.consumers.filter_due[group] = self.queue
+
+    def stop_waiting(self, client: Client, wanted: Filter) -> None:
+        """Take the client out of its line."""
+        index = self.indexes[wanted.names]
+        group = index.groups[wanted.values]
+        del group.waiting[client]
+        if client.options.is_picky:
+            group.picky -= 1
+        if not group.waiting:
+            self.broker.consumers.filter_lines -= 1
+        index.waiting -= 1
+        index.used_ms = self.broker.now_ms
+        self.waiting -= 1
+        if group.demand is not None:
+            group.demand.asked_ms = self.broker.now_ms
+            self.broker.consumers.filter_due[group] = self.queue
+            if group.length and group.demand.interested:
+                self.broker.consumers.filter_hints[group] = self.queue
+        self._drop_if_empty(index, group)
+
+    def asked(self, wanted: Filter) -> None:
+        """Note that a client asked in vain and did not wait."""
+        group = self._group(self.index(wanted.names), wanted.values)
+        self.demand(group).asked_ms = self.broker.now_ms
+        self.broker.consumers.filter_due[group] = self.queue
+
+    def demand(self, group: Group) -> Demand:
+        """Return what is known of the group's clients anywhere; from now on the group is kept for it."""
+        if group.demand is None:
+            group.demand = Demand()
+            self.indexes[group.names].demands += 1
+        return group.demand
+
+    def end_demand(self, group: Group) -> None:
+        """Forget a group's demand if no client of any node is left in it."""
+        demand = group.demand
+        if demand is not None and not demand.interested and demand.told == GONE and not demand.is_timed:
+            group.demand = None
+            index = self.indexes.get(group.names)
+            if index is not None:
+                index.demands -= 1
+            self.drop_if_unused(group)
+
+    def group_of(self, pairs: tuple[bytes, ...]) -> Group:
+        """Return the group of these pairs, which are sorted by name; it is made if it is missing."""
+        return self._group(self.index(pairs[::2]), pairs[1::2])
+
+    def build_soon(self, index: Index) -> None:
+        """Build an index that no client of this node waits for, a part per millisecond."""
+        if index.build is not None and not index.is_building:
+            index.is_building = True
+            self._build_part(index)
+
+    def _build_part(self, index: Index) -> None:
+        build = index.build
+        if build is not None and not self.queue.is_dropped:
+            next(build, None)
+            if index.build is not None:
+                self.broker.schedule.call_at(self.broker.now_ms + 1, lambda: self._build_part(index))
+
+    def all_due(self) -> None:
+        """Mark every group with clients and jobs: something kept its clients from being served."""
+        for index in self.indexes.values():
+            for group in index.groups.values():
+                if group.waiting and group.length:
+                    self.due[group] = None
+
+    # -- the life of an index ---------------------------------------------------------------------------
+
+    def _built(self, index: Index) -> Iterator[None]:
+        """Fill the index, a part per step. Jobs come and go meanwhile, and `added` and `left` know the index already.
+
+        A short queue is walked in one go. A long one is found through the shards, whose parts stay as they are while
+        jobs come and go.
+        """
+        queue = self.queue
+        if queue.length <= LOOKED_PER_PART:
+            self._fill(index, list(queue.oldest()))
+        else:
+            looked = 0
+            for shard in self.broker.shards:
+                self._fill(index, list(shard.values()))
+                looked += len(shard)
+                if looked >= LOOKED_PER_PART:
+                    looked = 0
+                    yield
+        index.build = None
+        for group in index.groups.values():
+            if group.length and group.demand is not None and group.demand.interested:
+                self.broker.consumers.filter_hints[group] = queue
+
+    def _fill(self, index: Index, jobs: list[Job]) -> None:
+        name = self.queue.name
+        for job in jobs:
+            if job.attributes is not None and job.state == QUEUED and job.queue == name:
+                values = values_of(job, index.names)
+                if values is not None:
+                    self._add(index, values, job)
+
+    def _drop_idle(self) -> None:
+        """Drop the indexes that no client has used for a while."""
+        broker = self.broker
+        self.is_timed = False
+        if self.queue.is_dropped:
+            return
+        for names, index in list(self.indexes.items()):
+            if not index.waiting and not index.demands and broker.now_ms - index.used_ms >= INDEX_IDLE_MS:
+                del self.indexes[names]
+                broker.used_memory -= index.entries * ENTRY_BYTES
+                for group in index.groups.values():
+                    broker.used_memory -= GROUP_BYTES + sum(map(len, group.values))
+                _free(broker, _dismantled(index))
+        if self.indexes:
+            self.is_timed = True
+            broker.schedule.call_at(broker.now_ms + INDEX_IDLE_MS, self._drop_idle)
+        else:
+            self.queue.filters = None
+
+
+def _dismantled(index: Index) -> Iterator[None]:
+    while index.groups:
+        _, group = index.groups.popitem()
+        yield from group.retried.dismantle()
+        yield from group.once.dismantle()
+
+
+def _free(broker: Broker, parts: Iterator[None]) -> None:
+    """Free an index's memory, a part per millisecond."""
+    for _ in range(100):
+        if next(parts, parts) is parts:
+            return
+    broker.schedule.call_at(broker.now_ms + 1, lambda: _free(broker, parts))
+
+
+def filters_of(broker: Broker, queue: Queue) -> Filters:
+    """Return the queue's indexes, perhaps the first ones."""
+    if queue.filters is None:
+        queue.filters = Filters(broker, queue)
+    return queue.filters
+
+
+def is_indexed(broker: Broker, name: bytes, wanted: Filter) -> bool:
+    """Whether the filter's jobs can be found at once; true for a queue without jobs."""
+    queue = broker.queues.get(name)
+    if queue is None:
+        return True
+    if queue.filters is None and not queue.length:
+        return True
+    index = filters_of(broker, queue).index(wanted.names)
+    if index.build is not None and queue.length <= LOOKED_PER_PART:
+        next(index.build, None)
+    return index.build is None
+
+
+def built(broker: Broker, name: bytes, wanted: Filter) -> Iterator[None]:
+    """Index the queue by the filter's names if it isn't yet, a part per step."""
+    while True:
+        queue = broker.queues.get(name)
+        if queue is None:
+            return
+        index = filters_of(broker, queue).index(wanted.names)
+        if index.build is None:
+            return
+        next(index.build, None)
+        if index.build is not None:
+            yield
+
+
+def adopt(broker: Broker, queue: Queue) -> None:
+    """Give a new queue the interest that other nodes have in its jobs."""
+    wanted = broker.consumers.filters.get(queue.name)
+    if wanted:
+        filters = filters_of(broker, queue)
+        for pairs, nodes in wanted.items():
+            filters.demand(filters.group_of(pairs)).interested = nodes
+        for index in filters.indexes.values():
+            filters.build_soon(index)

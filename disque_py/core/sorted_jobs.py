@@ -1,0 +1,117 @@
+"""SortedJobs: ready jobs in the order in which they are served, from which any job can be taken.
+
+A queue's own order (priority_queue.py) leaves dead entries behind when a job goes without `pop`. An index must not do
+that: its length is what QLEN tells, and its jobs leave through other doors more often than through its own. So the
+entries lie in sorted parts of bounded length, and two bisections find an entry wherever it is. Push, take and remove
+cost O(log n) comparisons, and move at most one part.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from typing import Final
+
+from disque_py.core.job import Job
+from disque_py.core.priority_queue import Key, key_of
+
+PART_MAX: Final = 512
+
+
+class SortedJobs:
+    """Jobs sorted by (priority, creation time, id).
+
+    keys, jobs   parts of at most PART_MAX; keys[n][i] is the key of jobs[n][i]
+    lasts        the last key of each part
+    """
+
+    __slots__ = ("jobs", "keys", "lasts", "length")
+
+    def __init__(self) -> None:
+        self.keys: list[list[Key]] = []
+        self.jobs: list[list[Job]] = []
+        self.lasts: list[Key] = []
+        self.length = 0
+
+    def add(self, job: Job) -> bool:
+        """Add a job. Return whether it was not there."""
+        key = key_of(job)
+        lasts = self.lasts
+        if not lasts or key > lasts[-1]:
+            if not lasts or len(self.keys[-1]) >= PART_MAX:
+                self.keys.append([key])
+                self.jobs.append([job])
+                lasts.append(key)
+            else:
+                self.keys[-1].append(key)
+                self.jobs[-1].append(job)
+                lasts[-1] = key
+            self.length += 1
+            return True
+        number = bisect_left(lasts, key)
+        keys = self.keys[number]
+        at = bisect_left(keys, key)
+        if keys[at] == key:
+            return False
+        keys.insert(at, key)
+        self.jobs[number].insert(at, job)
+        self.length += 1
+        if len(keys) > PART_MAX:
+            self._split(number)
+        return True
+
+    def remove(self, job: Job) -> bool:
+        """Remove a job, whose key must not have changed since it was added. Return whether it was there."""
+        key = key_of(job)
+        number = bisect_left(self.lasts, key)
+        if number == len(self.lasts):
+            return False
+        keys = self.keys[number]
+        at = bisect_left(keys, key)
+        if keys[at] != key:
+            return False
+        del keys[at]
+        del self.jobs[number][at]
+        self.length -= 1
+        if not keys:
+            del self.keys[number]
+            del self.jobs[number]
+            del self.lasts[number]
+        elif at == len(keys):
+            self.lasts[number] = keys[-1]
+        return True
+
+    def first(self) -> Job | None:
+        """Return the job served next, None if there is none."""
+        return self.jobs[0][0] if self.jobs else None
+
+    def first_key(self) -> Key | None:
+        """Return the key of the job served next."""
+        return self.keys[0][0] if self.keys else None
+
+    def in_order(self) -> Iterator[tuple[Key, Job]]:
+        """Yield keys and jobs, first to last."""
+        for keys, jobs in zip(self.keys, self.jobs, strict=True):
+            yield from zip(keys, jobs, strict=True)
+
+    def backwards(self) -> Iterator[tuple[Key, Job]]:
+        """Yield keys and jobs, last to first."""
+        for keys, jobs in zip(reversed(self.keys), reversed(self.jobs), strict=True):
+            yield from zip(reversed(keys), reversed(jobs), strict=True)
+
+    def dismantle(self) -> Iterator[None]:
+        """Free the memory of jobs that are not needed any more, a part per step."""
+        self.lasts = []
+        while self.keys:
+            self.keys.pop()
+            self.jobs.pop()
+            yield
+
+    def _split(self, number: int) -> None:
+        keys, jobs = self.keys[number], self.jobs[number]
+        half = len(keys) // 2
+        self.keys.insert(number + 1, keys[half:])
+        self.jobs.insert(number + 1, jobs[half:])
+        del keys[half:]
+        del jobs[half:]
+        self.lasts.insert(number, keys[-1])

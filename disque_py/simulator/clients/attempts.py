@@ -1,0 +1,105 @@
+"""Clients of attempts: producers that limit the deliveries of their jobs, and consumers that give up on jobs.
+
+A *limited producer* adds jobs with ATTEMPTS and BACKOFF. A *quitter* consumes jobs by the number of their delivery: it
+acknowledges with ATTEMPT, gives back with a delay or a reason, gives up with FINAL, and cancels on any node. It sends
+some of these twice. The oracle counts deliveries against ATTEMPTS (oracle.py). The audit of events counts the ends.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from disque_py.simulator.clients.connection import Request, words
+from disque_py.simulator.clients.workload import BODIES, RECONNECT_MS, Consumer, Line, Producer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from disque_py.simulator.oracle import Promise
+    from disque_py.simulator.world.machine import Machine
+
+LIMITS: Final = (1, 1, 2, 3)
+RETRIES_S: Final = (1, 1, 2, 3)
+BACKOFFS: Final = ("", "", "fixed:300:300", "linear:100:900", "exponential:50:2000:50")
+# Of an entry of GETJOB WITHLEASE: queue, id, body, "lease-ms", ms, "attempt", number.
+ATTEMPT_AT: Final = 6
+
+
+class LimitedProducer(Producer):
+    """Adds jobs that may be delivered a few times only."""
+
+    def _addjob(self, machine: Machine) -> tuple[Request, Callable[[Any, Any], None], Any]:
+        rng = self.rng
+        retry_s, copies, limit = rng.choice(RETRIES_S), rng.choice((1, 2, 2, 3)), rng.choice(LIMITS)
+        queue, policy = rng.choice(self.queues), rng.choice(BACKOFFS)
+        options: list[str | int] = ["RETRYMS", retry_s * 1000, "REPLICATE", copies, "ATTEMPTS", limit, "TTL", 3_600]
+        options += ["BACKOFF", policy] if policy else []
+        promise = self.oracle.add(queue, rng.choice(BODIES), retry_s * 1000, 3_600_000, copies, self.world.now_ms)
+        promise.asked = machine
+        promise.limit = limit
+        return words("ADDJOB", queue, promise.body(), 1_000, *options), self._answered, promise
+
+
+class Quitter(Consumer):
+    """Gives up on many of its jobs, in every way there is."""
+
+    def act(self) -> int:
+        """Fetch, if the last fetch is over."""
+        line = self.reach()
+        if line is None:
+            return RECONNECT_MS
+        if line.outstanding:
+            return 20
+        wanted = self.rng.sample(self.queues, self.rng.randrange(1, min(4, len(self.queues)) + 1))
+        request = words("GETJOB", "TIMEOUT", 300, "COUNT", self.rng.choice((1, 3, 10)), "WITHLEASE", "FROM", *wanted)
+        line.since = line.machine.next_event()
+        line.ask([(request, self._got, line)], self.travel())
+        return 1 + int(self.rng.expovariate(self.load / 20))
+
+    def _got(self, reply: Any, line: Line) -> None:
+        if not isinstance(reply, list):
+            return
+        oracle, now_ms = self.oracle, self.world.now_ms
+        got = [(oracle.deliver(entry[0], entry[1], entry[2], now_ms), entry[ATTEMPT_AT]) for entry in reply]
+        line.machine.check_delivered(reply, line.since, [])
+        for promise, attempt in got:
+            self.world.later(1 + int(self.rng.expovariate(1 / 30)), self._decide, promise, attempt, line.machine)
+
+    def _decide(self, promise: Promise, attempt: int, machine: Machine) -> None:
+        """Decide about one job."""
+        if self.is_over or not promise.retry_ms:
+            return
+        rng = self.rng
+        dice = rng.random()
+        where = None if rng.random() < 0.2 else machine
+        if dice < 0.3:
+            self._end(promise, where, "ACKJOB", promise.id, "ATTEMPT", attempt)
+        elif dice < 0.4:
+            self._end(promise, None, "CANCELJOB", promise.id)
+        elif dice < 0.9:
+            how = rng.choice((("REASON", "broken"), ("DELAYMS", 400), ("FINAL", "REASON", "no use"), ()))
+            for _ in range(rng.choice((1, 1, 2))):
+                self._free(promise, where, "NACK", promise.id, *how, "ATTEMPT", attempt)
+        elif dice < 0.95:
+            self._free(promise, where, "WORKING", promise.id, "LEASEMS", 1_500, "ATTEMPT", attempt)
+
+    def _free(self, promise: Promise, machine: Machine | None, *command: str | bytes | int) -> None:
+        line = self._hands.line_to(machine)
+        if line is not None:
+            self.oracle.freeing(promise)
+            promise.nacks += command[0] == "NACK"
+            line.ask([(words(*command), self._hands.said, promise)], self.travel())
+
+    def _end(self, promise: Promise, machine: Machine | None, *command: str | bytes | int) -> None:
+        line = self._hands.line_to(machine)
+        if line is None:
+            return
+        self.oracle.acknowledging(promise, self.world.now_ms)
+        if command[0] == "CANCELJOB":
+            promise.cancels += 1
+        line.ask([(words(*command), self._ended, promise)], self.travel())
+
+    def _ended(self, reply: Any, promise: Promise) -> None:
+        # 0 says nothing: an older delivery, or a job that is over.
+        if reply == 1:
+            self.oracle.acknowledged(promise, self.world.now_ms)

@@ -1,0 +1,109 @@
+"""The contexts that a test uses: nodes run inside, and all of it is gone afterwards.
+
+An error that leaves the context gets the end of each node's log as a note, which test runners print.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+
+from disque_py.testing.directives import Value
+from disque_py.testing.group import Cluster
+from disque_py.testing.process import Node
+
+
+@contextmanager
+def node(**directives: Value) -> Iterator[Node]:
+    """Run a node as long as the context lasts. It answers when the context begins.
+
+    directives   the node's directives, with underscores: `maxmemory="10mb"`, `appendonly=True`. A list becomes several
+                 words
+
+    Raises NodeError with the log if the node does not start, and TypeError for a directive that a test can't set
+    (`port`, `bind`, `dir`, `logfile`, `daemonize`).
+    """
+    made = Node(directives)
+    try:
+        made.start()
+        yield made
+    except BaseException as error:
+        _add_logs(error, made)
+        raise
+    finally:
+        made.close()
+
+
+@contextmanager
+def cluster(nodes: int = 3, **directives: Value) -> Iterator[Cluster]:
+    """Run several linked nodes as long as the context lasts.
+
+    nodes        the number of nodes, by default 3
+    directives   the directives of each node, as for `node`
+
+    Raises NodeError with the logs if a node does not start or the nodes don't find each other.
+    """
+    made = Cluster(nodes, directives)
+    try:
+        made.start()
+        yield made
+    except BaseException as error:
+        _add_logs(error, *made)
+        raise
+    finally:
+        made.close()
+
+
+@asynccontextmanager
+async def async_node(**directives: Value) -> AsyncIterator[Node]:
+    """Run a node as `node` does, without blocking the event loop at its start and end.
+
+    directives   as for `node`
+
+    The methods of the node block. Call `await asyncio.to_thread(node.restart)` where that matters. Raises NodeError and
+    TypeError.
+    """
+    made = Node(directives)
+    async with _running(made, [made]):
+        yield made
+
+
+@asynccontextmanager
+async def async_cluster(nodes: int = 3, **directives: Value) -> AsyncIterator[Cluster]:
+    """Run several linked nodes as `cluster` does, without blocking the event loop at their start and end.
+
+    nodes        the number of nodes, by default 3
+    directives   as for `node`
+
+    The methods of the cluster and its nodes block. Call `await asyncio.to_thread(cluster.restart, 1)` where that
+    matters. Raises NodeError and TypeError.
+    """
+    made = Cluster(nodes, directives)
+    async with _running(made, made.nodes):
+        yield made
+
+
+@asynccontextmanager
+async def _running(made: Node | Cluster, nodes: Sequence[Node]) -> AsyncIterator[None]:
+    """Start nodes in a thread, and end them in one."""
+    import asyncio  # pytest loads this package where no test needs it.
+
+    starting = asyncio.ensure_future(asyncio.to_thread(made.start))
+    try:
+        # A task that is cancelled here must not leave a thread behind that goes on to start nodes.
+        await asyncio.shield(starting)
+        yield
+    except BaseException as error:
+        await asyncio.wait([starting])
+        starting.exception()  # Mark it as retrieved.
+        _add_logs(error, *nodes)
+        raise
+    finally:
+        await asyncio.to_thread(made.close)
+
+
+def _add_logs(error: BaseException, *nodes: Node) -> None:
+    """Add the end of each node's log to an error."""
+    for each in nodes:
+        if each.log and each.log_tail not in str(error):
+            error.add_note(each.log_tail)

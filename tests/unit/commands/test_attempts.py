@@ -1,0 +1,379 @@
+"""ATTEMPTS, BACKOFF, NACK with options, ATTEMPT, CANCELJOB on one node: words, errors, replies."""
+
+from __future__ import annotations
+
+import pytest
+
+from brokers import add_node, ask, ask_parsed, error_of, make_broker, make_client, pass_time
+from copies import advance, hold, make_id, queue_of
+from disque_py.commands.adding import BACKOFF_ERROR
+from disque_py.core.changeable import backoff_ms, read_backoff
+
+# A timer is this late at most (core/schedule.py).
+BUCKET_MS = 16
+
+
+def start(**settings):
+    broker = make_broker(**settings)
+    return broker, make_client(broker)
+
+
+def add(broker, client, *words):
+    """An ADDJOB that is answered at once; its job."""
+    reply = ask(broker, client, "ADDJOB", "q", "body", 0, *words)
+    assert reply.startswith(b"+D-"), reply
+    return broker.find(reply[1:-2])
+
+
+def get(broker, client, *words):
+    """GETJOB NOHANG; the id that came, or None."""
+    jobs = ask_parsed(broker, client, "GETJOB", "NOHANG", *words, "FROM", "q")
+    return jobs[0][1] if jobs else None
+
+
+def show(broker, client, job):
+    values = ask_parsed(broker, client, "SHOW", job.id)
+    return {name.decode(): value for name, value in zip(values[::2], values[1::2], strict=True)}
+
+
+# -- words ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (("ATTEMPTS", "-1"), "ERR ATTEMPTS must be a number from 0 to 1000000000"),
+        (("ATTEMPTS", "1000000001"), "ERR ATTEMPTS must be a number from 0 to 1000000000"),
+        (("ATTEMPTS", ""), "ERR ATTEMPTS must be a number from 0 to 1000000000"),
+        (("ATTEMPTS",), "ERR syntax error"),
+        (("ATTEMPTS", 2, "RETRY", 0), "ERR ATTEMPTS above 1 needs RETRY above 0"),
+        (("BACKOFF", "quick:1:2"), BACKOFF_ERROR),
+        (("BACKOFF", "fixed:3:2"), BACKOFF_ERROR),
+        (("BACKOFF", "fixed:1:2:101"), BACKOFF_ERROR),
+        (("TTLMS", 0), "ERR TTLMS must be a number of milliseconds > 0"),
+        (("DELAYMS", -1), "ERR DELAYMS must be a number of milliseconds >= 0"),
+        (("RETRYMS", "x"), "ERR RETRYMS must be a number of milliseconds >= 0"),
+        (("META", "x-disque-from", "q"), "ERR META names that begin with x-disque- are reserved"),
+    ],
+)  # fmt: skip
+def test_impossible_values_are_refused(words, text):
+    """Spec Y11."""
+    broker, client = start()
+    assert error_of(broker, client, "ADDJOB", "q", "body", 0, *words) == text
+    assert broker.job_count == 0
+
+
+def test_spans_may_be_given_in_milliseconds():
+    """Both forms are one option: the last one counts. SHOW tells seconds rounded up. Spec Y11."""
+    broker, client = start()
+    job = add(broker, client, "RETRY", 9, "RETRYMS", 1_500, "TTLMS", 20_001, "DELAY", 3, "DELAYMS", 2_500)
+    shown = show(broker, client, job)
+    assert (shown["retry"], shown["delay"], shown["ttl"]) == (2, 3, 21)
+    assert (shown["retry-ms"], shown["delay-ms"], shown["ttl-ms"]) == (1_500, 2_500, 20_001)
+
+
+def test_a_lease_may_be_given_in_milliseconds():
+    """Spec Y11."""
+    broker, client = start()
+    job = add(broker, client)
+    assert error_of(broker, client, "GETJOB", "LEASEMS", 0, "FROM", "q") == (
+        "ERR LEASEMS must be a number of milliseconds > 0"
+    )
+    get(broker, client, "LEASEMS", 250)
+    assert job.requeue_at_ms == broker.now_ms + 250
+    assert ask_parsed(broker, client, "WORKING", job.id, "LEASEMS", 1_250) == 1_250
+    assert ask_parsed(broker, client, "WORKING", job.id, 2, "ATTEMPT", 1) == 2
+    assert error_of(broker, client, "WORKING", job.id, 2, 3) == "ERR syntax error"
+
+
+def test_new_words_wait_for_older_nodes():
+    """Commands of Disque go on. Spec Y1."""
+    broker, client = start()
+    old = add_node(broker, 2, protocol=1)
+    job = hold(broker, old)
+    refused = f"ERR not while node {old.name.decode()} runs an older version"
+    for words in (
+        ("ADDJOB", "q", "body", 0, "ATTEMPTS", 2), ("ADDJOB", "q", "body", 0, "BACKOFF", "fixed:1:1"),
+        ("NACK", job.id, "FINAL"), ("NACK", job.id, "DELAY", 1), ("ACKJOB", job.id, "ATTEMPT", 1),
+        ("CANCELJOB", job.id), ("NACKTOKEN", "t", "REASON", "x"),
+    ):  # fmt: skip
+        assert error_of(broker, client, *words) == refused
+    assert ask(broker, client, "NACK", job.id) == b":1\r\n"
+    assert ask(broker, client, "ACKJOB", job.id) == b":1\r\n"
+    assert ask(broker, client, "ADDJOB", "q", "body", 0, "DELAYMS", 5, "REPLICATE", 1).startswith(b"+D-")
+
+
+# -- attempts ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_nack_of_the_last_attempt_ends_in_an_error():
+    """Spec Y4."""
+    broker, client = start()
+    job = add(broker, client, "ATTEMPTS", 2)
+    for attempt in (1, 2):
+        assert get(broker, client) == job.id
+        assert show(broker, client, job)["attempts-left"] == 2 - attempt
+        assert ask_parsed(broker, client, "NACK", job.id, "REASON", "broken") == 1
+    shown = show(broker, client, job)
+    assert (shown["status"], shown["error"], shown["attempts"], shown["attempt"]) == (b"errored", b"broken", 2, 2)
+    assert get(broker, client) is None
+    assert ask_parsed(broker, client, "NACK", job.id) == 0
+    advance(broker, 600_000)
+    assert queue_of(broker) == []
+
+
+def test_the_end_of_the_last_lease_ends_in_an_error():
+    """Spec Y4."""
+    broker, client = start()
+    job = add(broker, client, "ATTEMPTS", 1, "RETRY", 2)
+    get(broker, client)
+    advance(broker, 2_500)
+    shown = show(broker, client, job)
+    assert (shown["status"], shown["error"]) == (b"errored", b"lease expired")
+    assert shown["next-requeue-within"] is None
+
+
+def test_a_job_without_words_knows_that_its_lease_ended():
+    """And does not grow for that."""
+    broker, client = start()
+    job = add(broker, client, "RETRY", 2)
+    get(broker, client)
+    advance(broker, 2_500)
+    assert show(broker, client, job)["error"] == b"lease expired"
+    assert job.attributes is None
+
+
+def test_attempts_mean_nothing_for_an_at_most_once_job():
+    """Spec Y4."""
+    broker, client = start()
+    job = add(broker, client, "ATTEMPTS", 1, "RETRY", 0)
+    get(broker, client)
+    assert ask_parsed(broker, client, "NACK", job.id) == 0
+    assert show(broker, client, job)["status"] != b"errored"
+
+
+def test_final_spends_all_attempts():
+    """Also of a job without a limit. Spec Y4."""
+    broker, client = start()
+    job = add(broker, client)
+    get(broker, client)
+    assert ask_parsed(broker, client, "NACK", job.id, "FINAL", "REASON", "no use") == 1
+    shown = show(broker, client, job)
+    assert (shown["status"], shown["error"], shown["attempts-left"]) == (b"errored", b"no use", 0)
+
+
+def test_enqueue_gives_an_errored_job_fresh_attempts_and_a_fresh_ttl():
+    """Spec Y5."""
+    broker, client = start()
+    job = add(broker, client, "ATTEMPTS", 1, "TTL", 1_000)
+    get(broker, client)
+    ask(broker, client, "NACK", job.id)
+    advance(broker, 10_000)
+    assert ask_parsed(broker, client, "ENQUEUE", job.id) == 1
+    shown = show(broker, client, job)
+    assert (shown["status"], shown["attempts-left"], shown["error"], shown["ttl"]) == (b"pending", 1, None, 1_000)
+    assert get(broker, client) == job.id
+    assert job.attempt == 2
+
+
+def test_an_errored_job_stays_for_its_retention():
+    """Then it expires. Spec Y5."""
+    broker, client = start()
+    job = add(broker, client, "ATTEMPTS", 1, "TTL", 100)
+    get(broker, client)
+    ask(broker, client, "NACK", job.id)
+    assert job.expire_at_ms == broker.now_ms + 7 * 86_400_000
+    pass_time(broker, 7 * 86_400_000)
+    advance(broker, 200_000)
+    assert broker.find(job.id) is None
+    assert broker.used_memory < 2_000
+
+
+def test_an_errored_job_is_acknowledged_and_canceled_like_others():
+    """Spec Y5."""
+    for command in ("ACKJOB", "CANCELJOB"):
+        broker, client = start()
+        job = add(broker, client)
+        get(broker, client)
+        ask(broker, client, "NACK", job.id, "FINAL")
+        assert ask_parsed(broker, client, command, job.id) == 1
+        assert broker.find(job.id) is None
+
+
+# -- back-off ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("policy", "spans"),
+    [("fixed:100:900", (100, 100, 100)), ("linear:100:250", (100, 200, 250)), ("exponential:100:900", (100, 200, 400))],
+)
+def test_a_policy_says_how_long_a_nack_delays(policy, spans):
+    """Spec Y6."""
+    broker, _ = start()
+    assert tuple(backoff_ms(policy.encode(), spent, broker.rng) for spent in (1, 2, 3)) == spans
+    jittered = backoff_ms(read_backoff(policy.encode() + b":50", 1 << 40), 1, broker.rng)
+    assert 50 <= jittered <= 100
+
+
+def test_a_nack_is_delayed_by_the_back_off():
+    """A NACK's own DELAY wins. Spec Y6."""
+    broker, client = start()
+    job = add(broker, client, "BACKOFF", "linear:1000:9000")
+    for attempt, words, span_ms in ((1, (), 1_000), (2, (), 2_000), (3, ("DELAYMS", 300), 300), (4, ("DELAY", 0), 0)):
+        assert get(broker, client) == job.id
+        assert job.attempt == attempt
+        assert ask_parsed(broker, client, "NACK", job.id, *words) == 1
+        if span_ms:
+            assert show(broker, client, job)["status"] == b"invisible"
+            advance(broker, span_ms - 1)
+            assert queue_of(broker) == []
+            advance(broker, BUCKET_MS)
+        assert queue_of(broker) == [job.id]
+    assert (job.nacks, job.deliveries) == (4, 0)
+
+
+def test_the_end_of_a_lease_has_no_back_off():
+    """Spec Y6."""
+    broker, client = start()
+    job = add(broker, client, "BACKOFF", "fixed:60000:60000", "RETRY", 1)
+    get(broker, client)
+    advance(broker, 1_500)
+    assert queue_of(broker) == [job.id]
+
+
+def test_a_delayed_job_waits_for_the_end_of_a_pause():
+    """Spec Y6."""
+    broker, client = start()
+    job = add(broker, client)
+    get(broker, client)
+    ask(broker, client, "PAUSE", "q", "in")
+    ask(broker, client, "NACK", job.id, "DELAYMS", 500)
+    advance(broker, 1_000)
+    assert queue_of(broker) == []
+    ask(broker, client, "PAUSE", "q", "none")
+    assert queue_of(broker) == [job.id]
+
+
+# -- NACK -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (("REASON", "x" * 1025), "ERR REASON must have at most 1024 bytes"),
+        (("REASON",), "ERR syntax error"),
+        (("FINAL", "again"), "ERR syntax error"),
+        (("ATTEMPT", 0), "ERR ATTEMPT must be a number from 1 to 4294967295"),
+        (("DELAY", -1), "ERR DELAY time must be a non negative number"),
+    ],
+)
+def test_impossible_words_of_a_nack_are_refused(words, text):
+    """Spec Y11."""
+    broker, client = start()
+    job = add(broker, client)
+    get(broker, client)
+    assert error_of(broker, client, "NACK", job.id, *words) == text
+    assert job.nacks == 0
+
+
+def test_attempt_needs_exactly_one_id():
+    """Spec Y9."""
+    broker, client = start()
+    for command in ("ACKJOB", "NACK"):
+        for ids in ((), (make_id(1), make_id(2))):
+            assert error_of(broker, client, command, *ids, "ATTEMPT", 1) == (
+                "ERR ATTEMPT and FENCE need exactly one job id"
+            )
+        assert error_of(broker, client, command, "x", "ATTEMPT", 1) == "BADID Invalid Job ID format."
+
+
+def test_a_reason_is_kept_until_the_next_nack():
+    """Spec Y6."""
+    broker, client = start()
+    job = add(broker, client)
+    for words, error in ((("REASON", "first"), b"first"), ((), None)):
+        get(broker, client)
+        ask(broker, client, "NACK", job.id, *words)
+        assert show(broker, client, job)["error"] == error
+
+
+def test_a_nack_for_an_older_delivery_counts_0():
+    """And the same NACK twice has the effect of one. Spec Y9."""
+    broker, client = start()
+    job = add(broker, client)
+    get(broker, client)
+    assert ask_parsed(broker, client, "NACK", job.id, "ATTEMPT", 1, "DELAYMS", 100) == 1
+    assert ask_parsed(broker, client, "NACK", job.id, "ATTEMPT", 1, "DELAYMS", 100) == 0
+    advance(broker, 100 + BUCKET_MS)
+    get(broker, client)
+    assert ask_parsed(broker, client, "NACK", job.id, "ATTEMPT", 1) == 0
+    assert ask_parsed(broker, client, "ACKJOB", job.id, "ATTEMPT", 1) == 0
+    assert error_of(broker, client, "WORKING", job.id, "ATTEMPT", 1) == "STALE A later delivery of the job is known"
+    assert job.nacks == 1
+    assert ask_parsed(broker, client, "ACKJOB", job.id, "ATTEMPT", 2) == 1
+
+
+def test_tokens_are_given_back_with_a_delay_and_a_reason():
+    """Spec Y6."""
+    broker, client = start()
+    job = add(broker, client)
+    get(broker, client, "TOKEN", "t")
+    assert ask_parsed(broker, client, "NACKTOKEN", "t", "DELAYMS", 100, "REASON", "later") == 1
+    shown = show(broker, client, job)
+    assert (shown["status"], shown["error"]) == (b"invisible", b"later")
+
+
+# -- CANCELJOB --------------------------------------------------------------------------------------------------------
+
+
+def test_a_canceled_job_is_not_delivered():
+    """Spec Y8."""
+    broker, client = start()
+    job = add(broker, client)
+    assert ask_parsed(broker, client, "CANCELJOB", job.id) == 1
+    assert ask_parsed(broker, client, "CANCELJOB", job.id) == 0
+    assert get(broker, client) is None
+
+
+def test_the_worker_of_a_canceled_job_hears_so_until_its_lease_is_over():
+    """Spec Y8."""
+    broker, client = start()
+    job = add(broker, client, "RETRY", 5)
+    get(broker, client)
+    assert ask_parsed(broker, client, "CANCELJOB", job.id) == 1
+    assert error_of(broker, client, "WORKING", job.id) == "CANCELED The job was canceled"
+    assert show(broker, client, job)["status"] == b"canceled"
+    assert ask_parsed(broker, client, "NACK", job.id) == 0
+    assert ask_parsed(broker, client, "ACKJOB", job.id) == 0
+    advance(broker, 6_000)
+    assert broker.find(job.id) is None
+
+
+def test_canceljob_takes_ids_only():
+    """Spec Y11."""
+    broker, client = start()
+    assert error_of(broker, client, "CANCELJOB", make_id(1), "FENCE", 1) == "BADID Invalid Job ID format."
+
+
+# -- JSCAN ------------------------------------------------------------------------------------------------------------
+
+
+def test_jscan_finds_jobs_by_status_and_meta():
+    """With several conditions all must fit. Spec Y11."""
+    broker, client = start()
+    red = add(broker, client, "META", "color", "red", "ATTEMPTS", 1)
+    blue = add(broker, client, "META", "color", "blue", "DELAY", 5)
+    get(broker, client)
+    ask(broker, client, "NACK", red.id)
+
+    def found(*words):
+        return ask_parsed(broker, client, "JSCAN", *words)[1]
+
+    assert found("STATUS", "errored") == [red.id]
+    assert sorted(found("STATUS", "errored", "STATUS", "invisible")) == sorted([red.id, blue.id])
+    assert found("WHERE", "color", "blue") == [blue.id]
+    assert found("WHERE", "color", "blue", "STATUS", "errored") == []
+    assert error_of(broker, client, "JSCAN", "STATUS", "lost") == (
+        "ERR STATUS must be invisible, pending, running, completed, canceled or errored"
+    )
+    assert error_of(broker, client, "JSCAN", "WHERE", "a") == "ERR syntax error: WHERE needs a name and a value"

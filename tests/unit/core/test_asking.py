@@ -1,0 +1,136 @@
+"""core/asking.py: commands that work on every node."""
+
+from __future__ import annotations
+
+import pytest
+
+from brokers import add_node, ask, make_broker, make_client
+from cluster_bus.messages import ASKJOBS, DIDJOBS, DOJOBS, JOBSARE, SETACK
+from copies import advance, deliver, hold, hold_queued, make_id, say, sent, sent_of
+from disque_py.core import acks
+from disque_py.core.asking import CANCEL, COPY, HAS_LEASED, HAS_QUEUED, NOTHING, OVER
+from disque_py.node import dispatch
+
+
+def start(count=2):
+    broker = make_broker()
+    return broker, make_client(broker), [add_node(broker, number) for number in range(2, 2 + count)]
+
+
+def replies(client):
+    data = b"".join(client.out)
+    client.out.clear()
+    return data
+
+
+def asked(broker, client, *ids):
+    """The number of the question that a CANCELJOB of these ids asks."""
+    assert ask(broker, client, "CANCELJOB", *ids) == b""
+    [(_, item)] = sent_of(broker, ASKJOBS)
+    return item[0]
+
+
+def test_a_node_tells_what_it_has():
+    """Spec Y10."""
+    broker, _, [node, _] = start()
+    leased = hold_queued(broker, node, number=1)
+    deliver(broker)
+    queued, copy, done = hold_queued(broker, number=2), hold(broker, node, number=3), hold(broker, node, number=4)
+    acks.acknowledge(broker, done)
+    sent(broker)
+    say(broker, node, ASKJOBS, [7, [leased.id, queued.id, copy.id, done.id, make_id(9)]])
+    assert sent_of(broker, JOBSARE) == [((node,), (7, bytes([HAS_LEASED, HAS_QUEUED, COPY, OVER, NOTHING])))]
+
+
+@pytest.mark.parametrize(
+    ("answers", "actor"),
+    [
+        ((COPY, COPY), 0),
+        ((COPY, HAS_QUEUED), 1),
+        ((HAS_QUEUED, HAS_LEASED), 1),
+        ((NOTHING, COPY), 1),
+        ((OVER, COPY), 1),
+    ],
+)
+def test_the_best_holder_acts(answers, actor):
+    """The holder that delivered it, else the one that has it queued, else the one with the lowest id. Spec Y10."""
+    broker, client, nodes = start()
+    job_id = make_id(1)
+    number = asked(broker, client, job_id)
+    for node, answer in zip(reversed(nodes), reversed(answers), strict=True):
+        say(broker, node, JOBSARE, [number, bytes([answer])])
+    advance(broker, 20)
+    [(to, item)] = sent_of(broker, DOJOBS)
+    assert (to, item[1:]) == ((nodes[actor],), (CANCEL, [job_id], []))
+    say(broker, nodes[actor], DIDJOBS, [item[0], b"\x01"])
+    advance(broker, 20)
+    assert replies(client) == b":1\r\n"
+
+
+def test_a_job_that_no_node_knows_counts_0_and_is_remembered():
+    """Spec Y8."""
+    broker, client, nodes = start()
+    number = asked(broker, client, make_id(1))
+    for node in nodes:
+        say(broker, node, JOBSARE, [number, bytes([NOTHING])])
+    advance(broker, 20)
+    assert replies(client) == b":0\r\n"
+    [(_, item)] = sent_of(broker, SETACK)
+    assert item == (make_id(1), b"", 0, 1)
+
+
+def test_a_job_that_is_over_counts_0_and_is_left_alone():
+    """Spec Y10."""
+    broker, client, nodes = start()
+    number = asked(broker, client, make_id(1))
+    for node in nodes:
+        say(broker, node, JOBSARE, [number, bytes([OVER])])
+    advance(broker, 20)
+    assert replies(client) == b":0\r\n"
+    assert broker.job_count == 0
+
+
+def test_a_silent_node_is_waited_for_a_second():
+    """And one whose link breaks no longer. Spec Y10."""
+    broker, client, nodes = start()
+    asked(broker, client, make_id(1))
+    advance(broker, 990)
+    assert replies(client) == b""
+    advance(broker, 100)
+    assert replies(client) == b":0\r\n"
+    asked(broker, client, make_id(2))
+    for node in nodes:
+        dispatch.link_lost(broker, node)
+    advance(broker, 20)
+    assert replies(client) == b":0\r\n"
+    assert broker.questions == {}
+
+
+def test_a_deed_is_done_to_jobs_that_are_held_only():
+    """Spec Y10."""
+    broker, _, [node, _] = start()
+    job = hold_queued(broker, number=1)
+    say(broker, node, DOJOBS, [3, CANCEL, [job.id, make_id(2)], []])
+    assert sent_of(broker, DIDJOBS) == [((node,), (3, b"\x01\x00"))]
+    assert broker.find(make_id(2)) is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "item"),
+    [
+        (ASKJOBS, [1, ["x"]]),
+        (ASKJOBS, ["1", []]),
+        (DOJOBS, [1, CANCEL, [b"x" * 40], []]),
+        (DOJOBS, [1, CANCEL, [], [3]]),
+    ],
+)
+def test_a_malformed_question_closes_the_link(kind, item):
+    broker, _, [node, _] = start()
+    with pytest.raises(dispatch.MalformedMessageError):
+        say(broker, node, kind, item)
+
+
+def test_an_answer_to_no_question_is_ignored():
+    broker, _, [node, _] = start()
+    say(broker, node, JOBSARE, [99, b"\x01"])
+    assert broker.stats.messages_ignored == 1

@@ -1,0 +1,101 @@
+"""core/filter_interest.py: interest with a filter, as nodes tell it. Conversations are in scenarios/test_filters.py."""
+
+from __future__ import annotations
+
+import pytest
+
+from brokers import add_node, ask, error_of, make_broker, make_client
+from cluster_bus.messages import FILTER_HINT, FILTER_INTEREST, FILTER_NEED
+from copies import advance, sent_of
+from disque_py.core import filter_interest, filters, interest
+from disque_py.core.filters import GONE
+from disque_py.node import dispatch
+
+PAIRS = (b"t", b"a")
+
+
+def start():
+    broker = make_broker()
+    return broker, add_node(broker, 2), make_client(broker)
+
+
+def test_a_waiting_client_is_told_in_the_same_turn_and_its_end_a_little_later():
+    """Spec W5."""
+    broker, b, client = start()
+    ask(broker, client, "GETJOB", "TIMEOUT", 20, "WHERE", "t", "a", "FROM", "q")
+    dispatch.settle(broker)
+    assert sent_of(broker, FILTER_INTEREST) == [((b,), (b"q", PAIRS, 1, 1))]
+    advance(broker, interest.LINGER_MS + 200)
+    advance(broker, interest.LINGER_MS + 200)
+    assert [item for _, item in sent_of(broker, FILTER_INTEREST)][-1] == (b"q", PAIRS, GONE, GONE)
+    assert not broker.consumers.told_filters
+
+
+def test_a_new_link_is_told_everything():
+    broker, b, client = start()
+    ask(broker, client, "GETJOB", "LEASE", 5, "WHERE", "t", "a", "FROM", "q")
+    dispatch.settle(broker)
+    sent_of(broker, FILTER_INTEREST)
+    filter_interest.on_link_up(broker, b)
+    assert sent_of(broker, FILTER_INTEREST) == [((b,), (b"q", PAIRS, 1, GONE))]
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        (b"q", (), 1, 1),
+        (b"q", (b"t",), 1, 1),
+        (b"q", ("t", "a"), 1, 1),
+        (b"q", (b"t", b"a", b"t", b"b"), 1, 1),
+        (b"q", (b"u", b"a", b"t", b"b"), 1, 1),
+        (b"q", (b"t", b"x" * 70_000), 1, 1),
+        (b"q", PAIRS, "1", 1),
+        (1, PAIRS, 1, 1),
+    ],
+)
+def test_a_malformed_filter_closes_the_link(item):
+    broker, b, _ = start()
+    with pytest.raises(ValueError, match=r"filter|interest"):
+        filter_interest.on_interest(broker, b, [item])
+
+
+@pytest.mark.plain
+def test_interest_beyond_the_limit_of_a_link_is_not_kept(monkeypatch):
+    monkeypatch.setattr(filter_interest, "ENTRIES_PER_LINK_MAX", 2)
+    broker, b, _ = start()
+    filter_interest.on_interest(broker, b, [(b"q", (b"t", b"%d" % n), 1, 1) for n in range(5)])
+    assert len(broker.consumers.filters[b"q"]) == 2
+    filter_interest.forget_node(broker, b)
+    assert not broker.consumers.filters
+
+
+@pytest.mark.plain
+def test_more_filters_than_other_nodes_keep_are_refused(monkeypatch):
+    monkeypatch.setattr(filters, "LINES_MAX", 1)
+    broker, _, client = start()
+    assert ask(broker, client, "GETJOB", "WHERE", "t", "a", "FROM", "q") == b""
+    text = error_of(broker, make_client(broker), "GETJOB", "WHERE", "t", "b", "FROM", "q")
+    assert text == "ERR too many waiting filters, at most 1"
+
+
+def test_a_hint_is_owed_while_a_matching_job_is_here_and_answered_by_a_pull():
+    """Spec W6."""
+    broker, b, client = start()
+    filter_interest.on_interest(broker, b, [(b"q", PAIRS, 1, 1)])
+    ask(broker, client, "ADDJOB", "q", "x", 0, "META", "t", "z", "REPLICATE", 1)
+    dispatch.settle(broker)
+    assert sent_of(broker, FILTER_HINT) == []
+    ask(broker, client, "ADDJOB", "q", "x", 0, "META", "t", "a", "REPLICATE", 1)
+    dispatch.settle(broker)
+    assert sent_of(broker, FILTER_HINT) == [((b,), (b"q", PAIRS, 1))]
+    advance(broker, 4 * interest.HINT_ALONE_MS)
+    assert sent_of(broker, FILTER_HINT) != []
+
+
+def test_a_hint_for_clients_that_are_gone_is_not_answered():
+    broker, b, client = start()
+    filter_interest.on_hint(broker, b, [(b"q", PAIRS, 3)])
+    assert sent_of(broker, FILTER_NEED) == []
+    ask(broker, client, "GETJOB", "WHERE", "t", "a", "FROM", "q")
+    filter_interest.on_hint(broker, b, [(b"q", PAIRS, 3)])
+    assert [item[:3] for _, item in sent_of(broker, FILTER_NEED)] == [(b"q", PAIRS, 1)]

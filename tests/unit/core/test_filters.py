@@ -1,0 +1,240 @@
+"""core/filters.py: jobs by metadata, and the clients that wait for them."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from brokers import ask, ask_parsed, error_of, make_broker, make_client, pass_time
+from disque_py.core import incremental, timers
+from disque_py.core.client import RUNNING, WAITS_FOR_JOBS
+from disque_py.core.filters import INDEX_IDLE_MS, LOOKED_PER_PART, Filter
+from disque_py.node import dispatch
+
+
+def start():
+    broker = make_broker()
+    return broker, make_client(broker)
+
+
+def add(broker, client, *meta, queue="q", body="body", priority=None, retry=None):
+    words = ["ADDJOB", queue, body, 0]
+    for at in range(0, len(meta), 2):
+        words += ["META", meta[at], meta[at + 1]]
+    if priority is not None:
+        words += ["PRIORITY", priority]
+    if retry is not None:
+        words += ["RETRY", retry]
+    return ask_parsed(broker, client, *words)
+
+
+def get(broker, client, *where, queue="q", more=()):
+    words = [word for at in range(0, len(where), 2) for word in ("WHERE", *where[at : at + 2])]
+    jobs = ask_parsed(broker, client, "GETJOB", "NOHANG", *more, *words, "FROM", queue)
+    return [job[1] for job in jobs] if jobs else []
+
+
+def delivered_to(broker, client):
+    dispatch.settle(broker)
+    return b"".join(client.out)
+
+
+def test_a_job_goes_to_a_client_if_it_carries_all_pairs():
+    """Spec W1."""
+    broker, client = start()
+    add(broker, client, "tenant", "a")
+    both = add(broker, client, "kind", "mail", "tenant", "a")
+    add(broker, client, "kind", "mail", "tenant", "b")
+    assert get(broker, client, "tenant", "a", "kind", "mail") == [both]
+    assert get(broker, client, "tenant", "a", "kind", "mail") == []
+
+
+def test_of_the_jobs_that_match_the_one_with_the_lowest_priority_comes_first():
+    broker, client = start()
+    late = add(broker, client, "t", "a", priority=9)
+    soon = add(broker, client, "t", "a", priority=3)
+    add(broker, client, "t", "b", priority=1)
+    assert get(broker, client, "t", "a", more=("COUNT", 5)) == [soon, late]
+
+
+def test_a_plain_client_takes_filtered_jobs_from_their_index():
+    broker, client = start()
+    first = add(broker, client, "t", "a")
+    second = add(broker, client, "t", "a")
+    assert get(broker, client, "t", "zzz") == []
+    assert get(broker, client) == [first]
+    assert get(broker, client, "t", "a") == [second]
+    assert get(broker, client) == []
+
+
+def test_a_waiting_client_gets_the_first_job_that_matches():
+    broker, client = start()
+    waiting = make_client(broker)
+    assert ask(broker, waiting, "GETJOB", "WHERE", "t", "a", "FROM", "q") == b""
+    assert waiting.waiting == WAITS_FOR_JOBS
+    add(broker, client, "t", "b")
+    assert delivered_to(broker, waiting) == b""
+    job = add(broker, client, "t", "a")
+    assert job in delivered_to(broker, waiting)
+
+
+@pytest.mark.parametrize("is_plain_first", [True, False])
+def test_plain_and_filtered_clients_are_served_first_come_first_served(is_plain_first):
+    """Spec W3."""
+    broker, client = start()
+    plain, filtered = make_client(broker), make_client(broker)
+    asks = [(plain, ("GETJOB", "FROM", "q")), (filtered, ("GETJOB", "WHERE", "t", "a", "FROM", "q"))]
+    for each, words in asks if is_plain_first else asks[::-1]:
+        ask(broker, each, *words)
+    job = add(broker, client, "t", "a")
+    assert (job in delivered_to(broker, plain)) is is_plain_first
+    assert (job in delivered_to(broker, filtered)) is not is_plain_first
+
+
+def test_a_client_that_skips_at_most_once_jobs_leaves_them_to_the_next_in_line():
+    broker, client = start()
+    picky, other = make_client(broker), make_client(broker)
+    ask(broker, picky, "GETJOB", "LEASE", 5, "WHERE", "t", "a", "FROM", "q")
+    ask(broker, other, "GETJOB", "WHERE", "t", "a", "FROM", "q")
+    job = add(broker, client, "t", "a", retry=0)
+    assert job in delivered_to(broker, other)
+    assert picky.waiting == WAITS_FOR_JOBS
+
+
+def test_a_client_that_leaves_takes_no_job():
+    broker, client = start()
+    waiting = make_client(broker)
+    ask(broker, waiting, "GETJOB", "TIMEOUT", 100, "WHERE", "t", "a", "FROM", "q")
+    pass_time(broker, 5_000)
+    timers.tick(broker)
+    assert waiting.waiting == RUNNING
+    job = add(broker, client, "t", "a")
+    assert get(broker, client, "t", "a") == [job]
+
+
+def test_a_job_that_was_given_back_matches_again():
+    broker, client = start()
+    job = add(broker, client, "t", "a")
+    assert get(broker, client, "t", "a") == [job]
+    ask(broker, client, "NACK", job)
+    assert ask_parsed(broker, client, "QLEN", "q", "WHERE", "t", "a") == 1
+    assert get(broker, client, "t", "a") == [job]
+
+
+def test_clients_of_a_paused_queue_are_served_when_the_pause_ends():
+    broker, client = start()
+    waiting = make_client(broker)
+    ask(broker, client, "PAUSE", "q", "out")
+    ask(broker, waiting, "GETJOB", "WHERE", "t", "a", "FROM", "q")
+    job = add(broker, client, "t", "a")
+    assert delivered_to(broker, waiting) == b""
+    ask(broker, client, "PAUSE", "q", "none")
+    assert job in delivered_to(broker, waiting)
+
+
+def test_a_long_queue_is_indexed_in_parts_while_other_clients_go_on():
+    broker, client = start()
+    for number in range(3 * LOOKED_PER_PART):
+        add(broker, client, "n", str(number))
+    filtered = make_client(broker)
+    assert ask(broker, filtered, "GETJOB", "NOHANG", "WHERE", "n", "5", "FROM", "q") == b""
+    late = add(broker, client, "n", "late")
+    assert len(get(broker, client, more=("COUNT", 10))) == 10
+    for _ in range(20):
+        incremental.step(broker)
+    assert filtered.waiting == RUNNING
+    assert ask_parsed(broker, client, "QLEN", "q", "WHERE", "n", "late") == 1
+    assert get(broker, client, "n", "late") == [late]
+    assert ask_parsed(broker, client, "QLEN", "q", "WHERE", "n", "7") == 0
+
+
+def test_an_index_agrees_with_a_scan_whatever_happens_to_the_jobs():
+    """Spec W2."""
+    rng = Random(8)
+    broker, client = start()
+    leased = []
+    wheres = [{b"a": b"1"}, {b"a": b"1", b"b": b"2"}, {b"b": b"0"}]
+    for step in range(4_000):
+        kind = rng.random()
+        if kind < 0.5:
+            meta = [word for name in "ab" if rng.random() < 0.7 for word in (name, str(rng.randrange(3)))]
+            add(broker, client, *meta, priority=rng.randrange(50), retry=rng.choice([0, 60]))
+        elif kind < 0.7:
+            leased += get(broker, client)
+        elif kind < 0.85:
+            pairs = rng.choice(wheres)
+            words = [word for pair in pairs.items() for word in pair]
+            leased += get(broker, client, *words)
+        elif leased:
+            ask(broker, client, rng.choice(["NACK", "ACKJOB", "ENQUEUE", "DEQUEUE"]), rng.choice(leased))
+        if step % 400 == 0:
+            check(broker, client, wheres)
+    check(broker, client, wheres)
+
+
+def check(broker, client, wheres):
+    queue = broker.queues[b"q"]
+    ready = list(queue.oldest())
+    for pairs in wheres:
+        wanted = Filter(pairs)
+        words = [word for pair in pairs.items() for word in (b"WHERE", *pair)]
+        expected = [job.id for job in ready if wanted.takes(job)]
+        assert ask_parsed(broker, client, "QLEN", "q", *words) == len(expected)
+        assert [job[1] for job in ask_parsed(broker, client, "QPEEK", "q", 10_000, *words)] == expected
+        assert [job[1] for job in ask_parsed(broker, client, "QPEEK", "q", -3, *words)] == expected[::-1][:3]
+
+
+def test_memory_of_an_idle_index_is_given_back():
+    broker, client = start()
+    for number in range(20):
+        add(broker, client, "n", str(number))
+    before = broker.used_memory
+    assert get(broker, client, "n", "none") == []
+    assert broker.used_memory > before
+    for _ in range(3):
+        pass_time(broker, INDEX_IDLE_MS)
+        timers.tick(broker)
+        timers.tick(broker)
+    assert broker.used_memory == before
+    assert broker.queues[b"q"].filters is None
+
+
+def test_flushall_answers_clients_that_wait_with_a_filter():
+    broker, client = start()
+    waiting = make_client(broker)
+    add(broker, client, "t", "b")
+    ask(broker, waiting, "GETJOB", "WHERE", "t", "a", "FROM", "q")
+    ask(broker, client, "DEBUG", "FLUSHALL")
+    job = add(broker, client, "t", "a")
+    assert get(broker, client, "t", "a") == [job]
+
+
+def test_qdepth_counts_ready_jobs_by_value_largest_first():
+    """Spec W4."""
+    broker, client = start()
+    for value in ("x", "y", "y", "z", "z", "z"):
+        add(broker, client, "t", value)
+    add(broker, client)
+    assert ask_parsed(broker, client, "QDEPTH", "q", "BY", "t") == [b"z", 3, b"y", 2, b"x", 1, None, 1]
+    assert ask_parsed(broker, client, "QDEPTH", "q", "BY", "t", "COUNT", 1) == [b"z", 3]
+    assert ask_parsed(broker, client, "QDEPTH", "none", "BY", "t") == []
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (("WHERE", "a"), "ERR syntax error: WHERE needs a name and a value"),
+        (("WHERE", "a", "1", "WHERE", "a", "2"), "ERR WHERE has the same name twice"),
+        (tuple(w for n in range(9) for w in ("WHERE", f"n{n}", "v")), "ERR at most 8 WHERE"),
+        (("WHERE", "traceparent", "x"), "ERR WHERE can't use the names traceparent and tracestate"),
+    ],
+)
+def test_a_wrong_where_is_refused_before_anything_is_done(words, text):
+    """Spec W1."""
+    broker, client = start()
+    assert error_of(broker, client, "QLEN", "q", *words) == text
+    assert error_of(broker, client, "QPEEK", "q", 1, *words) == text
+    if words != ("WHERE", "a"):
+        assert error_of(broker, client, "GETJOB", *words, "FROM", "q") == text
+    assert not broker.queues

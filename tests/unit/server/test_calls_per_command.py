@@ -1,0 +1,104 @@
+"""The price of a command of a client that waits for each reply, in calls: no busy machine changes their number.
+
+The bounds are the numbers of the day when they were last lowered, with little room. A change that needs more has to say
+why. `docs/performance.md` has the instructions of both builds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import sys
+from random import Random
+
+import pytest
+
+from disque_py.server.connection import ClientConnection
+from disque_py.simulator.world.disk import InlineDisk
+from disque_py.simulator.world.folder import SimFolder
+from disque_py.storage.event_log_service import EventLogService
+from loopback import encode, serve
+
+ROUNDS = 40
+CLIENTS = 10
+MOST = {"ping": 34, "add": 56, "get": 62, "ack": 50}
+
+
+class Taker(asyncio.Transport):
+    """A transport to a client that takes everything at once."""
+
+    def __init__(self):
+        super().__init__({"socket": socket.socket(socket.AF_UNIX)})
+        self.taken = []
+
+    def write(self, data):
+        self.taken.append(data)
+
+    def set_write_buffer_limits(self, high=None, low=None):
+        """Do nothing: it takes everything."""
+
+    def get_write_buffer_size(self):
+        return 0
+
+    def is_reading(self):
+        return True
+
+    def is_closing(self):
+        return False
+
+    def abort(self):
+        self.get_extra_info("socket").close()
+
+
+@pytest.mark.plain
+def test_a_command_of_a_client_that_waits_for_replies_takes_few_calls():
+    """Ten clients share a turn. Its own calls are spread over their commands."""
+
+    async def story(server):
+        disk = InlineDisk(SimFolder(Random(8)))
+        log = EventLogService(server.driver, lambda: disk, lambda: None, lambda: False, lambda line: None)
+        server.driver.begin()
+        log.start(lambda: None)
+        while disk.run_one():
+            pass
+        takers = [Taker() for _ in range(CLIENTS)]
+        connections = [ClientConnection(server.turns) for _ in takers]
+        for connection, taker in zip(connections, takers, strict=True):
+            connection.connection_made(taker)
+        server.driver.finish()
+
+        def calls(*requests):
+            """Return the calls for each request, and what the clients got. All clients send theirs in one turn."""
+            count = 0
+
+            def note(frame, event, argument):
+                nonlocal count
+                count += event in ("call", "c_call")
+
+            for taker in takers:
+                taker.taken.clear()
+            arrive = [(connections[at % CLIENTS].data_received, request) for at, request in enumerate(requests)]
+            finish = server.driver.finish
+            for at in range(0, len(requests), CLIENTS):
+                sys.setprofile(note)
+                for data_received, request in arrive[at : at + CLIENTS]:
+                    data_received(request)
+                finish()
+                sys.setprofile(None)
+                while disk.run_one():
+                    pass  # Threads do that.
+            return count / len(requests), [reply for taker in takers for reply in taker.taken]
+
+        many = ROUNDS * CLIENTS
+        ping, pongs = calls(*[encode("PING")] * many)
+        assert pongs == [b"+PONG\r\n"] * many
+        add, _ = calls(*[encode("ADDJOB", "q", "x" * 100, "0")] * many)
+        get, jobs = calls(*[encode("GETJOB", "FROM", "q")] * many)
+        ids = [job.split(b"\r\n")[5] for job in jobs]
+        ack, counts = calls(*[encode("ACKJOB", job_id) for job_id in ids])
+        assert counts == [b":1\r\n"] * many
+        found.update(ping=ping, add=add, get=get, ack=ack)
+
+    found = {}
+    serve(story)
+    assert {word: count for word, count in found.items() if count > MOST[word]} == {}
