@@ -48,13 +48,11 @@ OUTCOME: Final = 52  # job id: to its creator, is it decided whether this job ex
 ISKEY: Final = 53  # number, 18 characters of an id: do you know a job with this key?
 KEYIS: Final = 54  # number of the question, the characters, job id or b"": last word on a key
 OUTCOME_IS: Final = 55  # job id: it is; a DELJOB, if there was one, came before
-<<<<<<< HEAD
 SETTING: Final = 64  # queue, field, value, counter, node id: a queue setting and its version
 SETTINGS_HAVE: Final = 65  # queue, digest: the sender has this state of its settings on disk
 SETTINGS_DIGEST: Final = 66  # digest of all settings, occasion: 0 link up, 1 all were told, 2 news
 ASKSETTINGS: Final = 67  # 0: tell me all settings
 QLENGTHS: Final = 68  # queue with a maxlen, pending jobs
-=======
 # Filters have kinds of their own: an older node would take them for interest in every job of the queue.
 FILTER_INTEREST: Final = 70  # queue, pairs (name, value …), waiting clients (as INTEREST), those that take RETRY 0
 FILTER_HINT: Final = 71  # queue, pairs, length
@@ -67,7 +65,6 @@ ASKJOBS: Final = 59  # number, [job id, …]: what do you have of these jobs?
 JOBSARE: Final = 60  # number of the question, one byte per job (core/asking.py)
 DOJOBS: Final = 61  # number, deed, [job id, …], [word, …]: a client wants this done to jobs that you hold
 DIDJOBS: Final = 62  # number of the request, one byte per job: 1 done, 0 not
->>>>>>> e0e95f066f724eb308742cf6309d1ccbbbbd5470
 
 REFUSED_PAUSED: Final = 1
 REFUSED_MEMORY: Final = 2

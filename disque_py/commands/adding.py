@@ -11,14 +11,9 @@ from functools import partial
 from typing import Final
 
 from cluster_bus.node import LEAVING as IS_LEAVING
-<<<<<<< HEAD
-from disque_py.commands.options import INT64_MAX, SECONDS_MAX, between, read_integer, read_timeout
-from disque_py.commands.subcommands import text_of
-from disque_py.core import handover, keying, keys, lifecycle, memory, replication, settings_sync, spilling
-=======
 from disque_py.commands.options import INT64_MAX, MS_MAX, SECONDS_MAX, between, read_integer, read_ms, read_timeout
-from disque_py.core import handover, keying, keys, lifecycle, memory, replication, spilling, versions
->>>>>>> e0e95f066f724eb308742cf6309d1ccbbbbd5470
+from disque_py.commands.subcommands import text_of
+from disque_py.core import handover, keying, keys, lifecycle, memory, replication, settings_sync, spilling, versions
 from disque_py.core.broker import Broker
 from disque_py.core.changeable import ATTEMPTS_MAX, Changeable, read_backoff
 from disque_py.core.client import Client
@@ -43,14 +38,11 @@ DELAY_ERROR: Final = "ERR DELAY time must be a non negative number"
 REPLICATE_ERROR: Final = "ERR REPLICATE must be between 1 and 65535"
 MAXLEN_ERROR: Final = "ERR MAXLEN must be a positive number"
 
-<<<<<<< HEAD
 MAXLEN_REACHED: Final = "MAXLEN Queue is already longer than the specified MAXLEN count"
 TOOBIG: Final = "TOOBIG Body is longer than the queue's maxsize"
 NOKEY: Final = "NOKEY The queue requires META '{}'"
 NO_META: Final[dict[bytes, bytes]] = {}
 
-WORDS: Final = frozenset((b"priority", b"meta", b"key"))
-=======
 WORDS: Final = frozenset((b"priority", b"meta", b"key", b"attempts", b"backoff"))
 TTLMS_ERROR: Final = "ERR TTLMS must be a number of milliseconds > 0"
 ATTEMPTS_ERROR: Final = f"ERR ATTEMPTS must be a number from 0 to {ATTEMPTS_MAX}"
@@ -58,7 +50,6 @@ ATTEMPTS_NEED_RETRY: Final = "ERR ATTEMPTS above 1 needs RETRY above 0"
 BACKOFF_ERROR: Final = "ERR BACKOFF must be fixed, linear or exponential:<base-ms>:<cap-ms>[:<jitter-percent>]"
 # Names of META that show a job's dead-letter history.
 RESERVED_META: Final = b"x-disque-"
->>>>>>> e0e95f066f724eb308742cf6309d1ccbbbbd5470
 KEY_BYTES_MAX: Final = 1024
 
 PRIORITY_ERROR: Final = "ERR PRIORITY must be a 64-bit integer"
@@ -76,11 +67,10 @@ def addjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     is_async = False
     more: Adding | None = None
     rules: QueueSettings | None = None
-    ttl_ms = delay_ms = 0
     if broker.queue_settings.in_force:
         rules = broker.queue_settings.in_force.get(argv[1])
         if rules is not None:
-            ttl_s = delay_s = -1
+            ttl_ms = delay_ms = -1
     at = 4
     end = len(argv)
     while at < end:
@@ -118,44 +108,31 @@ def addjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
         at += 2
     timeout_ms = 0 if argv[3] == b"0" else read_timeout(argv[3])
 
-<<<<<<< HEAD
-    if rules is None:
-        ttl_ms = ttl_s * 1000
-        delay_ms = delay_s * 1000
-    else:
-        ttl_ms = ttl_s * 1000 if ttl_s >= 0 else rules.ttl_ms
-        delay_ms = delay_s * 1000 if delay_s >= 0 else rules.delay_ms
-    if retry_s >= 0:
-        retry_ms = retry_s * 1000
-    elif rules is not None and rules.lease_ms:
-        retry_ms = rules.lease_ms
-    elif ttl_ms >= 10_000 * RETRY_DEFAULT_S_MAX:
-        retry_ms = 1000 * RETRY_DEFAULT_S_MAX
-    else:
-        retry_ms = 1000 * max(1, ttl_ms // 10_000)
-=======
+    if rules is not None:
+        if ttl_ms < 0:
+            ttl_ms = rules.ttl_ms
+        if delay_ms < 0:
+            delay_ms = rules.delay_ms
+        if retry_ms < 0 and rules.lease_ms:
+            retry_ms = rules.lease_ms
     if retry_ms < 0:
         is_long = ttl_ms >= 10_000 * RETRY_DEFAULT_S_MAX
         retry_ms = 1000 * (RETRY_DEFAULT_S_MAX if is_long else max(1, ttl_ms // 10_000))
-    if broker.queue_settings.in_force and (limit := broker.queue_settings.of(argv[1]).attempts) and retry_ms:
+    if rules is not None and rules.attempts and retry_ms:
         if more is None:
             more = Adding(broker)
         if more.limit < 0:
-            more.limit = limit
+            more.limit = rules.attempts
     if more is not None and (more.limit > 0 or more.backoff):
         if more.limit > 1 and not retry_ms:
             raise CommandError(ATTEMPTS_NEED_RETRY)
         versions.refuse_older(broker)
->>>>>>> e0e95f066f724eb308742cf6309d1ccbbbbd5470
     if not retry_ms:
         if replicate > 1:
             raise CommandError("ERR With RETRY set to 0 please explicitly set  REPLICATE to 1 (at-most-once delivery)")
         replicate = 1
-<<<<<<< HEAD
     elif rules is not None and not replicate and rules.replicate:
         replicate = rules.replicate if rules.replicate != QUORUM else replication.quorum(broker)
-=======
->>>>>>> e0e95f066f724eb308742cf6309d1ccbbbbd5470
     if delay_ms >= ttl_ms:
         raise CommandError("ERR The specified DELAY is greater than TTL. Job refused since would never be delivered")
     is_external = False
@@ -238,7 +215,7 @@ def _refuse(broker: Broker, queue: Queue | None, replicate: int, is_external: bo
 def _refuse_by_settings(
     broker: Broker, name: bytes, rules: QueueSettings, body_bytes: int, meta: dict[bytes, bytes]
 ) -> None:
-    """Refuse a new job that its queue's settings forbid. As `_refuse`. Spec W7. CommandError."""
+    """Refuse a new job that its queue's settings forbid. As `_refuse`. Spec QS7. CommandError."""
     if rules.maxsize and body_bytes > rules.maxsize:
         raise CommandError(TOOBIG)
     for required in rules.require_meta:
@@ -330,11 +307,7 @@ class Adding:
     backoff  empty: none
     """
 
-<<<<<<< HEAD
-    __slots__ = ("_meta_bytes", "_pairs_max", "_priority", "key", "meta")
-=======
-    __slots__ = ("_meta", "_meta_bytes", "_pairs_max", "_priority", "backoff", "key", "limit")
->>>>>>> e0e95f066f724eb308742cf6309d1ccbbbbd5470
+    __slots__ = ("_meta_bytes", "_pairs_max", "_priority", "backoff", "key", "limit", "meta")
 
     def __init__(self, broker: Broker) -> None:
         self._pairs_max = broker.settings.job_meta_max_pairs
@@ -383,22 +356,13 @@ class Adding:
         if self._meta_bytes > META_BYTES_MAX:
             raise CommandError(f"ERR META: at most {META_BYTES_MAX} bytes per job")
 
-<<<<<<< HEAD
-    def attributes(self) -> JobAttributes | None:
-        """Return the job's attributes; None if it has none."""
-        if self._priority is None and not self.meta and not self.key:
-            return None
-        pairs = tuple(word for pair in self.meta.items() for word in pair)
-        return JobAttributes(self._priority, pairs, is_keyed=bool(self.key))
-=======
     def attributes(self, ttl_ms: int) -> JobAttributes | None:
         """Return the attributes of a job with this TTL; None if it has none."""
-        if self._priority is None and not self._meta and not self.key and self.limit <= 0 and not self.backoff:
+        if self._priority is None and not self.meta and not self.key and self.limit <= 0 and not self.backoff:
             return None
-        pairs = tuple(word for pair in self._meta.items() for word in pair)
+        pairs = tuple(word for pair in self.meta.items() for word in pair)
         attributes = JobAttributes(self._priority, pairs, is_keyed=bool(self.key))
         if self.limit > 0 or self.backoff:
             attributes.part = Changeable(ttl_ms, max(0, self.limit), self.backoff)
             attributes.measure()
         return attributes
->>>>>>> e0e95f066f724eb308742cf6309d1ccbbbbd5470

@@ -231,9 +231,6 @@ def working(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
         job.is_leased_here = True
         lifecycle.extend(broker, job, lease_ms)
         requeue.tell_leased(broker, job)
-<<<<<<< HEAD
-    return integer(-(-lease_ms // 1000))
-=======
     return integer(-(-lease_ms // unit_ms))
 
 
@@ -279,7 +276,6 @@ def read_nack_words(argv: list[bytes], at: int, words: frozenset[bytes]) -> Nack
             how.attempt = read_attempt(value)
         at += 2
     return how
->>>>>>> e0e95f066f724eb308742cf6309d1ccbbbbd5470
 
 
 def nack(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:

@@ -1,7 +1,7 @@
 """QUEUE: the settings of a queue, the same on all nodes.
 
 SET and RESET are answered when the settings are on this node's disk and linked nodes had a second to confirm them
-(core/settings_sync.py). All words are checked before anything is changed. Spec W3, W6.
+(core/settings_sync.py). All words are checked before anything is changed. Spec QS3, QS6.
 """
 
 from __future__ import annotations

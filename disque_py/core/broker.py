@@ -92,17 +92,8 @@ class Broker:
     Queues
       queues               by name
       queue_order, queue_serial   queues by serial, with gaps where one was dropped: QSCAN's cursor is a place in it
-<<<<<<< HEAD
-      queue_gc             the walk that drops idle queues (timers.py)
-      sweeps               queue -> its sweep of dead entries in progress
-      paused_count         queues paused in either direction
-      pause_versions       queue -> (flags, version) of pauses that were set with BCAST (pausing.py)
-      queue_settings       the settings of QUEUE SET (queue_settings.py)
-      pause_name_bytes, pauses_ended   bytes of all these names; those whose pause has ended, in order of their ends
-=======
       pauses               paused queues
       queue_settings       the settings of QUEUE SET (queue_settings.py)
->>>>>>> e0e95f066f724eb308742cf6309d1ccbbbbd5470
 
     Clients
       clients, monitors    by id; clients in MONITOR

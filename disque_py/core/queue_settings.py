@@ -9,11 +9,7 @@ A field that this version does not know is kept and passed on. So is a value tha
 this node goes by the default then.
 
 `QueueSettingsTable.of` gives the settings in force, parsed, for code that obeys them. This module is data: it knows no
-<<<<<<< HEAD
-broker, no file and no other node (settings_sync.py). Spec W1, W2.
-=======
 broker, no file and no other node (settings_sync.py). Spec QS1, QS2.
->>>>>>> e0e95f066f724eb308742cf6309d1ccbbbbd5470
 """
 
 from __future__ import annotations
@@ -23,11 +19,8 @@ from collections.abc import Callable, Iterator
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
-<<<<<<< HEAD
 from cluster_bus.node import Node
 
-=======
->>>>>>> e0e95f066f724eb308742cf6309d1ccbbbbd5470
 INT64_MAX: Final = (1 << 63) - 1
 # As DELAY, RETRY and TTL: spans are kept in milliseconds, in 64 bits.
 SPAN_MS_MAX: Final = INT64_MAX // 1_000_000 * 1_000
@@ -270,11 +263,7 @@ class QueueState:
     fields     name -> value and version, all above `reset`
     digest     of all versions: two nodes with the same digest have the same state
     number     the table's change number of the last change (QueueSettingsTable.number)
-<<<<<<< HEAD
     confirmed  nodes that said that they have this state
-=======
-    confirmed  ids of nodes that said that they have this state
->>>>>>> e0e95f066f724eb308742cf6309d1ccbbbbd5470
     """
 
     __slots__ = ("confirmed", "digest", "fields", "number", "reset")
@@ -284,18 +273,13 @@ class QueueState:
         self.fields: dict[bytes, Versioned] = {}
         self.digest = 0
         self.number = 0
-<<<<<<< HEAD
         self.confirmed: dict[Node, None] = {}
-=======
-        self.confirmed: dict[bytes, None] = {}
->>>>>>> e0e95f066f724eb308742cf6309d1ccbbbbd5470
 
     def highest(self) -> int:
         """Return the highest counter of all versions."""
         return max([self.reset[0], *[known[1] for known in self.fields.values()]])
 
 
-<<<<<<< HEAD
 class Waiting(NamedTuple):
     """A QUEUE SET or RESET whose client waits: first for the file, then for linked nodes.
 
@@ -348,8 +332,6 @@ class Exchange:
         self.length_round_ms = 0
 
 
-=======
->>>>>>> e0e95f066f724eb308742cf6309d1ccbbbbd5470
 def _digest(item: Item) -> int:
     name, field, value, counter, node_id = item
     head = b"%d %d %d %d " % (len(name), len(field), len(value), counter)
@@ -412,10 +394,7 @@ class QueueSettingsTable:
     number     counts changes
     bytes      about the memory that the states take
     unsaved    settings that changed and are not given to the file yet, by queue and field
-<<<<<<< HEAD
     exchange   the conversation about them
-=======
->>>>>>> e0e95f066f724eb308742cf6309d1ccbbbbd5470
     """
 
     def __init__(self) -> None:
@@ -426,10 +405,7 @@ class QueueSettingsTable:
         self.number = 0
         self.bytes = 0
         self.unsaved: dict[tuple[bytes, bytes], None] = {}
-<<<<<<< HEAD
         self.exchange = Exchange()
-=======
->>>>>>> e0e95f066f724eb308742cf6309d1ccbbbbd5470
         self._reset_names: dict[bytes, None] = {}
 
     def of(self, name: bytes) -> QueueSettings:
@@ -473,7 +449,6 @@ class QueueSettingsTable:
 
     def merge(self, item: Item) -> bool:
         """Merge one setting. Return whether it is news. The caller has checked `is_item` and `has_room`."""
-<<<<<<< HEAD
         if not self.merge_version(item):
             return False
         name = item[0]
@@ -490,8 +465,6 @@ class QueueSettingsTable:
 
     def merge_version(self, item: Item) -> bool:
         """Merge one setting without effect on the settings in force. Return whether it is news."""
-=======
->>>>>>> e0e95f066f724eb308742cf6309d1ccbbbbd5470
         name, field, value, counter, node_id = item
         state = self.states.get(name)
         if state is None:
@@ -521,11 +494,6 @@ class QueueSettingsTable:
         self.number += 1
         state.number = self.number
         state.confirmed.clear()
-<<<<<<< HEAD
-=======
-        self.unsaved[name, field] = None
-        self._take_effect(name, state)
->>>>>>> e0e95f066f724eb308742cf6309d1ccbbbbd5470
         return True
 
     def _forget_field(self, name: bytes, state: QueueState, field: bytes) -> None:
@@ -582,7 +550,6 @@ class QueueSettingsTable:
                 items.append((name, field, *state.fields[field]))
         return items
 
-<<<<<<< HEAD
     def put_back(self, items: list[Item]) -> None:
         """Note again that these settings are not in the file: it could not be written."""
         for item in items:
@@ -592,11 +559,6 @@ class QueueSettingsTable:
         """Return the fields that QUEUE GET shows, with their values."""
         state = self.states.get(name)
         fields = state.fields if state is not None else {}
-=======
-    def shown(self, name: bytes) -> list[tuple[bytes, bytes]]:
-        """Return the fields that QUEUE GET shows, with their values."""
-        fields = self.states[name].fields
->>>>>>> e0e95f066f724eb308742cf6309d1ccbbbbd5470
         return [(each, (fields[each][0] if each in fields else b"") or field.default) for each, field in FIELDS.items()]
 
     def clear(self) -> None:

@@ -32,14 +32,9 @@ from cluster_bus.messages import (
     REPLJOB,
     SETACK,
 )
-<<<<<<< HEAD
 from cluster_bus.node import HANDSHAKE, LEAVING, Node
-from disque_py.core import events, lifecycle
-=======
-from cluster_bus.node import Node
 from disque_py import event_format
 from disque_py.core import changing, events, lifecycle
->>>>>>> e0e95f066f724eb308742cf6309d1ccbbbbd5470
 from disque_py.core.broker import Broker
 from disque_py.core.client import RUNNING, WAITS_FOR_COPIES, WROTE, Client
 from disque_py.core.job import (

@@ -7,9 +7,9 @@ W3.
 
 When a link comes up, a node with settings tells a digest of all of them. The other one asks for them if its own are
 others. Both directions together bring both nodes to the same state. A node that starts asks in any case, and lets
-GETJOB and ADDJOB wait for the answer. Spec W4, W5.
+GETJOB and ADDJOB wait for the answer. Spec QS4, QS5.
 
-Once a second nodes tell each other the lengths of queues that have a `maxlen` (spec W7).
+Once a second nodes tell each other the lengths of queues that have a `maxlen` (spec QS7).
 
 Settings that peers send are checked and bounded (queue_settings.py).
 """
@@ -203,7 +203,7 @@ def _is_confirmed(broker: Broker, name: bytes) -> bool:
 
 
 def start(broker: Broker, items: list[Item]) -> None:
-    """Begin with the settings of the file, after the table of nodes was read. Known nodes are asked first. Spec W5."""
+    """Begin with the settings of the file, after the table of nodes was read. Known nodes are asked first. Spec QS5."""
     table = broker.queue_settings
     table.load(items)
     exchange = table.exchange

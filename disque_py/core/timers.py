@@ -9,18 +9,12 @@ from __future__ import annotations
 
 from typing import Final
 
-<<<<<<< HEAD
-=======
 from disque_py import event_format
->>>>>>> e0e95f066f724eb308742cf6309d1ccbbbbd5470
 from disque_py.core import (
     acks,
     delivery,
     events,
-<<<<<<< HEAD
-=======
     filter_interest,
->>>>>>> e0e95f066f724eb308742cf6309d1ccbbbbd5470
     handover,
     incremental,
     leaving,
@@ -28,10 +22,7 @@ from disque_py.core import (
     pulls,
     replication,
     requeue,
-<<<<<<< HEAD
     settings_sync,
-=======
->>>>>>> e0e95f066f724eb308742cf6309d1ccbbbbd5470
 )
 from disque_py.core.broker import SHARDS, Broker
 from disque_py.core.job import ACKED, ACTIVE, QUEUED, Handover, Job, Replication
@@ -160,11 +151,8 @@ def _keep_house(broker: Broker) -> None:
     broker.cluster.memory_level = level
     broker.tokens.look()
     pulls.ask_for_waiting(broker, ASKING_PER_TICK)
-<<<<<<< HEAD
     settings_sync.step(broker)
-=======
     filter_interest.ask_for_waiting(broker, ASKING_PER_TICK)
->>>>>>> e0e95f066f724eb308742cf6309d1ccbbbbd5470
     # While the journal is read, a job may be over already, and its leaving would not be recorded.
     if broker.is_leaving and not broker.is_loading:
         leaving.step(broker)

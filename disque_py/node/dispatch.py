@@ -107,13 +107,11 @@ MESSAGES: Final[dict[int, MessageHandler]] = {
     messages.ISKEY: keying.on_iskey,
     messages.KEYIS: keying.on_keyis,
     messages.OUTCOME_IS: keying.on_outcome_is,
-<<<<<<< HEAD
     messages.SETTING: settings_sync.on_setting,
     messages.SETTINGS_HAVE: settings_sync.on_have,
     messages.SETTINGS_DIGEST: settings_sync.on_digest,
     messages.ASKSETTINGS: settings_sync.on_ask,
     messages.QLENGTHS: settings_sync.on_lengths,
-=======
     messages.CHANGED: changing.on_changed,
     messages.ASKCHANGED: changing.on_askchanged,
     messages.ACKATTEMPT: acks.on_ackattempt,
@@ -121,24 +119,20 @@ MESSAGES: Final[dict[int, MessageHandler]] = {
     messages.JOBSARE: asking.on_answer,
     messages.DOJOBS: asking.on_dojobs,
     messages.DIDJOBS: asking.on_answer,
->>>>>>> e0e95f066f724eb308742cf6309d1ccbbbbd5470
 }
 
 
 # Messages that a node accepts while it reads its journal: they promise nothing and touch no job.
-<<<<<<< HEAD
 WHILE_LOADING: Final = (
     messages.PAUSE,
     messages.INTEREST,
+    messages.FILTER_INTEREST,
     messages.SETTING,
     messages.SETTINGS_HAVE,
     messages.SETTINGS_DIGEST,
     messages.ASKSETTINGS,
     messages.QLENGTHS,
 )
-=======
-WHILE_LOADING: Final = (messages.PAUSE, messages.INTEREST, messages.FILTER_INTEREST)
->>>>>>> e0e95f066f724eb308742cf6309d1ccbbbbd5470
 
 
 class MalformedMessageError(Exception):
@@ -340,7 +334,7 @@ def _wait_for_loading(broker: Broker, client: Client) -> None:
 
 
 def _is_early(broker: Broker) -> bool:
-    """Return whether clients that came right after the start wait on. Spec W5."""
+    """Return whether clients that came right after the start wait on. Spec QS5."""
     if broker.is_loading:
         return broker.now_ms < broker.waits.loading_until_ms
     return broker.queue_settings.exchange.wait_until_ms > broker.now_ms

@@ -19,12 +19,9 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from cluster_bus.messages import (
-<<<<<<< HEAD
-    ASKSETTINGS,
-=======
     ASKCHANGED,
     ASKJOBS,
->>>>>>> e0e95f066f724eb308742cf6309d1ccbbbbd5470
+    ASKSETTINGS,
     FAIL_NODE,
     FILTER_HINT,
     FILTER_INTEREST,
@@ -53,11 +50,8 @@ from persistence.journal import ALWAYS, Journal
 
 # Messages that promise nothing. A copy travels while our own record is written. The others are questions, and signs of
 # life: if the disk could delay these, other nodes would take this node for dead.
-<<<<<<< HEAD
 # Queue settings have a file of their own, which is written before they are told.
 OF_SETTINGS: Final = (SETTING, SETTINGS_HAVE, SETTINGS_DIGEST, ASKSETTINGS, QLENGTHS)
-FREE: Final = frozenset((REPLJOB, NEEDJOBS, HINT, INTEREST, ISKEY, PING, PONG, MEET, FAIL_NODE, *OF_SETTINGS))
-=======
 FREE: Final = frozenset(
     (
         REPLJOB,
@@ -74,9 +68,9 @@ FREE: Final = frozenset(
         PONG,
         MEET,
         FAIL_NODE,
+        *OF_SETTINGS,
     )
 )
->>>>>>> e0e95f066f724eb308742cf6309d1ccbbbbd5470
 
 
 class OutputCommit:

@@ -45,11 +45,8 @@ ANSWERED_MS: Final = 4_000
 LEFT_MS: Final = 30_000
 DRAINED_MS: Final = 60_000
 FETCH_MS: Final = 400
-<<<<<<< HEAD
 SAME_SETTINGS: Final = "nodes know the same settings"
-=======
 CANCEL_MS: Final = 500
->>>>>>> e0e95f066f724eb308742cf6309d1ccbbbbd5470
 SETTLE_MS: Final = 4_000
 IDLE_MS: Final = 3_000
 # Shorter ones may be over before the end.

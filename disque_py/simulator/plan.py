@@ -67,14 +67,11 @@ REWRITE_BYTES: Final = (30_000, 100_000, 300_000)
 LONG_RETRY_SHARE: Final = 0.1
 PATIENT_SHARE: Final = 0.25
 HOARDER_SHARE: Final = 0.15
-<<<<<<< HEAD
 # In so many plans operators set queues, so often.
 SETTINGS_SHARE: Final = 0.4
 SETTINGS_MAX: Final = 12
-=======
 # Clusters with jobs of few attempts, and consumers that give up on them.
 ATTEMPTS_SHARE: Final = 0.4
->>>>>>> e0e95f066f724eb308742cf6309d1ccbbbbd5470
 # Of the clusters with little memory so many let bodies go to disk.
 SPILLING_SHARE: Final = 0.6
 

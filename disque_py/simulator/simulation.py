@@ -84,21 +84,13 @@ class Reporter(Watcher):
 
     def on_asked(self, machine: Machine, command: tuple[str | bytes | int, ...]) -> None:
         """Note an operator's command."""
-<<<<<<< HEAD
-        self.simulation.collections.pauses.asked(machine, command)
-        self.simulation.settings.asked(machine, command)
-
-    def on_answered(self, machine: Machine, command: tuple[str | bytes | int, ...], reply: Any) -> None:
-        """Note the reply to an operator's command."""
-        self.simulation.collections.pauses.answered(machine, command, reply)
-        self.simulation.settings.answered(machine, command, reply)
-=======
         self._simulation.collections.pauses.asked(machine, command)
+        self._simulation.settings.asked(machine, command)
 
     def on_answered(self, machine: Machine, command: tuple[str | bytes | int, ...], reply: Any) -> None:
         """Note the reply to an operator's command."""
         self._simulation.collections.pauses.answered(machine, command, reply)
->>>>>>> e0e95f066f724eb308742cf6309d1ccbbbbd5470
+        self._simulation.settings.answered(machine, command, reply)
 
     def on_delivered(self, machine: Machine, entries: list[Any]) -> None:
         """Note that a consumer got jobs."""

@@ -30,12 +30,9 @@ NEEDJOBS_FLAGS = {
     ANSWERS_HINT | RETRIED_ONLY: " hinted, retried only",
 }
 INTEREST = {-1: "gone", -2: "all void"}
-<<<<<<< HEAD
 DIGESTS = ("digest", "that was all", "digest after a write", "digest after a large write")
-=======
 DEED_NAMES = {CANCEL: "cancel"}
 HAS_NAMES = {NOTHING: "nothing", OVER: "over", COPY: "copy", HAS_QUEUED: "queued", HAS_LEASED: "leased"}
->>>>>>> e0e95f066f724eb308742cf6309d1ccbbbbd5470
 JOB_ID_BYTES = 40
 TEXT_MAX = 200
 TEXT_START = 20

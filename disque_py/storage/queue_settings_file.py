@@ -6,7 +6,7 @@
 
 Integers are big-endian. A write appends one frame and syncs it, so only the last frame can be torn, and no client
 had its answer to that change. A frame that is damaged with others behind it means that the file is damaged. That
-is an error, and never half believed. Settings of newer versions are kept as they are. Spec W3.
+is an error, and never half believed. Settings of newer versions are kept as they are. Spec QS3.
 
 server/queue_settings_store.py writes the file; simulator/world/settings_disk.py plays its disk.
 """

@@ -15,7 +15,7 @@ def client_of(server):
 
 
 def test_settings_are_on_all_nodes_and_survive_kills(make_cluster):
-    """Spec W3, W4."""
+    """Spec QS3, QS4."""
     cluster = make_cluster(3)
     with client_of(cluster[0]) as client:
         assert client.set_queue("mail", lease=timedelta(milliseconds=1_500), ttl=60, maxsize=4) == "OK"
@@ -40,7 +40,7 @@ def test_settings_are_on_all_nodes_and_survive_kills(make_cluster):
 
 
 def test_a_torn_file_is_mended_and_a_damaged_one_prevents_the_start(make_server):
-    """Spec W3."""
+    """Spec QS3."""
     server = make_server().start()
     with client_of(server) as client:
         client.set_queue("mail", lease=30)

@@ -41,7 +41,7 @@ class SettingsDisk:
         contents = parse(self.data)
         self.data = self.data[: contents.good_bytes]
         settings_sync.start(self._machine.broker, contents.items)
-        self._machine.world.on_settings_read(self._machine)
+        self._machine.world.watcher.on_settings_read(self._machine)
 
     def table(self) -> QueueSettingsTable:
         """Return the settings that a start would find now."""

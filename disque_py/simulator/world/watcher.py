@@ -39,6 +39,9 @@ class Watcher:
     def on_loaded(self, machine: Machine) -> None:
         """A process has read its journal."""
 
+    def on_settings_read(self, machine: Machine) -> None:
+        """A process has read its file of queue settings."""
+
     def on_asked(self, machine: Machine, command: tuple[str | bytes | int, ...]) -> None:
         """An operator's command is about to reach a node."""
 

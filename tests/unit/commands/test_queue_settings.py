@@ -92,14 +92,14 @@ def test_bad_words_change_nothing(words, error):
 
 
 def test_no_more_settings_than_the_bound(monkeypatch):
-    """Spec W8."""
+    """Spec QS8."""
     pair = make_pair()
     pair[0].queue_settings.bytes = queue_settings.TABLE_BYTES_MAX
     assert error_of(*pair, "QUEUE", "SET", "q", "lease", 5) == "ERR too many queues with settings, at most 100000"
 
 
 def test_the_reply_waits_for_the_file():
-    """Spec W3."""
+    """Spec QS3."""
     broker, client = make_pair()
     host_of(broker).is_slow = True
     assert ask(broker, client, "QUEUE", "SET", "q", "lease", 5) == b""
@@ -109,7 +109,7 @@ def test_the_reply_waits_for_the_file():
 
 
 def test_a_file_that_can_not_be_written_is_an_error_and_tried_again():
-    """Spec W3."""
+    """Spec QS3."""
     from disque_py.core import settings_sync
 
     broker, client = make_pair()
@@ -123,7 +123,7 @@ def test_a_file_that_can_not_be_written_is_an_error_and_tried_again():
 
 
 def test_options_that_a_job_lacks_are_filled_in():
-    """Spec W6."""
+    """Spec QS6."""
     pair = make_pair()
     say(pair, "SET", "q", "lease", "1500ms", "delay", 2, "ttl", "1h")
     job = added(pair, "q", "body", 0)
@@ -139,7 +139,7 @@ def test_a_lease_of_milliseconds_is_shown_in_seconds_rounded_up():
 
 
 def test_a_jobs_own_options_win():
-    """Spec W6."""
+    """Spec QS6."""
     pair = make_pair()
     say(pair, "SET", "q", "lease", 30, "delay", 2, "ttl", "1h", "replicate", 3)
     job = added(pair, "q", "body", 0, "RETRY", 0, "DELAY", 0, "TTL", 60)
@@ -179,7 +179,7 @@ def test_replicate_is_a_number_or_a_majority_of_the_nodes_that_stay():
 
 
 def test_a_body_above_maxsize_is_too_big():
-    """Spec W7."""
+    """Spec QS7."""
     pair = make_pair()
     say(pair, "SET", "q", "maxsize", 4)
     added(pair, "q", "four", 0)
@@ -187,7 +187,7 @@ def test_a_body_above_maxsize_is_too_big():
 
 
 def test_a_job_without_the_required_meta_is_refused():
-    """Spec W7."""
+    """Spec QS7."""
     pair = make_pair()
     say(pair, "SET", "q", "require-meta", "tenant,kind")
     added(pair, "q", "body", 0, "META", "tenant", "a", "META", "kind", "b")
@@ -196,7 +196,7 @@ def test_a_job_without_the_required_meta_is_refused():
 
 
 def test_maxlen_counts_jobs_of_all_nodes():
-    """Spec W7."""
+    """Spec QS7."""
     from disque_py.core import settings_sync
 
     pair = make_pair()

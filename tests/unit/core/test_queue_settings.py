@@ -101,27 +101,16 @@ def test_every_field_takes_effect():
         b"require-meta": b"a,b", b"index": b"c",
     }  # fmt: skip
     found = table_of(*[(b"q", field, value, 1, A) for field, value in values.items()]).of(b"q")
-<<<<<<< HEAD
     parsed = {
-=======
-    assert {name: getattr(found, name) for name in queue_settings.QueueSettings.__slots__} == {
->>>>>>> e0e95f066f724eb308742cf6309d1ccbbbbd5470
         "lease_ms": 30_000, "delay_ms": 500, "ttl_ms": 60_000, "replicate": QUORUM, "attempts": 5,
         "backoff": b"linear:10:500", "maxlen": 7, "maxsize": 8, "dead_letter": b"dead", "retention_ms": 9_000,
         "require_meta": (b"a", b"b"), "index": (b"c",),
     }  # fmt: skip
-<<<<<<< HEAD
     assert {name: getattr(found, name) for name in parsed} == parsed
 
 
 def test_versions_merge_in_any_order_to_the_same_state():
-    """Spec W1."""
-=======
-
-
-def test_versions_merge_in_any_order_to_the_same_state():
     """Spec QS1."""
->>>>>>> e0e95f066f724eb308742cf6309d1ccbbbbd5470
     items = [
         (b"q", b"lease", b"30", 1, A),
         (b"q", b"lease", b"40", 1, B),
@@ -149,11 +138,7 @@ def test_operators_who_set_different_fields_both_succeed():
 
 
 def test_a_field_or_a_value_of_a_newer_version_is_kept():
-<<<<<<< HEAD
-    """Spec W2."""
-=======
     """Spec QS2."""
->>>>>>> e0e95f066f724eb308742cf6309d1ccbbbbd5470
     table = table_of((b"q", b"colour", b"red", 1, A), (b"q", b"type", b"striped", 2, A))
     assert table.of(b"q") is DEFAULTS
     assert (b"q", b"colour", b"red", 1, A) in table.items_of(b"q")

@@ -34,7 +34,7 @@ def set_lease(world, name, seconds, queue="q"):
 
 
 def test_a_setting_is_on_all_nodes_before_the_reply():
-    """Spec W3."""
+    """Spec QS3."""
     world = joined("abc")
     assert set_lease(world, "a", 30) == b"OK"
     assert [lease(world, name) for name in "abc"] == [30_000] * 3
@@ -60,7 +60,7 @@ def test_operators_at_different_nodes_both_succeed():
 
 
 def test_the_reply_comes_after_a_second_if_a_linked_node_is_silent():
-    """Spec W3."""
+    """Spec QS3."""
     world = joined("abc")
     world.pause("c")
     talker = world.connect(world.machines["a"], Talker(world))
@@ -76,7 +76,7 @@ def test_the_reply_comes_after_a_second_if_a_linked_node_is_silent():
 
 
 def test_a_node_that_was_away_gets_the_settings_when_it_is_linked():
-    """Spec W4."""
+    """Spec QS4."""
     world = joined("abc")
     world.cut("a", "c")
     world.cut("b", "c")
@@ -103,7 +103,7 @@ def test_a_node_that_joins_gets_the_settings():
 
 @pytest.mark.parametrize("names", ["a", "ab"])
 def test_a_killed_node_has_what_it_answered(names):
-    """Spec W3: also without a journal."""
+    """Spec QS3: also without a journal."""
     world = joined(names)
     set_lease(world, "a", 30)
     for name in names:
@@ -114,7 +114,7 @@ def test_a_killed_node_has_what_it_answered(names):
 
 
 def test_a_start_asks_for_settings_before_it_serves():
-    """Spec W5: the job gets what was set while its node was away."""
+    """Spec QS5: the job gets what was set while its node was away."""
     world = joined("ab", replicate_default=1)
     world.crash("b")
     set_lease(world, "a", 30)
@@ -127,7 +127,7 @@ def test_a_start_asks_for_settings_before_it_serves():
 
 
 def test_a_start_without_other_nodes_serves_after_two_seconds():
-    """Spec W5."""
+    """Spec QS5."""
     world = joined("ab", replicate_default=1)
     world.crash("a")
     world.crash("b")
@@ -149,7 +149,7 @@ def test_a_lone_node_serves_at_once():
 
 
 def test_lengths_of_limited_queues_are_told_once_a_second():
-    """Spec W7."""
+    """Spec QS7."""
     world = joined("ab")
     world.ask("a", "QUEUE", "SET", "q", "maxlen", 3)
     for _ in range(3):
@@ -197,7 +197,7 @@ def test_a_node_with_the_same_settings_is_not_asked():
 
 
 def test_settings_are_told_only_when_they_are_on_disk():
-    """Spec W3: no version that a crash may undo is told."""
+    """Spec QS3: no version that a crash may undo is told."""
     broker = make_broker()
     node = add_node(broker)
     host_of(broker).is_slow = True
@@ -230,7 +230,7 @@ def test_all_settings_are_told_a_part_at_a_time():
     ],
 )
 def test_a_malformed_message_closes_the_link(run):
-    """Spec W8."""
+    """Spec QS8."""
     broker = make_broker()
     node = add_node(broker)
     with pytest.raises(dispatch.MalformedMessageError):
@@ -239,7 +239,7 @@ def test_a_malformed_message_closes_the_link(run):
 
 
 def test_a_peer_can_not_fill_the_memory(monkeypatch):
-    """Spec W8: settings beyond the bounds are ignored and counted."""
+    """Spec QS8: settings beyond the bounds are ignored and counted."""
     broker = make_broker()
     node = add_node(broker)
     broker.queue_settings.bytes = queue_settings.TABLE_BYTES_MAX

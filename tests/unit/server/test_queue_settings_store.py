@@ -33,7 +33,7 @@ def contents(path):
 
 
 def test_settings_are_there_after_a_restart(path):
-    """Spec W3."""
+    """Spec QS3."""
     store = store_of(path)
     assert store.load() == []
     store.write([item(b"a")], is_void=False)

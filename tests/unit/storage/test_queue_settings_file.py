@@ -15,14 +15,14 @@ DATA = HEAD + frame([FIRST]) + frame([SECOND])
 
 
 def test_a_file_gives_back_its_settings_with_fields_of_newer_versions():
-    """Spec W2."""
+    """Spec QS2."""
     assert parse(DATA).items == [FIRST, SECOND]
     assert parse(b"").items == []
 
 
 @pytest.mark.parametrize("cut", range(1, len(frame([SECOND]))))
 def test_a_torn_end_is_left_out_at_any_byte(cut):
-    """Spec W3: a process may be killed at any point."""
+    """Spec QS3: a process may be killed at any point."""
     contents = parse(DATA[:-cut])
     assert (contents.items, contents.good_bytes) == ([FIRST], len(HEAD) + len(frame([FIRST])))
 

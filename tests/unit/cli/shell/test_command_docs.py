@@ -67,20 +67,10 @@ def test_help_of_a_subcommand_shows_its_forms_only():
 
 def test_help_of_a_group_lists_it():
     text = help_text(builtin_docs(), ["@queues"], with_colour=False)
-<<<<<<< HEAD
-    assert [line.split()[0] for line in text.splitlines() if line.startswith("  Q")] == [
-        "QLEN",
-        "QPEEK",
-        "QSCAN",
-        "QSTAT",
-        *["QUEUE"] * 4,
-    ]
-=======
     listed = [line.split()[0] for line in text.splitlines() if line.startswith("  Q")]
     assert {"QLEN", "QPEEK", "QSCAN", "QSTAT"} <= set(listed)
     assert listed == sorted(listed)
     assert "ADDJOB" not in listed
->>>>>>> e0e95f066f724eb308742cf6309d1ccbbbbd5470
 
 
 def test_help_without_topic_is_an_overview_and_unknown_topics_are_reported():
