@@ -488,6 +488,10 @@ def set_queue(
     delay: Seconds | Default | None = None,
     ttl: Seconds | Default | None = None,
     replicate: int | Literal["quorum", ""] | None = None,
+    attempts: int | None = None,
+    backoff: str | None = None,
+    dead_letter: str | bytes | None = None,
+    retention: Seconds | Default | None = None,
     maxlen: int | None = None,
     maxsize: int | None = None,
     require_meta: Iterable[str | bytes] | None = None,
@@ -501,6 +505,10 @@ def set_queue(
     delay          DELAY of jobs that name none, in seconds, likewise. None by default
     ttl            TTL of jobs that name none, in seconds, likewise. None by default
     replicate      REPLICATE of jobs that name none: 1 to 65535, or "quorum"; "" is Disque's default. None by default
+    attempts       deliveries of jobs that name no limit; 0: any number. None by default
+    backoff        back-off of jobs that name none, as `exponential:1000:60000:20`; "": none. None by default
+    dead_letter    queue for jobs without attempts left; "": they are errored. None by default
+    retention      how long errored jobs stay, in seconds, or a timedelta; "" is seven days. None by default
     maxlen         most pending jobs in the whole cluster; 0: any number. None by default
     maxsize        most bytes of a body; 0: any number. None by default
     require_meta   up to 8 names that the META of a job must have; []: none. None by default
@@ -518,6 +526,13 @@ def set_queue(
     if replicate is not None:
         shown = replicate if isinstance(replicate, str) else str(whole("replicate", replicate))
         argv += (b"replicate", shown.encode())
+    _add(argv, b"attempts", None if attempts is None else whole("attempts", attempts))
+    if backoff is not None:
+        argv += (b"backoff", word(backoff))
+    if dead_letter is not None:
+        argv += (b"dead-letter", word(dead_letter))
+    if retention is not None:
+        argv += (b"retention", _setting_span("retention", retention))
     _add(argv, b"maxlen", None if maxlen is None else whole("maxlen", maxlen))
     _add(argv, b"maxsize", None if maxsize is None else whole("maxsize", maxsize))
     if require_meta is not None:

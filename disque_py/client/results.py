@@ -125,6 +125,10 @@ class QueueSettings:
 
     lease, delay, ttl   RETRY, DELAY and TTL of jobs that name none; None: as in Disque
     replicate           REPLICATE of jobs that name none: a number, `quorum`; None: as in Disque
+    attempts            deliveries of jobs that name no limit; 0: any number
+    backoff             back-off of jobs that name none, "": none
+    dead_letter         queue for jobs without attempts left, "": none
+    retention           how long errored jobs stay
     maxlen, maxsize     the most pending jobs in the cluster, the most bytes of a body; 0: any number
     require_meta        names that the META of a job must have
     type                `simple`
@@ -138,6 +142,10 @@ class QueueSettings:
     delay: timedelta | None
     ttl: timedelta | None
     replicate: int | str | None
+    attempts: int
+    backoff: str
+    dead_letter: str
+    retention: timedelta
     maxlen: int
     maxsize: int
     require_meta: list[str]
@@ -179,6 +187,8 @@ class JobInfo:
 
 MILLISECOND: Final = timedelta(milliseconds=1)
 SPAN_MS_MAX: Final = timedelta.max // MILLISECOND
+# How long errored jobs stay where nothing else is set.
+RETENTION_DEFAULT: Final = timedelta(days=7)
 
 
 def job_id(reply: Reply) -> str:
@@ -268,6 +278,10 @@ def queue_settings(reply: Reply) -> QueueSettings | None:
         delay=_span(pairs.pop("delay", "")),
         ttl=_span(pairs.pop("ttl", "")),
         replicate=int(replicate) if replicate.isdigit() else replicate or None,
+        attempts=int(pairs.pop("attempts", 0)),
+        backoff=pairs.pop("backoff", ""),
+        dead_letter=pairs.pop("dead-letter", ""),
+        retention=_span(pairs.pop("retention", "")) or RETENTION_DEFAULT,
         maxlen=int(pairs.pop("maxlen", 0)),
         maxsize=int(pairs.pop("maxsize", 0)),
         require_meta=[name for name in pairs.pop("require-meta", "").split(",") if name],

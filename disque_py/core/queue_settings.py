@@ -218,7 +218,7 @@ ALL_FIELDS: Final = (
     Field(b"type", b"simple", _read_type),
 )
 # Fields of the table that no rule obeys yet. QUEUE SET and QUEUE GET do not know them.
-NOT_OBEYED: Final = frozenset((b"attempts", b"backoff", b"dead-letter", b"retention", b"index"))
+NOT_OBEYED: Final = frozenset((b"index",))
 FIELDS: Final = {field.name: field for field in ALL_FIELDS if field.name not in NOT_OBEYED}
 _KNOWN: Final = {field.name: field for field in ALL_FIELDS}
 

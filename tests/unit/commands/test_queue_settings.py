@@ -10,8 +10,9 @@ from disque_py.core import queue_settings
 from disque_py.core.queue import Queue
 
 PAIRS = (
-    b"lease", b"", b"delay", b"0", b"ttl", b"86400", b"replicate", b"", b"maxlen", b"0", b"maxsize", b"0",
-    b"require-meta", b"", b"type", b"simple", b"paused", b"none", b"version", 1, b"behind", 0,
+    b"lease", b"", b"delay", b"0", b"ttl", b"86400", b"replicate", b"",
+    b"attempts", b"0", b"backoff", b"", b"maxlen", b"0", b"maxsize", b"0",
+    b"dead-letter", b"", b"retention", b"604800", b"require-meta", b"", b"type", b"simple", b"paused", b"none", b"version", 1, b"behind", 0,
 )  # fmt: skip
 
 
@@ -37,7 +38,7 @@ def test_a_setting_is_shown_with_all_others():
     assert ask_parsed(*pair, "QUEUE", "GET", "q") is None
     assert say(pair, "SET", "q", "LEASE", "90s", "maxlen", 7) == b"+OK\r\n"
     shown = ask_parsed(*pair, "QUEUE", "GET", "q")
-    assert tuple(shown) == (*PAIRS[:1], b"90", *PAIRS[2:9], b"7", *PAIRS[10:])
+    assert tuple(shown) == (*PAIRS[:1], b"90", *PAIRS[2:13], b"7", *PAIRS[14:])
 
 
 def test_a_reset_makes_all_fields_defaults_in_a_new_version():
@@ -72,7 +73,7 @@ def test_a_pause_with_bcast_is_shown_and_a_reset_leaves_it_alone():
     [
         (["SET", "q", "colour", "red"], "ERR unknown queue setting 'colour'"),
         (["SET", "q", "lease", 5, "rate", "1/s"], "ERR unknown queue setting 'rate'"),
-        (["SET", "q", "dead-letter", "dead"], "ERR unknown queue setting 'dead-letter'"),
+        (["SET", "q", "index", "tenant"], "ERR unknown queue setting 'index'"),
         (["SET", "q", "version", 3], "ERR unknown queue setting 'version'"),
         (["SET", "q", "paused", "in"], "ERR paused is set with PAUSE"),
         (["SET", "q", "lease", "soon"], "ERR invalid value for 'lease': a time like 30, 500ms"),
