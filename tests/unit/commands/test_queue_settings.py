@@ -12,7 +12,8 @@ from disque_py.core.queue import Queue
 PAIRS = (
     b"lease", b"", b"delay", b"0", b"ttl", b"86400", b"replicate", b"",
     b"attempts", b"0", b"backoff", b"", b"maxlen", b"0", b"maxsize", b"0",
-    b"dead-letter", b"", b"retention", b"604800", b"require-meta", b"", b"type", b"simple", b"paused", b"none", b"version", 1, b"behind", 0,
+    b"dead-letter", b"", b"retention", b"604800", b"require-meta", b"",
+    b"type", b"simple", b"paused", b"none", b"version", 1, b"behind", 0,
 )  # fmt: skip
 
 
@@ -176,7 +177,7 @@ def test_replicate_is_a_number_or_a_majority_of_the_nodes_that_stay():
     nodes[0].flags |= LEAVING
     for name in ("two", "most"):
         ask(pair[0], make_client(pair[0]), "ADDJOB", name, "body", 0)
-    assert [job.replicate for job in pair[0].waiting_repl] == [2, 3]
+    assert [job.replicate for job in pair[0].copies.waiting_repl] == [2, 3]
 
 
 def test_a_body_above_maxsize_is_too_big():
