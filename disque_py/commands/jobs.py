@@ -13,6 +13,7 @@ from typing import Final
 from cluster_bus.messages import QUEUED_RELEASED
 from disque_py import event_format
 from disque_py.commands.options import (
+    ATTEMPT_MAX,
     LEASEMS_ERROR,
     MS_MAX,
     ONE_ID,
@@ -217,6 +218,8 @@ def working(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
         )
     if not job.retry_ms:
         return integer(0)
+    if attempt:
+        _learn_attempt(broker, job, attempt)
     lease_ms = lease_ms or job.retry_ms
     if job.state != WAIT_REPL:
         if job.state == QUEUED:
@@ -318,10 +321,22 @@ def nack_one(broker: Broker, job_id: bytes, how: NackWords | None = None) -> int
     return 1
 
 
+def _learn_attempt(broker: Broker, job: Job, attempt: int) -> None:
+    """Note a delivery that a client names, before the node that made it does."""
+    if attempt > job.attempt:
+        job.attempt = min(attempt, ATTEMPT_MAX)
+        lifecycle.mark_dirty(broker, job)
+
+
 def _give_back(broker: Broker, job: Job, how: NackWords) -> int:
     """Give a job back whose attempts, back-off or options decide about the next delivery. Spec Y4, Y6."""
     part = job.part
     broker.stats.jobs_nacked += 1
+    if how.attempt:
+        _learn_attempt(broker, job, how.attempt)
+    elif part is not None and part.limit and not job.is_leased_here and part.ended >= job.attempt:
+        # A worker gives back a delivery of which this node has not heard yet: without it one more would be allowed.
+        _learn_attempt(broker, job, job.attempt + 1)
     if how.is_final or (part is not None and part.is_spent(job.attempt)):
         if changing.give_up(broker, job, how.reason):
             requeue.tell_queued(broker, job, QUEUED_RELEASED)

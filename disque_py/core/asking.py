@@ -4,8 +4,8 @@ A node that does not hold a job asks all linked nodes what they have of it (ASKJ
 act, while that lease runs; else the holder that has it queued; else the holder with the lowest node id. The node asks
 that holder to act (DOJOBS) and waits for its answer. Both steps together take at most ASK_MS.
 
-`ask` is the whole conversation, as steps of a long command (incremental.py). What is done to a job is a *deed*: a
-number, and a function in DEEDS. Another node does it with the same words. So a deed must be safe to repeat, because an
+`ask` is the whole conversation, as steps of a long command (incremental.py). An act on a job is a *deed*: a number, and
+a function in DEEDS. Another node does it with the same words. So a deed must be safe to repeat, because an
 answer may be lost. Spec Y10.
 """
 
@@ -28,7 +28,7 @@ ASK_MS: Final = 1_000
 IDS_MAX: Final = 1_000
 WORDS_MAX: Final = 16
 
-# What a node has of a job.
+# A node's knowledge of a job.
 NOTHING: Final = 0
 OVER: Final = 1  # It knows the job as done.
 COPY: Final = 2

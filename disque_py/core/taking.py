@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from cluster_bus.messages import REFUSED_BUSY, REFUSED_DONE, SETACK, TOOK
+from cluster_bus.messages import HOLDERS, REFUSED_BUSY, REFUSED_DONE, SETACK, TOOK
 from cluster_bus.node import Node
 from disque_py import event_format
 from disque_py.core import changing, events, lifecycle, replication
@@ -94,6 +94,9 @@ def _take(broker: Broker, sender: Node, snapshot: Any) -> int:
         imported(broker, queue, sender)
     assert broker.me in job.holders
     mark_holders_dirty(broker, job)
+    if job.attributes is not None and job.part is not None:
+        # A holder that does not know us would queue the job without asking us, and spend an attempt besides ours.
+        broker.send(broker.sets.others(job.holders), HOLDERS, (job.id, broker.sets.pack(job.holders)))
     return TAKEN
 
 

@@ -55,6 +55,7 @@ class Promise:
     limit                ATTEMPTS; 0: any number
     renewed              requests that may have begun a fresh set of attempts
     cancels, nacks       CANCELJOBs and NACKs that were sent for it
+    elsewhere            NACKs for it at a node that did not deliver it: two nodes may queue it at once
     loose                requests that end a lease early (NACK, ENQUEUE …) and were not answered
     freed_ms             when the last of them was answered
     """
@@ -73,6 +74,7 @@ class Promise:
         "copies",
         "delivered",
         "early_ms",
+        "elsewhere",
         "freed_ms",
         "id",
         "is_deleted",
@@ -117,6 +119,7 @@ class Promise:
         self.freed_ms = 0
         self.limit = 0
         self.renewed = 0
+        self.elsewhere = 0
         self.cancels = 0
         self.nacks = 0
 
@@ -228,7 +231,7 @@ class Oracle:
 
     def _check_attempts(self, promise: Promise) -> None:
         """Each side of a cut may spend all attempts, and each crash may forget one per copy. Spec Y4."""
-        bound = promise.limit * (1 + promise.renewed)
+        bound = promise.limit * (1 + promise.renewed) + promise.elsewhere
         if not self.is_calm_since(promise):
             bound = bound * self.sides + self.deaths * self.sides
         if promise.delivered > bound:

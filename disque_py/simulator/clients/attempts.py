@@ -79,6 +79,7 @@ class Quitter(Consumer):
         elif dice < 0.9:
             how = rng.choice((("REASON", "broken"), ("DELAYMS", 400), ("FINAL", "REASON", "no use"), ()))
             for _ in range(rng.choice((1, 1, 2))):
+                promise.elsewhere += where is None
                 self._free(promise, where, "NACK", promise.id, *how, "ATTEMPT", attempt)
         elif dice < 0.95:
             self._free(promise, where, "WORKING", promise.id, "LEASEMS", 1_500, "ATTEMPT", attempt)

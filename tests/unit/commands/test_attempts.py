@@ -7,7 +7,6 @@ import pytest
 from brokers import add_node, ask, ask_parsed, error_of, make_broker, make_client, pass_time
 from copies import advance, hold, make_id, queue_of
 from disque_py.commands.adding import BACKOFF_ERROR
-from disque_py.core.changeable import backoff_ms, read_backoff
 
 # A timer is this late at most (core/schedule.py).
 BUCKET_MS = 16
@@ -134,7 +133,7 @@ def test_the_end_of_the_last_lease_ends_in_an_error():
 
 
 def test_a_job_without_words_knows_that_its_lease_ended():
-    """And does not grow for that."""
+    """And does not grow for that. Spec Y2."""
     broker, client = start()
     job = add(broker, client, "RETRY", 2)
     get(broker, client)
@@ -201,18 +200,6 @@ def test_an_errored_job_is_acknowledged_and_canceled_like_others():
 
 
 # -- back-off ---------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("policy", "spans"),
-    [("fixed:100:900", (100, 100, 100)), ("linear:100:250", (100, 200, 250)), ("exponential:100:900", (100, 200, 400))],
-)
-def test_a_policy_says_how_long_a_nack_delays(policy, spans):
-    """Spec Y6."""
-    broker, _ = start()
-    assert tuple(backoff_ms(policy.encode(), spent, broker.rng) for spent in (1, 2, 3)) == spans
-    jittered = backoff_ms(read_backoff(policy.encode() + b":50", 1 << 40), 1, broker.rng)
-    assert 50 <= jittered <= 100
 
 
 def test_a_nack_is_delayed_by_the_back_off():

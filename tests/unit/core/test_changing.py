@@ -5,7 +5,17 @@ from __future__ import annotations
 import pytest
 
 from brokers import add_node, ask, ask_parsed, make_broker, make_client
-from cluster_bus.messages import ASKCHANGED, CHANGED, LEASED, QUEUED, QUEUED_WAITING, REPLJOB, WILLQUEUE, YOURJOBS
+from cluster_bus.messages import (
+    ASKCHANGED,
+    CHANGED,
+    HOLDERS,
+    LEASED,
+    QUEUED,
+    QUEUED_WAITING,
+    REPLJOB,
+    WILLQUEUE,
+    YOURJOBS,
+)
 from copies import advance, deliver, hold, hold_queued, make_job, queue_of, say, sent, sent_of
 from disque_py.core import changing, events, lifecycle
 from disque_py.core.changeable import Changeable, unpack
@@ -180,6 +190,17 @@ def test_a_queued_job_is_errored_when_the_lease_of_its_last_attempt_is_over():
     assert CHANGED in [kind for _, kind, _ in sent(broker)]
 
 
+@pytest.mark.parametrize("words", [(), ("ATTEMPT", 1)])
+def test_a_nack_tells_of_a_delivery_that_was_not_heard_of(words):
+    """LEASED is still on its way. Otherwise the job would be delivered once more than allowed. Spec Y4."""
+    broker, client, node = start()
+    job = limited(broker, node)
+    assert ask_parsed(broker, client, "NACK", job.id, *words) == 1
+    assert job.is_errored
+    say(broker, node, LEASED, [job.id, 5_000, 1, 2])
+    assert job.is_errored
+
+
 def test_a_hand_over_of_a_job_that_is_errored_here_is_refused():
     """Spec Y4."""
     broker, client, node = start()
@@ -190,6 +211,18 @@ def test_a_hand_over_of_a_job_that_is_errored_here_is_refused():
     say(broker, node, YOURJOBS, [1, 0, [snapshot]])
     assert queue_of(broker) == []
     assert job.is_errored
+
+
+def test_all_holders_of_a_limited_job_hear_which_node_took_it():
+    """A holder that does not know the taker would queue the job without asking it. Spec Y4."""
+    broker, _, node = start()
+    third = add_node(broker, 4)
+    job = limited(broker, node, third, number=7)
+    snapshot = snapshot_of(broker, job)
+    lifecycle.forget(broker, job)
+    say(broker, node, YOURJOBS, [1, 0, [snapshot]])
+    assert queue_of(broker) == [job.id]
+    assert [to for to, item in sent_of(broker, HOLDERS)] == [(node, third)]
 
 
 def test_the_part_travels_with_copies():

@@ -31,7 +31,7 @@ def recorded():
         dispatch.settle(broker)
         found.update((kind, run[-1]) for kind, *run in journaling.collect(broker))
 
-    reply = ask(broker, client, "ADDJOB", "q", "body", 0, "KEY", "k", "RETRY", 30)
+    reply = ask(broker, client, "ADDJOB", "q", "body", 0, "KEY", "k", "RETRY", 30, "ATTEMPTS", 3)
     collect()
     ask(broker, client, "GETJOB", "TOKEN", "t", "FROM", "q")
     ask(broker, client, "PAUSE", "q", "in")
