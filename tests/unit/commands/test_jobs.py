@@ -233,7 +233,8 @@ def test_show_has_the_original_fields_in_their_order_and_ours_behind():
         "id": job.id, "queue": b"q", "state": b"active", "repl": 1, "ttl": 99, "ctime": job.ctime, "delay": 5,
         "retry": 10, "nacks": 0, "additional-deliveries": 0, "nodes-delivered": [broker.me.name],
         "nodes-confirmed": [], "next-requeue-within": 3500, "next-awake-within": 3500, "body": b"body", "attempt": 0,
-        "leased": 0, "priority": broker.wall_ms - 1500, "meta": [],
+        "leased": 0, "priority": broker.wall_ms - 1500, "meta": [], "status": b"invisible", "attempts": 0,
+        "attempts-left": None, "error": None, "backoff": None, "delay-ms": 5_000, "retry-ms": 10_000, "ttl-ms": 98_500,
     }  # fmt: skip
 
 
