@@ -22,6 +22,7 @@ from disque_py.client.spans import Milliseconds, Seconds, milliseconds, seconds,
 Body: TypeAlias = "bytes | bytearray | memoryview | str"
 JobRef: TypeAlias = "Job | str | bytes"
 Meta: TypeAlias = Mapping[str, str | bytes]
+Where: TypeAlias = "Mapping[str, str | bytes] | Mapping[bytes, str | bytes]"
 PauseState: TypeAlias = Literal["in", "out", "all", "none"]
 # A setting's default.
 Default: TypeAlias = Literal[""]
@@ -135,6 +136,7 @@ def get_jobs(
     withmeta: bool = False,
     withlease: bool = False,
     lease: Seconds | None = None,
+    where: Where | None = None,
     token: str | bytes | None = None,
     node: Address | None = None,
 ) -> Request[list[Job]]:
@@ -148,6 +150,8 @@ def get_jobs(
     withmeta       `Job.meta` is filled in
     withlease      `Job.lease_ms` and `Job.attempt` are filled in
     lease          seconds for which these deliveries last; by default each job's RETRY
+    where          pairs of names and values; only jobs whose metadata have all of them. None, the default, takes any
+                   job
     token          none by default. The same token on the same node is answered with the same jobs, as long as they
                    are leased. `ack_token`, `nack_token` and `extend_token` work on all of them. With a token or a
                    lease, jobs of RETRY 0 are skipped
@@ -180,6 +184,7 @@ def get_jobs(
         argv.append(b"WITHLEASE")
     _add(argv, b"LEASE", None if lease is None else seconds("lease", lease))
     _add(argv, b"TOKEN", token)
+    argv += _where(where)
     argv.append(b"FROM")
     argv += [word(queue) for queue in queues]
     is_pinned = node is not None
@@ -206,6 +211,7 @@ def get_job(
     withmeta: bool = False,
     withlease: bool = False,
     lease: Seconds | None = None,
+    where: Where | None = None,
     token: str | bytes | None = None,
     node: Address | None = None,
 ) -> Request[Job | None]:
@@ -218,6 +224,8 @@ def get_job(
     withmeta       `Job.meta` is filled in
     withlease      `Job.lease_ms` and `Job.attempt` are filled in
     lease          seconds for which this delivery lasts; by default the job's RETRY
+    where          pairs of names and values; only a job whose metadata have all of them. None, the default, takes any
+                   job
     token          none by default. The same token on the same node is answered with the same job (see `get_jobs`)
     node           ask this node only; by default the client chooses
 
@@ -231,6 +239,7 @@ def get_job(
         withmeta=withmeta,
         withlease=withlease,
         lease=lease,
+        where=where,
         token=token,
         node=node,
     )
@@ -255,6 +264,7 @@ def jobs(
     withmeta: bool = False,
     withlease: bool = False,
     lease: Seconds | None = None,
+    where: Where | None = None,
     node: Address | None = None,
 ) -> Request[list[Job]]:
     """Iterate over jobs: for ever, or until none came for `idle_ms`. The caller acknowledges each.
@@ -266,6 +276,8 @@ def jobs(
     withmeta       `Job.meta` is filled in
     withlease      `Job.lease_ms` and `Job.attempt` are filled in
     lease          seconds for which each delivery lasts; by default the job's RETRY
+    where          pairs of names and values; only jobs whose metadata have all of them. None, the default, takes any
+                   job
     node           ask this node only; by default the client chooses
 
     An iterator that ends early puts back the jobs that it has fetched and not handed out. It ends when its loop is
@@ -281,6 +293,7 @@ def jobs(
         withmeta=withmeta,
         withlease=withlease,
         lease=lease,
+        where=where,
         node=node,
     )
 
@@ -433,21 +446,49 @@ def show(job: JobRef) -> Request[JobInfo | None]:
     return Request(ask.argv, results.job_info, node=ask.node, is_consumers=True)
 
 
-def qlen(queue: str | bytes) -> Request[int]:
+def qlen(queue: str | bytes, *, where: Where | None = None) -> Request[int]:
     """QLEN → number of jobs queued on the node asked.
 
     queue   name of the queue
+    where   pairs of names and values; only jobs whose metadata have all of them count. None, the default, counts all
+
+    Example: `client.qlen("mail", where={"tenant": "a"})`
     """
-    return Request((b"QLEN", word(queue)), int)
+    return Request((b"QLEN", word(queue), *_where(where)), int)
 
 
-def qpeek(queue: str | bytes, count: int) -> Request[list[Job]]:
+def qpeek(queue: str | bytes, count: int, *, where: Where | None = None) -> Request[list[Job]]:
     """QPEEK → jobs of the queue, without fetching them.
 
     queue   name of the queue
     count   number of jobs at most: the oldest first, or with a negative count the newest first
+    where   pairs of names and values; only jobs whose metadata have all of them. None, the default, shows any job
     """
-    return Request(words(b"QPEEK", queue, whole("count", count)), results.jobs)
+    return Request((*words(b"QPEEK", queue, whole("count", count)), *_where(where)), results.jobs)
+
+
+def queue_depths(queue: str | bytes, by: str | bytes, *, count: int = 100) -> Request[dict[bytes | None, int]]:
+    """QDEPTH → number of queued jobs on the node asked, for each value of one name of their metadata.
+
+    queue   name of the queue
+    by      name of the metadata
+    count   number of values at most, 100 by default; those with the most jobs come first
+
+    Jobs without the name are counted under None, last.
+
+    Example: `client.queue_depths("mail", "tenant")` → `{b"a": 12, b"b": 3, None: 1}`
+    """
+    argv = words(b"QDEPTH", queue, b"BY", by, b"COUNT", whole("count", count))
+    return Request(argv, results.depths)
+
+
+def _where(where: Where | None) -> tuple[bytes, ...]:
+    """Return the words of a filter."""
+    found: list[bytes] = []
+    if where is not None:
+        for name, value in where.items():
+            found += (b"WHERE", word(name), word(value))
+    return tuple(found)
 
 
 def qstat(queue: str | bytes) -> Request[QueueStat | None]:

@@ -206,6 +206,11 @@ def jobs(reply: Reply) -> list[Job]:
     return [_job(entry) for entry in reply] if reply else []
 
 
+def depths(reply: Reply) -> dict[bytes | None, int]:
+    """Return QDEPTH's flat array of values and numbers."""
+    return {value: int(number) for value, number in zip(reply[::2], reply[1::2], strict=True)}
+
+
 def first_job(reply: Reply) -> Job | None:
     """Return the first job of GETJOB's array; None without any."""
     return _job(reply[0]) if reply else None

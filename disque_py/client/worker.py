@@ -31,6 +31,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from disque_py.client.aio import AsyncDisque
 from disque_py.client.backoff import Backoff
+from disque_py.client.commands import Where
 from disque_py.client.errors import AttemptsSpentError, DisqueError, ReplyError
 from disque_py.client.heartbeat import Heartbeat
 from disque_py.client.results import Job, is_at_most_once
@@ -109,6 +110,8 @@ class Worker:
     withlease      handlers see `Job.lease_ms` and `Job.attempt`
     lease          seconds for which deliveries last; by default each job's RETRY. With a lease, jobs of RETRY 0 are
                    skipped
+    where          pairs of names and values; only jobs whose metadata have all of them. None, the default, takes any
+                   job
     hooks          the notifications (WorkerHooks); by default failures and errors are logged
 
     Spans may be numbers of seconds or a `timedelta`. Handlers always see `Job.nacks`, `Job.additional_deliveries` and
@@ -133,6 +136,7 @@ class Worker:
         withmeta: bool = False,
         withlease: bool = False,
         lease: Seconds | None = None,
+        where: Where | None = None,
         hooks: WorkerHooks | None = None,
     ) -> None:
         if isinstance(queues, (str, bytes)):
@@ -158,6 +162,7 @@ class Worker:
         self._withmeta = withmeta
         self._withlease = withlease
         self._lease = None if lease is None else seconds("lease", lease)
+        self._where = where
         self._hooks = hooks or WorkerHooks()
         self._rng = Random()
         self._is_async = _is_coroutine_function(handler)
@@ -296,6 +301,7 @@ class Worker:
                     withcounters=True,
                     withmeta=self._withmeta,
                     withlease=self._withlease,
+                    where=self._where,
                     lease=self._lease,
                 )
             except DisqueError as error:

@@ -20,7 +20,7 @@ from disque_py.commands.options import (
 )
 from disque_py.commands.subcommands import text_of
 from disque_py.commands.where import read_pair
-from disque_py.core import delivery, filters, incremental, interest, memory, pulls, spilling
+from disque_py.core import delivery, filters, incremental, interest, memory, ordering, pulls, spilling
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
 from disque_py.core.errors import LEAVING, MISCONF, SYNTAX, CommandError
@@ -142,6 +142,10 @@ def _getjob_of_none(
         return nil_array(client.protocol)
     if options.where is not None and broker.consumers.filter_lines + len(names) > filters.LINES_MAX:
         raise CommandError(f"ERR too many waiting filters, at most {filters.LINES_MAX}")
+    if nohang and queues and not broker.is_leaving and any(ordering.is_held_back(broker, queue) for queue in queues):
+        # There are jobs, and better ones are on their way (spec F7).
+        delivery.wait(broker, client, queues, ordering.ANSWER_MS, options)
+        return None
     if nohang:
         if len(queues) < len(names) and (interest.is_told(broker) or memory.has_spare_queues(broker, names)):
             queues = [broker.queue(name) for name in names]

@@ -232,6 +232,10 @@ class Broker:
         self.used_memory -= QUEUE_BYTES + len(queue.name)
         self.consumers.hint_due.pop(queue, None)
         self.consumers.interest_due.pop(queue, None)
+        self.consumers.answered.pop(queue, None)
+        if queue.rivals is not None:
+            for node in queue.rivals.known:
+                self.consumers.rivals.get(node, {}).pop(queue, None)
         self.ready.pop(queue, None)
         self.upkeep.sweeps.pop(queue, None)
         queue.is_dropped = True

@@ -151,6 +151,9 @@ class Consumers:
     plain_interest   queue -> (node -> clients waiting there that take every job), where these are not all
     told_interest    what we told other nodes of our clients: all …
     told_plain       … and those that take every job, where that differs
+    told_busy        queues whose clients fetch, though none waits, as other nodes were told
+    rivals           node -> queues of which it told us a job that is better than ours
+    answered         queues whose question for better jobs may have its whole answer
     interest_due     queues whose interest may have to be told at the end of the turn
     hint_due         queues whose jobs might interest another node
     filters          the same for clients with WHERE: queue -> (pairs -> (node -> (waiting, those that take RETRY 0)))
@@ -163,6 +166,7 @@ class Consumers:
     """
 
     __slots__ = (
+        "answered",
         "asked_all_ms",
         "asking",
         "filter_asked_ms",
@@ -175,6 +179,8 @@ class Consumers:
         "interest",
         "interest_due",
         "plain_interest",
+        "rivals",
+        "told_busy",
         "told_filters",
         "told_interest",
         "told_plain",
@@ -185,6 +191,9 @@ class Consumers:
         self.plain_interest: dict[bytes, dict[Node, int]] = {}
         self.told_interest: dict[bytes, int] = {}
         self.told_plain: dict[bytes, int] = {}
+        self.told_busy: dict[bytes, None] = {}
+        self.rivals: dict[Node, dict[Queue, None]] = {}
+        self.answered: dict[Queue, None] = {}
         self.interest_due: dict[Queue, None] = {}
         self.hint_due: dict[Queue, None] = {}
         self.filters: dict[bytes, dict[tuple[bytes, ...], dict[Node, tuple[int, int]]]] = {}

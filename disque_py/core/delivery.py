@@ -9,13 +9,14 @@ from __future__ import annotations
 from heapq import heapify, heappop, heappush
 from typing import Any, Final
 
-from disque_py.core import lifecycle, pulls, replication, requeue
+from disque_py.core import lifecycle, ordering, pulls, replication, requeue
 from disque_py.core.broker import Broker
 from disque_py.core.client import RUNNING, WAITS_FOR_JOBS, WROTE, WROTE_IN_TROUBLE, Client
 from disque_py.core.errors import LEAVING
 from disque_py.core.fetch_options import COUNTERS, LEASE, META, PLAIN, WITH_COUNTERS, FetchOptions
 from disque_py.core.filters import Filters, Group, filters_of
 from disque_py.core.job import Job
+from disque_py.core.ordering import SERVED_MS
 from disque_py.core.queue import LINE_BYTES, PAUSED_OUT, Queue
 from disque_py.resp.replies import EMPTY_ARRAY, bulk_array, nil_array
 
@@ -41,6 +42,9 @@ def collect(broker: Broker, queues: list[Queue], count: int, options: FetchOptio
             if not queue.length or queue.paused & PAUSED_OUT:
                 continue
             if where is None:
+                rivals = queue.rivals
+                if rivals is not None and not ordering.may_serve(broker, queue, rivals, is_picky=options.is_picky):
+                    continue
                 job = fetch(broker, queue)
             else:
                 job = lifecycle.fetch_matching(broker, queue, where, is_picky=options.is_picky)
@@ -62,9 +66,11 @@ def collect(broker: Broker, queues: list[Queue], count: int, options: FetchOptio
 def deliver(broker: Broker, queue: Queue, job: Job, options: FetchOptions) -> bytes:
     """Deliver the fetched job: its lease starts, and the other holders hear of it. Return the encoded entry."""
     queue.jobs_out += 1
-    queue.active_ms = broker.now_ms
+    now_ms = queue.active_ms = broker.now_ms
     broker.stats.jobs_delivered += 1
     lifecycle.lease(broker, job)
+    if now_ms - queue.served_ms >= SERVED_MS:
+        ordering.note_served(broker, queue)
     if options is not PLAIN and options.is_picky:
         if options.lease_ms:
             lifecycle.extend(broker, job, options.lease_ms)
@@ -188,6 +194,11 @@ def serve_ready(broker: Broker) -> None:
                 _serve_filtered(broker, queue, filters)
             waiting = queue.waiting
             while waiting and queue.length and not queue.paused & PAUSED_OUT:
+                rivals = queue.rivals
+                if rivals is not None and not ordering.may_serve(
+                    broker, queue, rivals, is_picky=queue.picky == len(waiting)
+                ):
+                    break
                 if queue.picky:
                     job, client = _match(broker, queue)
                 else:
@@ -226,7 +237,12 @@ def _serve_filtered(broker: Broker, queue: Queue, filters: Filters) -> None:
         arrival, number, group = lines[0]
         plain = next(iter(queue.waiting), None) if may_serve_plain else None
         if plain is not None and plain.arrival < arrival:
-            job = lifecycle.fetch_retried(broker, queue) if plain.options.is_picky else lifecycle.fetch(broker, queue)
+            is_picky = plain.options.is_picky
+            rivals = queue.rivals
+            if rivals is not None and not ordering.may_serve(broker, queue, rivals, is_picky=is_picky):
+                may_serve_plain = False
+                continue
+            job = lifecycle.fetch_retried(broker, queue) if is_picky else lifecycle.fetch(broker, queue)
             if job is None:
                 may_serve_plain = False
             else:

@@ -21,9 +21,11 @@ from typing import Any, Final
 
 from cluster_bus.messages import HINT, INTEREST, NEEDJOBS
 from cluster_bus.node import Node
-from disque_py.core import handover, pulls
+from disque_py.core import handover, ordering, pulls
 from disque_py.core.broker import Broker
+from disque_py.core.ordering import SERVED_MS
 from disque_py.core.queue import PAUSED_OUT, Queue
+from disque_py.core.rivals import Place, Rivals
 
 # Interest in a queue outlives its last waiting client by this.
 LINGER_MS: Final = 1_000
@@ -39,6 +41,8 @@ ENTRIES_PER_LINK_MAX: Final = 100_000
 NAME_BYTES_PER_LINK_MAX: Final = 16 * 1024 * 1024
 
 GONE: Final = -1
+# A flag of INTEREST: no client waits, but clients fetch jobs.
+BUSY: Final = 1
 RESET: Final = -2  # First item on a new link: what was told before is void.
 
 
@@ -61,6 +65,13 @@ def value_of(broker: Broker, queue: Queue) -> tuple[int, int]:
     return plain, plain
 
 
+def is_busy(broker: Broker, queue: Queue) -> bool:
+    """Whether clients get jobs of the queue here, so that better ones of other nodes matter (spec F6)."""
+    if not queue.busy_ms or broker.now_ms - queue.busy_ms >= LINGER_MS + SERVED_MS:
+        return False
+    return not queue.paused and not broker.is_leaving and broker.memory_level < 2
+
+
 def tell_changes(broker: Broker) -> None:
     """Tell all linked nodes what changed, once per turn."""
     if not broker.consumers.interest_due:
@@ -71,12 +82,17 @@ def tell_changes(broker: Broker) -> None:
         value, plain = value_of(broker, queue)
         told = broker.consumers.told_interest.get(queue.name, GONE)
         told_plain = broker.consumers.told_plain.get(queue.name, told)
-        if value > told or plain > told_plain or (value < told and queue.paused):
+        was_busy = queue.name in broker.consumers.told_busy
+        if value > told or plain > told_plain or ((value < told or was_busy) and queue.paused):
             _tell(broker, queue, value, plain)
             if (value == 0 or plain == 0) and not queue.interest_timer:
                 _recheck_in(broker, queue, LINGER_MS)
         elif (value < told or plain < told_plain) and not queue.interest_timer:
             _recheck_in(broker, queue, DECREASE_MS)
+        elif value == told == GONE and not was_busy and broker.cluster.linked and is_busy(broker, queue):
+            _tell(broker, queue, value, plain)
+            if not queue.interest_timer:
+                _recheck_in(broker, queue, LINGER_MS)
 
 
 def _recheck_in(broker: Broker, queue: Queue, span_ms: int) -> None:
@@ -91,9 +107,14 @@ def _recheck(broker: Broker, queue: Queue) -> None:
         return
     value, plain = value_of(broker, queue)
     told = broker.consumers.told_interest.get(queue.name, GONE)
-    if value < told or plain < broker.consumers.told_plain.get(queue.name, told):
+    was_busy = queue.name in broker.consumers.told_busy
+    if (
+        value < told
+        or plain < broker.consumers.told_plain.get(queue.name, told)
+        or was_busy != _tells_busy(broker, queue, value)
+    ):
         _tell(broker, queue, value, plain)
-    if value == 0 or plain == 0:
+    if value == 0 or plain == 0 or queue.name in broker.consumers.told_busy:
         _recheck_in(broker, queue, LINGER_MS)
 
 
@@ -106,12 +127,23 @@ def _tell(broker: Broker, queue: Queue, value: int, plain: int) -> None:
         broker.consumers.told_plain.pop(queue.name, None)
     else:
         broker.consumers.told_plain[queue.name] = plain
+    if _tells_busy(broker, queue, value):
+        broker.consumers.told_busy[queue.name] = None
+    else:
+        broker.consumers.told_busy.pop(queue.name, None)
     linked = broker.cluster.linked
     if linked:
         broker.send(linked, INTEREST, _told(broker, queue.name, value))
 
 
-def _told(broker: Broker, name: bytes, value: int) -> tuple[bytes, int] | tuple[bytes, int, int]:
+def _tells_busy(broker: Broker, queue: Queue, value: int) -> bool:
+    """Whether other nodes hear that clients fetch here. Where clients wait, they hear that anyway."""
+    return value == GONE and bool(broker.cluster.linked) and is_busy(broker, queue)
+
+
+def _told(broker: Broker, name: bytes, value: int) -> tuple[bytes | int, ...]:
+    if name in broker.consumers.told_busy:
+        return name, GONE, GONE, BUSY
     plain = broker.consumers.told_plain.get(name)
     return (name, value) if plain is None else (name, value, plain)
 
@@ -122,16 +154,22 @@ def on_link_up(broker: Broker, node: Node) -> None:
     broker.send(only, INTEREST, (b"", RESET))
     for name, value in broker.consumers.told_interest.items():
         broker.send(only, INTEREST, _told(broker, name, value))
+    for name in broker.consumers.told_busy:
+        broker.send(only, INTEREST, _told(broker, name, GONE))
     # A hint that was owed to it could not be sent while there was no link.
     for name in handover.exchange(node).interest:
         queue = broker.queues.get(name)
-        if queue is not None and queue.length:
-            broker.consumers.hint_due[queue] = None
+        if queue is not None:
+            if queue.rivals is not None:
+                queue.rivals.told.pop(node, None)
+            if queue.length:
+                broker.consumers.hint_due[queue] = None
 
 
 def forget_node(broker: Broker, node: Node) -> None:
     """Forget what a node told us: it ends with the link that carried it."""
     state = handover.exchange(node)
+    ordering.forget_node(broker, node)
     for name in state.interest:
         nodes = broker.consumers.interest.get(name)
         if nodes is not None:
@@ -171,7 +209,11 @@ def on_interest(broker: Broker, sender: Node, items: list[Any]) -> None:
             raise ValueError("an interest that is not a number")
         if broker.consumers.plain_interest:
             _note_plain(broker, name, sender, None)
-        if value < 0:
+        is_fetched = len(later) > 1 and type(later[1]) is int and bool(later[1] & BUSY)
+        if value < 0 and not is_fetched:
+            queue = broker.queues.get(name)
+            if queue is not None and queue.rivals is not None:
+                queue.rivals.told.pop(sender, None)
             if state.interest.pop(name, None) is not None:
                 state.interest_bytes -= len(name)
                 broker.consumers.interest[name].pop(sender, None)
@@ -189,8 +231,8 @@ def on_interest(broker: Broker, sender: Node, items: list[Any]) -> None:
         queue = broker.queues.get(name)
         if nodes is None:
             nodes = broker.consumers.interest[name] = {} if queue is None else queue.interested
-        nodes[sender] = value
-        if plain is not None:
+        nodes[sender] = max(value, GONE)
+        if plain is not None and value >= 0:
             _note_plain(broker, name, sender, plain)
         if queue is not None and queue.length:
             broker.consumers.hint_due[queue] = None
@@ -201,28 +243,43 @@ def send_hints(broker: Broker) -> None:
     due = broker.consumers.hint_due
     broker.consumers.hint_due = {}
     for queue in due:
-        if queue.hint_until_ms > broker.now_ms or not queue.length or queue.paused & PAUSED_OUT:
-            continue
-        if queue.waiting and (queue.picky < len(queue.waiting) or queue.retried_length):
-            continue  # Clients of this node get them.
-        if queue.is_stalled:
-            continue  # The body of its head is being read back; the hint goes out when it is there.
-        node, is_only = _next_node(queue, broker.consumers.plain_interest.get(queue.name), broker.now_ms)
-        if node is None:
-            continue
-        queue.hints[node] = queue.hints.get(node, 0) + 1
-        queue.hint_repeats = queue.hint_repeats + 1 if node is queue.hint_sent_to and queue.hint_until_ms else 0
-        queue.hint_sent_to = node
-        span_ms = HINT_MS
-        if not queue.interested[node]:
-            span_ms = POLLER_MS
-        elif is_only:
-            # No other node would be served sooner; its link may just be a long one.
-            span_ms = HINT_ALONE_MS << min(queue.hint_repeats, HINT_DOUBLINGS_MAX)
-        queue.hint_until_ms = broker.now_ms + span_ms
-        broker.stats.hints_sent += 1
+        _send_hint(broker, queue)
+        if queue.length and queue.interested:
+            ordering.tell(broker, queue)
+
+
+def _send_hint(broker: Broker, queue: Queue) -> None:
+    """Send the queue's hint if it owes one."""
+    if queue.hint_until_ms > broker.now_ms or not queue.length or queue.paused & PAUSED_OUT:
+        return
+    if queue.waiting and (queue.picky < len(queue.waiting) or queue.retried_length):
+        return  # Clients of this node get them.
+    if queue.is_stalled:
+        return  # The body of its head is being read back; the hint goes out when it is there.
+    node, is_only = _next_node(queue, broker.consumers.plain_interest.get(queue.name), broker.now_ms)
+    if node is None:
+        return
+    queue.hints[node] = queue.hints.get(node, 0) + 1
+    queue.hint_repeats = queue.hint_repeats + 1 if node is queue.hint_sent_to and queue.hint_until_ms else 0
+    queue.hint_sent_to = node
+    span_ms = HINT_MS
+    if not queue.interested[node]:
+        span_ms = POLLER_MS
+    elif is_only:
+        # No other node would be served sooner; its link may just be a long one.
+        span_ms = HINT_ALONE_MS << min(queue.hint_repeats, HINT_DOUBLINGS_MAX)
+    queue.hint_until_ms = broker.now_ms + span_ms
+    broker.stats.hints_sent += 1
+    best = queue.first(is_picky=False)
+    if best is None or pulls.notable(broker, best):
         broker.send(broker.sets.only(node), HINT, (queue.name, queue.length))
-        broker.schedule.call_at(queue.hint_until_ms, partial(broker.owe_hint, queue))
+    else:
+        rivals = queue.rivals
+        if rivals is None:
+            rivals = queue.rivals = Rivals()
+        place = rivals.told[node] = pulls.place_of(best)
+        broker.send(broker.sets.only(node), HINT, (queue.name, queue.length, *place))
+    broker.schedule.call_at(queue.hint_until_ms, partial(broker.owe_hint, queue))
 
 
 def _next_node(queue: Queue, plain: dict[Node, int] | None, now_ms: int) -> tuple[Node | None, bool]:
@@ -255,13 +312,41 @@ def _next_node(queue: Queue, plain: dict[Node, int] | None, now_ms: int) -> tupl
 
 def on_hint(broker: Broker, sender: Node, items: list[Any]) -> None:
     """Pull jobs that our clients may wait for, because the sender has some."""
-    for name, *_ in items:
+    for name, _, *order in items:
         broker.stats.hints_received += 1
         queue = broker.queues.get(name)
-        if queue is None or queue.paused or broker.is_leaving:
+        if queue is None:
+            continue
+        best, given = _best_of(order)
+        if best is not None or given is not None:
+            ordering.heard(broker, queue, sender, best, given)
+            if given is not None:
+                continue  # It answers a pull of ours.
+        if queue.paused or broker.is_leaving or (best is not None and _has_jobs(queue)):
             continue
         if not queue.waiting and not (queue.polled_ms and broker.now_ms - queue.polled_ms < LINGER_MS):
             continue  # The client that waited when we told so has been served since.
         broker.stats.pulls_sent += 1
         count = pulls.hinted_count(broker, queue)
         broker.send(broker.sets.only(sender), NEEDJOBS, (name, count, pulls.ANSWERS_HINT | pulls.kinds(broker, queue)))
+
+
+def _best_of(order: list[Any]) -> tuple[Place | None, int | None]:
+    """Return the best job that a HINT tells of, and the number of jobs that it comes with if it is an answer."""
+    if len(order) < 2:
+        return None, None
+    priority, ctime, *more = order
+    given = more[0] if more else None
+    if given is not None and type(given) is not int:
+        raise ValueError("a number of jobs that is none")
+    if priority is None:
+        return None, given
+    if type(priority) is not int or type(ctime) is not int:
+        raise ValueError("a place in the order that is no numbers")
+    return (priority, ctime), given
+
+
+def _has_jobs(queue: Queue) -> bool:
+    """Whether there are jobs for all clients here: if these wait, they do so for better ones of other nodes."""
+    waiting = len(queue.waiting)
+    return (queue.retried_length if waiting and queue.picky == waiting else queue.length) >= max(1, waiting)

@@ -178,6 +178,14 @@ class PriorityQueue:
             keys.append(key_of(head[-1]))
         return min(keys, default=None)
 
+    def first(self) -> Job | None:
+        """Return the job that would be taken next, living or dead; None if there is none."""
+        head = self.head or self.next_chunk()
+        if not self.parts:
+            return head[-1] if head else None
+        entry = self.parts[0][self.at]
+        return head[-1] if head and key_of(head[-1]) < entry[:3] else entry[4]
+
     def sweep(self, keeps: Callable[[Job], bool]) -> Iterator[None]:
         """Drop the entries that are not kept, a part per step; pushes and pops may happen between steps.
 

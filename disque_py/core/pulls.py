@@ -14,7 +14,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, Final
 
-from cluster_bus.messages import NEEDJOBS
+from cluster_bus.messages import HINT, NEEDJOBS
 from cluster_bus.node import Node
 from disque_py.core import lifecycle
 from disque_py.core.broker import Broker
@@ -22,9 +22,12 @@ from disque_py.core.filters import Filter
 from disque_py.core.handover import hand_over
 from disque_py.core.job import Job
 from disque_py.core.queue import PAUSED_OUT, Queue
+from disque_py.core.rivals import Place, Rivals
 
 # A job that was imported this recently is not passed on: two hungry nodes must not hand it to each other for ever.
 REST_MS: Final = 100
+# A job without PRIORITY is told of as a better one when it is this old.
+NOTABLE_MS: Final = 500
 NEEDJOBS_MIN: Final = 5
 NEEDJOBS_MAX: Final = 100
 # Flags of NEEDJOBS: it answers a hint; no at-most-once jobs are wanted.
@@ -50,12 +53,17 @@ IMPORTS_MIN: Final = 5
 
 def on_needjobs(broker: Broker, sender: Node, items: list[Any]) -> None:
     """Give a node whose clients wait some of our jobs, at most half of the queue."""
-    for name, count, flags, *_ in items:
+    for name, count, flags, *limit in items:
         if type(count) is not int or type(flags) is not int:
             raise ValueError("a count that is not a number")
         broker.stats.pulls_received += 1
         queue = broker.queues.get(name)
+        if len(limit) >= 2 and queue is None and sender.is_linked:
+            broker.send(broker.sets.only(sender), HINT, (name, 0, None, None, 0))
         if queue is None or not sender.is_linked:
+            continue
+        if len(limit) >= 2:
+            _give_better(broker, sender, queue, count, (limit[0], limit[1]), is_picky=bool(flags & RETRIED_ONLY))
             continue
         answers_hint = bool(flags & ANSWERS_HINT)
         if answers_hint and queue.hint_sent_to is sender and queue.interested.get(sender, 0) > 0:
@@ -73,13 +81,58 @@ def on_needjobs(broker: Broker, sender: Node, items: list[Any]) -> None:
             broker.consumers.hint_due[queue] = None
 
 
+def _give_better(broker: Broker, sender: Node, queue: Queue, count: int, limit: Place, *, is_picky: bool) -> None:
+    """Give a node the jobs that come before its own, and tell it of the best one that is left (spec F7)."""
+    if type(limit[0]) is not int or type(limit[1]) is not int:
+        raise ValueError("a place in the order that is no numbers")
+    given = 0
+    is_open = not queue.paused & PAUSED_OUT
+    if is_open and queue.length:
+        given = give(broker, sender, queue, max(1, min(count, NEEDJOBS_MAX)), is_picky=is_picky, before=limit)
+    rivals = queue.rivals
+    if rivals is None:
+        rivals = queue.rivals = Rivals()
+    job = queue.first(is_picky=is_picky) if is_open else None
+    # A better job that stays came in a moment ago, or its body is on disk: the node hears of it when it may leave.
+    if job is None or notable(broker, job) or (not given and place_of(job) < limit):
+        rivals.told.pop(sender, None)
+        if job is not None:
+            broker.schedule.call_at(broker.now_ms + REST_MS, partial(broker.owe_hint, queue))
+        broker.send(broker.sets.only(sender), HINT, (queue.name, queue.length, None, None, given))
+    else:
+        best = queue.first(is_picky=False)
+        rivals.told[sender] = place_of(job if best is None else best)
+        broker.send(broker.sets.only(sender), HINT, (queue.name, queue.length, *place_of(job), given))
+
+
+def place_of(job: Job) -> Place:
+    """Return a job's place in the order, as nodes tell each other."""
+    return job.priority, job.ctime
+
+
+def notable(broker: Broker, job: Job) -> int:
+    """Return in how many milliseconds other nodes hear of a job that waits here; 0: now."""
+    attributes = job.attributes
+    if attributes is not None and attributes.priority is not None:
+        return 0
+    return min(NOTABLE_MS, max(0, job.priority + NOTABLE_MS - broker.wall_ms))
+
+
 def give(
-    broker: Broker, node: Node, queue: Queue, count: int, *, is_picky: bool = False, where: Filter | None = None
+    broker: Broker,
+    node: Node,
+    queue: Queue,
+    count: int,
+    *,
+    is_picky: bool = False,
+    where: Filter | None = None,
+    before: Place | None = None,
 ) -> int:
     """Hand over up to `count` of a queue's first jobs, without those that came in a moment ago. Return how many went.
 
     is_picky   at-most-once jobs stay, too
     where      only jobs that it takes go
+    before     only jobs that come before this place go
     """
     fetch = lifecycle.fetch_retried if is_picky else lifecycle.fetch
     jobs: list[Job] = []
@@ -87,6 +140,10 @@ def give(
     size = 0
     now_ms = broker.now_ms
     while len(jobs) < count and size < BATCH_BYTES_MAX:
+        if before is not None:
+            first = queue.first(is_picky=is_picky)
+            if first is None or place_of(first) >= before:
+                break
         if where is None:
             job = fetch(broker, queue)
         else:
@@ -128,6 +185,10 @@ def imported(broker: Broker, queue: Queue, sender: Node) -> None:
         queue.import_count = 0
         queue.import_start_ms = now_ms
     queue.import_count += 1
+    if queue.rivals is not None and queue.rivals.asked is sender:
+        queue.rivals.coming -= 1
+        if queue.rivals.is_answered:
+            broker.consumers.answered[queue] = None
 
 
 def import_rate(broker: Broker, queue: Queue) -> int:

@@ -18,12 +18,13 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from disque_py.core.job import QUEUED, Job
-from disque_py.core.priority_queue import CHUNK, Entry, PriorityQueue, entry_key
+from disque_py.core.priority_queue import CHUNK, Entry, PriorityQueue, entry_key, key_of
 
 if TYPE_CHECKING:
     from cluster_bus.node import Node
     from disque_py.core.client import Client
     from disque_py.core.filters import Filters
+    from disque_py.core.rivals import Rivals
 
 PAUSED_IN: Final = 1
 PAUSED_OUT: Final = 2
@@ -51,7 +52,9 @@ class Queue:
     created_ms, active_ms   monotonic; active = last enqueue or fetch
     jobs_in, jobs_out   counters of QSTAT
     sources             nodes that handed us jobs -> when they last did (QSTAT import-from)
-    interested          node -> clients waiting there, as that node told us
+    interested          node -> clients waiting there, as that node told us; -1: none waits, but clients fetch there
+    served_ms, busy_ms  about when a client last got a job; the same, if one had got a job shortly before
+    rivals              better jobs elsewhere, and our best one as others were told; None: no word yet (ordering.py)
     waited_ms, picky_ms   when a client last stopped waiting: one that takes all jobs, a picky one
     filters             indexes of jobs by metadata, and clients that wait with WHERE; None: none (filters.py)
     polled_ms           when a client last asked in vain and did not wait
@@ -65,6 +68,7 @@ class Queue:
         "adhoc_attempts",
         "ahead",
         "broadcast_at_ms",
+        "busy_ms",
         "created_ms",
         "dead",
         "filters",
@@ -92,7 +96,9 @@ class Queue:
         "picky_ms",
         "polled_ms",
         "retried",
+        "rivals",
         "serial",
+        "served_ms",
         "sources",
         "waited_ms",
         "waiting",
@@ -129,6 +135,9 @@ class Queue:
         self.waited_ms = 0
         self.picky_ms = 0
         self.polled_ms = 0
+        self.served_ms = 0
+        self.busy_ms = 0
+        self.rivals: Rivals | None = None
         self.import_count = 0
         self.import_previous = 0
         self.import_start_ms = 0
@@ -206,6 +215,24 @@ class Queue:
                 return job
             self.dead -= 1
         return None
+
+    def first(self, *, is_picky: bool) -> Job | None:
+        """Return the job that is served next, without taking it; a picky client takes no at-most-once job."""
+        retried = self._living(self.retried)
+        if is_picky or not self.once_length:
+            return retried
+        once = self._living(self.once)
+        return once if retried is None or (once is not None and key_of(once) < key_of(retried)) else retried
+
+    def _living(self, jobs: PriorityQueue) -> Job | None:
+        """Return the first job of a priority queue, after its dead entries were dropped."""
+        job = jobs.first()
+        while job is not None and job.state != QUEUED:
+            jobs.smallest()
+            job.is_listed = False
+            self.dead -= 1
+            job = jobs.first()
+        return job
 
     def _first_queue(self) -> PriorityQueue:
         """Return the priority queue whose first entry comes first; `retried` must have one."""

@@ -93,6 +93,7 @@ def _drop_queues(broker: Broker) -> None:
     for planned in (
         broker.ready,
         broker.consumers.hint_due,
+        broker.consumers.answered,
         broker.consumers.interest_due,
         broker.consumers.filter_due,
         broker.consumers.filter_hints,
@@ -109,6 +110,11 @@ def _drop_queues(broker: Broker) -> None:
     for name in broker.consumers.told_interest:
         if linked:
             broker.send(linked, INTEREST, (name, interest.GONE))
+    for name in broker.consumers.told_busy:
+        if linked:
+            broker.send(linked, INTEREST, (name, interest.GONE))
+    broker.consumers.told_busy.clear()
+    broker.consumers.rivals.clear()
     for group, queue in broker.consumers.told_filters.items():
         if linked:
             broker.send(linked, FILTER_INTEREST, (queue.name, group.pairs, interest.GONE, interest.GONE))

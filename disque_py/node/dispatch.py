@@ -30,6 +30,7 @@ from disque_py.core import (
     keying,
     leaving,
     memory,
+    ordering,
     pausing,
     pulls,
     replication,
@@ -495,8 +496,10 @@ def settle(broker: Broker) -> None:
         replication.count_again(broker)
     if broker.producers.key_events or broker.producers.key_conflicts:
         keying.settle(broker)
-    delivery.serve_ready(broker)
     consumers = broker.consumers
+    if consumers.answered:
+        ordering.settle_all(broker)
+    delivery.serve_ready(broker)
     if consumers.filter_due or consumers.told_filters or consumers.filter_lines:
         filter_interest.tell_changes(broker)
     interest.tell_changes(broker)

@@ -5,6 +5,7 @@ Every node's id in these worlds begins with its letter (machine.py), so a set of
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from cluster_bus import messages as m
@@ -13,7 +14,7 @@ from cluster_bus.node import ID_BYTES
 from disque_py.core.asking import CANCEL, COPY, HAS_LEASED, HAS_QUEUED, NOTHING, OVER
 from disque_py.core.changeable import IS_DEAD_LETTER, IS_ERRORED
 from disque_py.core.changing import OUTCOME_CANCELED
-from disque_py.core.job import STATE_NAMES, Job
+from disque_py.core.job import CTIMES_PER_MS, STATE_NAMES, Job
 from disque_py.core.pulls import ANSWERS_HINT, RETRIED_ONLY
 from disque_py.core.queue import PAUSE_NAMES
 from disque_py.core.replication import CREATION_ABORTED, NEW_KEY, NO_ANSWER
@@ -104,6 +105,14 @@ def seconds(span_ms: int) -> str:
     return f"{span_ms / 1000:g}s"
 
 
+def _place(words: Sequence[Any]) -> str:
+    """Return a place in the order: a PRIORITY, or `its age` where the priority is the moment of creation."""
+    priority, ctime = words[0], words[1]
+    if priority is None:
+        return "none"
+    return "its age" if priority == ctime // CTIMES_PER_MS else str(priority)
+
+
 def _where(pairs: tuple[bytes, ...]) -> str:
     return " ".join(f"{pairs[at].decode()}={pairs[at + 1].decode()}" for at in range(0, len(pairs), 2))
 
@@ -135,7 +144,8 @@ def tell_message(names: Ids, kind: int, item: Any) -> str:
         case m.LEASED:
             return f"{names.of(item[0])} {seconds(item[1])}{_counters(item[2], 0, 0)}"
         case m.NEEDJOBS:
-            return f"{item[0].decode()} {item[1]}{NEEDJOBS_FLAGS[item[2]]}"
+            better = f" before {_place(item[3:])}" if len(item) > 3 else ""
+            return f"{item[0].decode()} {item[1]}{NEEDJOBS_FLAGS[item[2]]}{better}"
         case m.YOURJOBS:
             jobs = [names.of(snapshot[0]) if snapshot is not None else "-" for snapshot in item[2]]
             return f"#{item[0]} {' '.join(jobs)}{f' settled {item[1]}' if item[1] else ''}"
@@ -144,10 +154,13 @@ def tell_message(names: Ids, kind: int, item: Any) -> str:
         case m.SETTLED:
             return f"#{item}"
         case m.INTEREST:
+            if len(item) > 3:
+                return f"{item[0].decode()} busy"
             plain = f", {INTEREST.get(item[2], item[2])} for RETRY 0" if len(item) > 2 else ""
             return f"{item[0].decode()} {INTEREST.get(item[1], item[1])}{plain}".lstrip()
         case m.HINT:
-            return f"{item[0].decode()} {item[1]}"
+            best = f" best {_place(item[2:])}" if len(item) > 2 else ""
+            return f"{item[0].decode()} {item[1]}{best}{f' after {item[4]}' if len(item) > 4 else ''}"
         case m.FILTER_NEED:
             return f"{item[0].decode()} {_where(item[1])} {item[2]}{NEEDJOBS_FLAGS[item[3]]}"
         case m.FILTER_INTEREST:

@@ -12,6 +12,7 @@ from collections import deque
 from random import Random
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from disque_py.core.ordering import is_held_back
 from disque_py.core.queue import PAUSED_OUT
 from disque_py.simulator.clients.connection import Connection, Request, words
 from disque_py.simulator.oracle import Oracle, Promise, RuleBrokenError
@@ -77,7 +78,9 @@ class Line(Connection):
         queues = self.broker.queues
         for name in self.forever:
             queue = queues.get(name)
-            if queue is not None and queue.length and not queue.paused & PAUSED_OUT:
+            if queue is None or is_held_back(self.broker, queue):
+                continue  # Its jobs wait for better ones of another node.
+            if queue.length and not queue.paused & PAUSED_OUT:
                 return name
         return b""
 

@@ -79,11 +79,9 @@ def test_a_method_takes_the_arguments_of_its_command():
 
 
 def test_a_method_shows_its_signature_and_documentation():
-    """So `help(client.qpeek)` is useful."""
-    assert (
-        str(inspect.signature(BlockingCommands.qpeek)) == "(self, /, queue: 'str | bytes', count: 'int') -> 'list[Job]'"
-    )
-    assert (BlockingCommands.qpeek.__doc__ or "").startswith("QPEEK")
+    """So `help(client.qstat)` is useful."""
+    assert str(inspect.signature(BlockingCommands.qstat)) == "(self, /, queue: 'str | bytes') -> 'QueueStat | None'"
+    assert (BlockingCommands.qstat.__doc__ or "").startswith("QSTAT")
 
 
 def test_acks_of_several_nodes_become_several_commands():
@@ -104,8 +102,9 @@ def test_a_collection_is_put_back_as_single_jobs_are():
 def test_jobs_and_many_jobs_take_every_option():
     """Those of GETJOB and ADDJOB."""
     client = Echo()
-    words = b" ".join(client.jobs("q", count=2, idle_ms=9, withmeta=True, withlease=True, lease=5))
-    assert words == b"GETJOB TIMEOUT 9 COUNT 2 WITHMETA WITHLEASE LEASE 5 FROM q"
+    options = {"withmeta": True, "withlease": True, "lease": 5, "where": {"a": "b"}}
+    words = b" ".join(client.jobs("q", count=2, idle_ms=9, **options))
+    assert words == b"GETJOB TIMEOUT 9 COUNT 2 WITHMETA WITHLEASE LEASE 5 WHERE a b FROM q"
     (payload,) = client.add_jobs("q", [b"b"], priority=3, meta={"a": "b"}, key=lambda body: b"k" + body)
     assert payload.split()[2::2] == [b"ADDJOB", b"q", b"b", b"5000", *b"PRIORITY 3 META a b KEY kb".split()]
 

@@ -116,3 +116,7 @@ def test_info_turns_numbers_into_numbers_and_ids_stay_text():
 def test_config_get_is_a_dictionary():
     """Names and values in turn."""
     assert results.pairs([b"port", b"7711", b"bind", b""]) == {"port": "7711", "bind": ""}
+
+
+def test_depths_are_a_dict_with_jobs_without_the_name_under_none():
+    assert results.depths([b"a", 12, b"b", 3, None, 1]) == {b"a": 12, b"b": 3, None: 1}

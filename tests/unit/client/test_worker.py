@@ -483,9 +483,9 @@ def test_a_worker_without_work_stops_at_once():
 def test_handlers_see_what_the_worker_asks_for():
     """Pairs, leases and counters."""
     with Queue(1) as node:
-        settings = {"withmeta": True, "withlease": True, "lease": timedelta(minutes=1)}
+        settings = {"withmeta": True, "withlease": True, "lease": timedelta(minutes=1), "where": {"a": "b"}}
         work(node, nothing, until=lambda: node.ids_of("ACKJOB"), **settings)
-        assert b"WITHCOUNTERS WITHMETA WITHLEASE LEASE 60 FROM q" in b" ".join(node.named("GETJOB")[0])
+        assert b"WITHCOUNTERS WITHMETA WITHLEASE LEASE 60 WHERE a b FROM q" in b" ".join(node.named("GETJOB")[0])
 
 
 @pytest.mark.parametrize(

@@ -310,3 +310,16 @@ def test_a_queue_is_a_sorted_list_whatever_happens(seed, chunk, part):
             model.pop()
         model.pop()
         assert model.queue.listed == 0
+
+
+def test_the_first_job_can_be_seen_without_taking_it():
+    queue = Queue(b"q", 0)
+    once, dead, retried = make_jobs(3)
+    dead.retry_ms = retried.retry_ms = 1_000
+    for job in (once, dead, retried):
+        push(queue, job)
+    remove(queue, dead)
+    assert queue.first(is_picky=False) is once
+    assert queue.first(is_picky=True) is retried
+    assert (queue.length, queue.dead) == (2, 0)
+    assert drain(queue) == [once, retried]

@@ -1,0 +1,151 @@
+"""core/ordering.py: better jobs of other nodes come before worse ones here."""
+
+from __future__ import annotations
+
+import pytest
+
+from brokers import add_node, ask, make_broker, make_client
+from cluster_bus.messages import HINT, INTEREST, NEEDJOBS
+from copies import advance, say, sent_of
+from disque_py.core import ordering
+from disque_py.core.ordering import ANSWER_MS, TELL_MS, WORSE_MAX
+from disque_py.core.pulls import NOTABLE_MS
+from disque_py.node import dispatch
+
+BEST = (1, 5)
+
+
+def make_cluster(jobs=0, priority=5):
+    """Return a broker with jobs of this priority, another node, and a client."""
+    broker = make_broker()
+    other, client = add_node(broker, 2), make_client(broker)
+    add(broker, client, jobs, priority)
+    sent_of(broker, HINT)
+    return broker, other, client
+
+
+def add(broker, client, count=1, priority=None):
+    words = () if priority is None else ("PRIORITY", priority)
+    for _ in range(count):
+        ask(broker, client, "ADDJOB", "q", "x", 0, "REPLICATE", 1, *words)
+    dispatch.settle(broker)
+
+
+def get(broker, client, count=1):
+    reply = ask(broker, client, "GETJOB", "NOHANG", "COUNT", count, "FROM", "q")
+    dispatch.settle(broker)
+    return reply
+
+
+def places(broker):
+    return [item[2:] for _, item in sent_of(broker, HINT)]
+
+
+def test_consumers_that_go_on_for_a_while_are_told_once_and_taken_back():
+    """Spec F6."""
+    broker, _, client = make_cluster(100)
+    get(broker, client)
+    assert sent_of(broker, INTEREST) == []
+    for _ in range(10):
+        advance(broker, 300)
+        get(broker, client)
+    assert [item for _, item in sent_of(broker, INTEREST)] == [(b"q", -1, -1, 1)]
+    advance(broker, 5_000)
+    dispatch.settle(broker)
+    assert [item for _, item in sent_of(broker, INTEREST)] == [(b"q", -1)]
+
+
+def test_a_busy_node_hears_of_the_best_job_when_it_gets_better():
+    broker, other, client = make_cluster()
+    say(broker, other, INTEREST, (b"q", -1, -1, 1))
+    add(broker, client, priority=7)
+    assert [place[0] for place in places(broker)] == [7]
+    add(broker, client, priority=9)
+    add(broker, client, priority=3)
+    assert places(broker) == []  # At most every 100 ms.
+    advance(broker, TELL_MS)
+    dispatch.settle(broker)
+    assert [place[0] for place in places(broker)] == [3]
+
+
+def test_a_job_without_priority_is_told_of_when_it_has_waited():
+    broker, other, client = make_cluster()
+    say(broker, other, INTEREST, (b"q", -1, -1, 1))
+    add(broker, client)
+    advance(broker, NOTABLE_MS - 10)
+    dispatch.settle(broker)
+    assert places(broker) == []
+    advance(broker, 20)
+    dispatch.settle(broker)
+    assert len(places(broker)) == 1
+
+
+def test_better_jobs_are_asked_for_by_a_place():
+    """Spec F7."""
+    broker, other, client = make_cluster(10)
+    say(broker, other, HINT, (b"q", 1, *BEST))
+    get(broker, client)
+    [(_, item)] = sent_of(broker, NEEDJOBS)
+    assert item[0] == b"q"
+    assert item[3] == 5
+
+
+def test_a_node_gives_only_jobs_before_the_place_and_tells_what_is_left():
+    broker, other, client = make_cluster(3, priority=1)
+    add(broker, client, 5, priority=8)
+    say(broker, other, NEEDJOBS, (b"q", 50, 0, 5, 0))
+    assert broker.queues[b"q"].length == 5
+    [place] = places(broker)
+    assert (place[0], place[2]) == (8, 3)
+
+
+def test_a_node_without_the_queue_answers_a_place():
+    broker, other, _ = make_cluster()
+    say(broker, other, NEEDJOBS, (b"none", 50, 0, 5, 0))
+    assert places(broker) == [(None, None, 0)]
+
+
+def test_after_so_many_worse_jobs_clients_wait_for_the_better_one():
+    """Spec F8."""
+    broker, other, client = make_cluster(200)
+    say(broker, other, HINT, (b"q", 1, *BEST))
+    assert get(broker, client, 150).count(b"D-") == WORSE_MAX
+    assert get(broker, client) == b""
+    say(broker, other, HINT, (b"q", 0, None, None, 0))
+    dispatch.settle(broker)
+    assert b"D-" in b"".join(client.out)
+
+
+def test_without_an_answer_clients_wait_a_second():
+    broker, other, client = make_cluster(200)
+    say(broker, other, HINT, (b"q", 1, *BEST))
+    get(broker, client, 150)
+    waiting = make_client(broker)
+    ask(broker, waiting, "GETJOB", "FROM", "q")
+    advance(broker, ANSWER_MS + 1)
+    dispatch.settle(broker)
+    assert b"D-" in b"".join(waiting.out)
+
+
+def test_jobs_under_way_count_as_elsewhere():
+    broker, other, client = make_cluster(200)
+    say(broker, other, HINT, (b"q", 1, *BEST))
+    get(broker, client, 150)
+    say(broker, other, HINT, (b"q", 0, None, None, 1))
+    assert ordering.is_held_back(broker, broker.queues[b"q"])
+
+
+def test_a_lost_link_ends_what_its_node_told():
+    broker, other, client = make_cluster(200)
+    say(broker, other, HINT, (b"q", 1, *BEST))
+    get(broker, client, 150)
+    dispatch.incoming_lost(broker, other)
+    assert not ordering.is_held_back(broker, broker.queues[b"q"])
+    assert broker.queues[b"q"].rivals.best is None
+
+
+@pytest.mark.parametrize("words", [(1, "x"), ("x", 1), (1, 2, "x")])
+def test_a_place_that_is_no_numbers_is_an_error(words):
+    broker, other, _ = make_cluster(1)
+    with pytest.raises(dispatch.MalformedMessageError):
+        say(broker, other, HINT, (b"q", 1, *words))
