@@ -52,6 +52,9 @@ OUTCOME_IS: Final = 55  # job id: it is; a DELJOB, if there was one, came before
 FILTER_INTEREST: Final = 70  # queue, pairs (name, value …), waiting clients (as INTEREST), those that take RETRY 0
 FILTER_HINT: Final = 71  # queue, pairs, length
 FILTER_NEED: Final = 72  # queue, pairs, count, flags as NEEDJOBS
+# Questions of a client to all nodes. An older node ignores them, and is missing in the answer.
+QUESTION: Final = 90  # number, topic, [word, …]: what is your share? (disque_py/core/gathering.py)
+ANSWER: Final = 91  # number of the question, outcome (0 answered, 1 unable), share
 
 REFUSED_PAUSED: Final = 1
 REFUSED_MEMORY: Final = 2

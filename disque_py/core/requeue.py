@@ -126,8 +126,7 @@ def on_leased(broker: Broker, sender: Node, items: list[Any]) -> None:
             continue
         if len(item) > 3:
             events.heard(job, item[3])
-        if broker.events is not None:
-            events.learn(broker, job, event_format.RUNNING)
+        events.learn(broker, job, event_format.RUNNING)
         if attempt > job.attempt:
             job.attempt = min(attempt, ATTEMPT_MAX)
         job.was_queued = True

@@ -18,11 +18,13 @@ from cluster_bus import messages
 from cluster_bus.node import Node
 from disque_py.commands.adding import may_be_known
 from disque_py.commands.monitoring import monitor_line, redact
+from disque_py.commands.shares import TOPICS
 from disque_py.commands.table import COMMANDS, Command
 from disque_py.core import (
     acks,
     delivery,
     filter_interest,
+    gathering,
     handover,
     interest,
     keying,
@@ -99,11 +101,14 @@ MESSAGES: Final[dict[int, MessageHandler]] = {
     messages.ISKEY: keying.on_iskey,
     messages.KEYIS: keying.on_keyis,
     messages.OUTCOME_IS: keying.on_outcome_is,
+    messages.QUESTION: gathering.on_question,
+    messages.ANSWER: gathering.on_answer,
 }
 
 
-# Messages that a node accepts while it reads its journal: they promise nothing and touch no job.
-WHILE_LOADING: Final = (messages.PAUSE, messages.INTEREST, messages.FILTER_INTEREST)
+# Messages that a node accepts while it reads its journal: they promise nothing and touch no job. A question is answered
+# with "unable", so its asker does not wait.
+WHILE_LOADING: Final = (messages.PAUSE, messages.INTEREST, messages.FILTER_INTEREST, messages.QUESTION)
 
 
 class MalformedMessageError(Exception):
@@ -114,6 +119,7 @@ def install(broker: Broker, renamed: list[tuple[str, str]] | tuple[tuple[str, st
     """Install the commands under the names that rename-command gives them ("" removes a command)."""
     names = {old.lower(): new for old, new in renamed}
     broker.commands.clear()
+    broker.gatherings.topics = TOPICS
     for command in COMMANDS:
         name = names.get(command.name, command.name)
         if name:
@@ -402,6 +408,7 @@ def link_up(broker: Broker, node: Node) -> None:
 def link_lost(broker: Broker, node: Node) -> None:
     """Our link to the node broke, or we hung it up."""
     keying.on_link_lost(broker, node)
+    gathering.on_link_lost(broker, node)
 
 
 def incoming_lost(broker: Broker, node: Node) -> None:
@@ -409,6 +416,7 @@ def incoming_lost(broker: Broker, node: Node) -> None:
     interest.forget_node(broker, node)
     filter_interest.forget_node(broker, node)
     keying.on_link_lost(broker, node)
+    gathering.on_link_lost(broker, node)
 
 
 def new_run(broker: Broker, node: Node) -> None:
