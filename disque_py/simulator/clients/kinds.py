@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from disque_py.simulator.clients.askers import Asker
 from disque_py.simulator.clients.event_readers import Reader
 from disque_py.simulator.clients.fetchers import Fetcher
 from disque_py.simulator.clients.keyed_producers import KeyBook, KeyedProducer
@@ -23,6 +24,7 @@ KINDS: Final[dict[str, type[Actor]]] = {
     "fetcher": Fetcher,
     "patient consumer": PatientConsumer,
     "hoarder": Hoarder,
+    "asker": Asker,
 }
 
 
