@@ -81,7 +81,8 @@ def test_a_method_takes_the_arguments_of_its_command():
 def test_a_method_shows_its_signature_and_documentation():
     """So `help(client.qpeek)` is useful."""
     assert (
-        str(inspect.signature(BlockingCommands.qpeek)) == "(self, /, queue: 'str | bytes', count: 'int') -> 'list[Job]'"
+        str(inspect.signature(BlockingCommands.qstat))
+        == "(self, /, queue: 'str | bytes', *, cluster: 'bool' = False) -> 'QueueStat | None'"
     )
     assert (BlockingCommands.qpeek.__doc__ or "").startswith("QPEEK")
 

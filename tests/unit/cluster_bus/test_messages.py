@@ -12,7 +12,8 @@ def test_kinds_about_jobs_are_these_numbers():
         "REPLJOB": 32, "GOTJOB": 33, "REFUSED": 34, "HOLDERS": 35, "ENQUEUE": 36, "QUEUED": 37, "WILLQUEUE": 38,
         "LEASED": 39, "SETACK": 40, "GOTACK": 41, "DELJOB": 42, "NEEDJOBS": 43, "YOURJOBS": 44, "TOOK": 45,
         "SETTLED": 46, "INTEREST": 47, "HINT": 48, "PAUSE": 49, "LEFT": 50, "LEFT_OK": 51, "OUTCOME": 52,
-        "ISKEY": 53, "KEYIS": 54, "OUTCOME_IS": 55,
+        "ISKEY": 53, "KEYIS": 54, "OUTCOME_IS": 55, "FILTER_INTEREST": 70, "FILTER_HINT": 71, "FILTER_NEED": 72,
+        "QUESTION": 90, "ANSWER": 91,
     }  # fmt: skip
 
 

@@ -68,6 +68,7 @@ def test_help_of_a_subcommand_shows_its_forms_only():
 def test_help_of_a_group_lists_it():
     text = help_text(builtin_docs(), ["@queues"], with_colour=False)
     assert [line.split()[0] for line in text.splitlines() if line.startswith("  Q")] == [
+        "QDEPTH",
         "QLEN",
         "QPEEK",
         "QSCAN",
