@@ -57,6 +57,9 @@ QLENGTHS: Final = 68  # queue with a maxlen, pending jobs
 FILTER_INTEREST: Final = 70  # queue, pairs (name, value …), waiting clients (as INTEREST), those that take RETRY 0
 FILTER_HINT: Final = 71  # queue, pairs, length
 FILTER_NEED: Final = 72  # queue, pairs, count, flags as NEEDJOBS
+# Questions of a client to all nodes. An older node ignores them, and is missing in the answer.
+QUESTION: Final = 90  # number, topic, [word, …]: what is your share? (disque_py/core/gathering.py)
+ANSWER: Final = 91  # number of the question, outcome (0 answered, 1 unable), share
 
 CHANGED: Final = 56  # job id, its changeable part (core/changeable.py)
 ASKCHANGED: Final = 57  # job id: tell its changeable part

@@ -27,6 +27,7 @@ PauseState: TypeAlias = Literal["in", "out", "all", "none"]
 # A setting's default.
 Default: TypeAlias = Literal[""]
 JobState: TypeAlias = Literal["wait-repl", "active", "queued", "acked"]
+JobStatus: TypeAlias = Literal["invisible", "pending", "running", "completed", "canceled", "errored"]
 
 # The default time for the copies of a job. In Disque's protocol it is mandatory; here it has a default.
 ADD_TIMEOUT_MS: Final = 5_000
@@ -435,36 +436,52 @@ def working(job: JobRef, seconds: Seconds | None = None) -> Request[int]:
     return Request(argv, int, Repeat.SAFE, node=ask.node, is_consumers=True)
 
 
-def show(job: JobRef) -> Request[JobInfo | None]:
+def show(job: JobRef, *, cluster: bool = False) -> Request[JobInfo | None]:
     """SHOW → the job as the node sees it, None if the node does not know it.
 
-    job   a job, or its id
+    job       a job, or its id
+    cluster   as the node sees it that knows most of the job; None if no linked node knows it. Takes up to a second
 
     Raises BadIdError.
     """
     ask = _about_jobs(b"SHOW", (job,), Repeat.SAFE)
-    return Request(ask.argv, results.job_info, node=ask.node, is_consumers=True)
+    return Request((*ask.argv, b"CLUSTER") if cluster else ask.argv, results.job_info, node=ask.node, is_consumers=True)
 
 
-def qlen(queue: str | bytes, *, where: Where | None = None) -> Request[int]:
-    """QLEN → number of jobs queued on the node asked.
+def qlen(
+    queue: str | bytes, *, where: Where | None = None, status: JobStatus | None = None, cluster: bool = False
+) -> Request[int]:
+    """QLEN → number of jobs of a queue.
 
-    queue   name of the queue
-    where   pairs of names and values; only jobs whose metadata have all of them count. None, the default, counts all
+    queue     name of the queue
+    where     pairs of names and values; only jobs whose metadata have all of them count. None, the default, counts all
+    status    jobs of this status; by default those that are pending
+    cluster   on all linked nodes, each job once; by default on the node asked. Takes up to a second if a node is silent
 
     Example: `client.qlen("mail", where={"tenant": "a"})`
     """
-    return Request((b"QLEN", word(queue), *_where(where)), int)
+    return Request(_of_status((*words(b"QLEN", queue), *_where(where)), status, cluster=cluster), int)
 
 
-def qpeek(queue: str | bytes, count: int, *, where: Where | None = None) -> Request[list[Job]]:
+def qpeek(
+    queue: str | bytes,
+    count: int,
+    *,
+    where: Where | None = None,
+    status: JobStatus | None = None,
+    cluster: bool = False,
+) -> Request[list[Job]]:
     """QPEEK → jobs of the queue, without fetching them.
 
-    queue   name of the queue
-    count   number of jobs at most: the oldest first, or with a negative count the newest first
-    where   pairs of names and values; only jobs whose metadata have all of them. None, the default, shows any job
+    queue     name of the queue
+    count     number of jobs at most: the oldest first, or with a negative count the newest first
+    where     pairs of names and values; only jobs whose metadata have all of them. None, the default, shows any job
+    status    jobs of this status; by default those that are pending
+    cluster   of all linked nodes, in the queue's order; by default of the node asked. Takes up to a second if a node is
+              silent
     """
-    return Request((*words(b"QPEEK", queue, whole("count", count)), *_where(where)), results.jobs)
+    argv = (*words(b"QPEEK", queue, whole("count", count)), *_where(where))
+    return Request(_of_status(argv, status, cluster=cluster), results.jobs)
 
 
 def queue_depths(queue: str | bytes, by: str | bytes, *, count: int = 100) -> Request[dict[bytes | None, int]]:
@@ -491,12 +508,36 @@ def _where(where: Where | None) -> tuple[bytes, ...]:
     return tuple(found)
 
 
-def qstat(queue: str | bytes) -> Request[QueueStat | None]:
-    """QSTAT → the queue's figures on the node asked, None if it has no such queue.
+def _of_status(argv: tuple[bytes, ...], status: str | None, *, cluster: bool) -> tuple[bytes, ...]:
+    if status is not None:
+        argv = (*argv, b"STATUS", word(status))
+    return (*argv, b"CLUSTER") if cluster else argv
 
-    queue   name of the queue
+
+def qstat(queue: str | bytes, *, cluster: bool = False) -> Request[QueueStat | None]:
+    """QSTAT → the queue's figures, None if there is no such queue.
+
+    queue     name of the queue
+    cluster   sums over all linked nodes; by default the figures of the node asked. Takes up to a second if a node is
+              silent
     """
-    return Request((b"QSTAT", word(queue)), results.queue_stat)
+    argv = (b"QSTAT", word(queue))
+    return Request((*argv, b"CLUSTER") if cluster else argv, results.queue_stat)
+
+
+def job_ids(queue: str | bytes, keys: Iterable[str | bytes]) -> Request[list[str | None]]:
+    """JOBID → the id of the job that each key names, None for a key that no node knows. Nothing is created.
+
+    queue   name of the queue that the keys were used with
+    keys    keys, one at least
+
+    Raises UnreachableError if a node could not be asked and no other one knows a key.
+    """
+    return Request(words(b"JOBID", queue, *keys), _ids)
+
+
+def _ids(reply: Reply) -> list[str | None]:
+    return [None if job_id is None else text(job_id) for job_id in reply]
 
 
 def pause(queue: str | bytes, *states: PauseState, bcast: bool = False) -> Request[str]:

@@ -104,7 +104,12 @@ class ClusterNode:
 
 @dataclass(slots=True)
 class QueueStat:
-    """The answer to QSTAT. Ages are in seconds, `import_rate` in jobs per second; `pause` is none, in, out or all."""
+    """The answer to QSTAT. Ages are in seconds, `import_rate` in jobs per second; `pause` is none, in, out or all.
+
+    oldest_ms       milliseconds since the oldest pending job became ready, None if there is none
+    nodes           nodes whose figures are included
+    nodes_missing   with `cluster`: ids of known nodes that did not answer
+    """
 
     name: str
     len: int
@@ -116,6 +121,11 @@ class QueueStat:
     jobs_in: int
     jobs_out: int
     pause: str
+    oldest_ms: int | None = None
+    invisible: int = 0
+    running: int = 0
+    nodes: int = 1
+    nodes_missing: list[str] = field(default_factory=list)
     more: dict[str, Any] = field(default_factory=dict, repr=False)
 
 
@@ -268,6 +278,11 @@ def queue_stat(reply: Reply) -> QueueStat | None:
         jobs_in=pairs.pop("jobs-in", 0),
         jobs_out=pairs.pop("jobs-out", 0),
         pause=pairs.pop("pause", "none"),
+        oldest_ms=pairs.pop("oldest-ms", None),
+        invisible=pairs.pop("invisible", 0),
+        running=pairs.pop("running", 0),
+        nodes=pairs.pop("nodes", 1),
+        nodes_missing=pairs.pop("nodes-missing", []),
         more=pairs,
     )
 

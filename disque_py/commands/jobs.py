@@ -430,7 +430,7 @@ def _dequeue(broker: Broker, job_id: bytes) -> int:
 
 
 def show(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
-    """SHOW id → the job's fields as known here, or nil."""
+    """SHOW id → the job's fields as known here, or nil. queues.py has SHOW id CLUSTER."""
     if not is_valid_id(argv[1]):
         raise CommandError(BAD_ID)
     job = broker.find(argv[1])
@@ -450,8 +450,13 @@ def _show_from_disk(broker: Broker, client: Client, job: Job) -> incremental.Ste
 
 
 def describe(broker: Broker, client: Client, job: Job, body: bytes) -> bytes:
+    """Return the reply of SHOW for this client."""
+    return described(broker, client.protocol, job, body)
+
+
+def described(broker: Broker, protocol: int, job: Job, body: bytes) -> bytes:
     """Return the reply of SHOW: the original's fifteen pairs, then our own (spec R8)."""
-    nil = nil_bulk(client.protocol)
+    nil = nil_bulk(protocol)
     is_dummy = job.is_dummy
     now_ms = broker.now_ms
     confirmed: list[bytes] = []

@@ -1,202 +1,318 @@
-"""QLEN, QPEEK, QDEPTH, QSTAT, PAUSE. Spec R8, U1, U4."""
+"""QLEN, QPEEK, QDEPTH, QSTAT, JOBID, PAUSE, and SHOW with CLUSTER. Spec R8, U1, U4, Z1, Z2.
+
+shares.py has the part of this node and of others in the answers. This module reads arguments and makes replies.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from heapq import nsmallest
-from itertools import islice
-from typing import Final
+from collections.abc import Generator
+from typing import Any, Final
 
+from disque_py.commands import jobs, shares
+from disque_py.commands.adding import KEY_BYTES_MAX
 from disque_py.commands.options import between, read_integer
+from disque_py.commands.shares import PENDING, STATUSES, Peeked, Stat
 from disque_py.commands.subcommands import text_of
 from disque_py.commands.where import TRACE_ERROR, TRACE_NAMES, read_pair
-from disque_py.core import filters, incremental, memory, pausing, pulls, spilling
+from disque_py.core import gathering, incremental, keying, memory, pausing, spilling
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
-from disque_py.core.delivery import REPLY_BYTES_MAX, entry_of
-from disque_py.core.errors import SYNTAX, CommandError
+from disque_py.core.delivery import entry_of
+from disque_py.core.errors import BAD_ID, SYNTAX, CommandError
 from disque_py.core.fetch_options import META
-from disque_py.core.filters import Filter, Group
+from disque_py.core.filters import Filter
+from disque_py.core.gathering import Check, Question
+from disque_py.core.ids import is_valid_id
+from disque_py.core.incremental import PART
 from disque_py.core.job import Job
-from disque_py.core.queue import PAUSE_NAMES, PAUSED_IN, PAUSED_OUT, Queue
-from disque_py.core.spilled import size_of
+from disque_py.core.keys import key_chars
+from disque_py.core.queue import PAUSE_NAMES, PAUSED_IN, PAUSED_OUT
 from disque_py.resp.replies import EMPTY_ARRAY, array, bulk, bulk_array, integer, nil_array, nil_bulk, simple
 
-# Bytes of a QPEEK entry besides queue name and body.
-ENTRY_BYTES: Final = 70
 # QDEPTH: values without COUNT, and at most.
 DEPTH_COUNT: Final = 100
-DEPTH_COUNT_MAX: Final = 10_000
+DEPTH_COUNT_MAX: Final = shares.DEPTH_VALUES_MAX
 DEPTH_COUNT_ERROR: Final = f"ERR COUNT must be a number from 1 to {DEPTH_COUNT_MAX}"
-# Groups that QDEPTH looks at per turn.
-DEPTH_PART: Final = 5_000
 # Bytes of a wrong word that are quoted.
 WORD_BYTES_MAX: Final = 64
+STATUS_ERROR: Final = "ERR STATUS must be invisible, pending, running, completed, canceled or errored"
+KEYS_ERROR: Final = f"ERR a key must have 1 to {KEY_BYTES_MAX} bytes"
 
 _PAUSE_BITS = {b"none": 0, b"in": PAUSED_IN, b"out": PAUSED_OUT, b"all": PAUSED_IN | PAUSED_OUT}
 
 
+class Words:
+    """The options of QLEN and QPEEK, in any order. CommandError for a word that is none of them."""
+
+    __slots__ = ("is_clusterwide", "status", "where", "with_meta")
+
+    def __init__(self, argv: list[bytes], at: int, *, may_have_meta: bool = False) -> None:
+        pairs: dict[bytes, bytes] = {}
+        self.status = PENDING
+        self.with_meta = False
+        self.is_clusterwide = False
+        while at < len(argv):
+            option = argv[at].lower()
+            if option == b"where":
+                read_pair(pairs, argv, at)
+                at += 3
+            elif option == b"status":
+                self.status = _read_status(argv, at)
+                at += 2
+            elif option == b"cluster":
+                self.is_clusterwide = True
+                at += 1
+            elif option == b"withmeta" and may_have_meta:
+                self.with_meta = True
+                at += 1
+            else:
+                raise CommandError(SYNTAX)
+        self.where: Filter | None = Filter(pairs) if pairs else None
+
+
+def _read_status(argv: list[bytes], at: int) -> bytes:
+    """Return the status behind the STATUS at `at`. CommandError."""
+    status = argv[at + 1].lower() if at + 1 < len(argv) else b""
+    if status not in STATUSES:
+        raise CommandError(STATUS_ERROR)
+    return status
+
+
+def _is_clusterwide(argv: list[bytes]) -> bool:
+    """Whether the third word, the only option, is CLUSTER. CommandError if it is another word."""
+    if len(argv) == 2:
+        return False
+    if len(argv) > 3 or argv[2].lower() != b"cluster":
+        raise CommandError(SYNTAX)
+    return True
+
+
+def _gathered(
+    broker: Broker, client: Client, topic: bytes, words: list[Any], check: Check
+) -> Generator[None, None, tuple[Question, list[Any]]]:
+    """Ask all linked nodes, and make this node's share meanwhile. Return the shares, this node's first."""
+    question = gathering.ask(broker, client, topic, words, check)
+    mine = yield from shares.TOPICS[topic](broker, words)
+    theirs = yield from gathering.answers(broker, question)
+    return question, [check(mine), *theirs]
+
+
+# -- QLEN -------------------------------------------------------------------------------------------
+
+
 def qlen(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
-    """QLEN queue [WHERE name value ...] → number of jobs ready here."""
+    """QLEN queue [WHERE name value ...] [STATUS s] [CLUSTER] → number of jobs, by default of those ready here."""
     if len(argv) > 2:
-        where = _read_where(argv, 2)
-        return incremental.begin(broker, client, _counted(broker, argv[1], where))
+        words = Words(argv, 2)
+        steps = _counted_everywhere if words.is_clusterwide else _counted
+        return incremental.begin(broker, client, steps(broker, client, argv[1], words))
     queue = broker.queues.get(argv[1])
     return integer(queue.length if queue is not None else 0)
 
 
-def _counted(broker: Broker, name: bytes, where: Filter) -> incremental.Steps:
-    yield from filters.built(broker, name, where)
-    group = _group(broker, name, where)
-    return integer(0 if group is None else group.length)
+def _counted(broker: Broker, client: Client, name: bytes, words: Words) -> incremental.Steps:
+    return integer((yield from shares.length(broker, name, words.where, words.status)))
+
+
+def _counted_everywhere(broker: Broker, client: Client, name: bytes, words: Words) -> incremental.Steps:
+    asked = [name, shares.pack_where(words.where), words.status]
+    _, lengths = yield from _gathered(broker, client, shares.TOPIC_QLEN, asked, shares.length_of)
+    return integer(sum(lengths))
+
+
+# -- QPEEK ------------------------------------------------------------------------------------------
 
 
 def qpeek(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
-    """QPEEK queue count [WHERE …] [WITHMETA] → up to |count| jobs, without taking them; negative: newest first."""
+    """QPEEK queue count [WHERE …] [STATUS s] [WITHMETA] [CLUSTER] → up to |count| jobs; negative: from the end."""
     count = read_integer(argv[2])
-    pairs: dict[bytes, bytes] = {}
-    with_meta = False
-    at = 3
-    while at < len(argv):
-        option = argv[at].lower()
-        if option == b"where":
-            read_pair(pairs, argv, at)
-            at += 3
-        elif option == b"withmeta":
-            with_meta = True
-            at += 1
-        else:
-            raise CommandError(SYNTAX)
-    queue = broker.queues.get(argv[1])
-    if queue is None or not count:
+    words = Words(argv, 3, may_have_meta=True)
+    if not count:
         return EMPTY_ARRAY
-    if pairs:
-        return incremental.begin(broker, client, _peeked_where(broker, client, queue.name, count, pairs, with_meta))
-    most = min(abs(count), queue.length)
-    jobs = _first_of(queue.oldest() if count > 0 else queue.newest(most), most, len(queue.name))
-    return incremental.begin(broker, client, _peeked(broker, client, queue, jobs, with_meta))
+    steps = _peeked_everywhere if words.is_clusterwide else _peeked
+    return incremental.begin(broker, client, steps(broker, client, argv[1], count, words))
 
 
-def _first_of(ordered: Iterator[Job], most: int, name_bytes: int) -> list[Job]:
-    """Return up to `most` jobs, and no more than fit into a reply."""
-    jobs: list[Job] = []
-    size = 0
-    for job in islice(ordered, most):
-        jobs.append(job)
-        size += ENTRY_BYTES + name_bytes + size_of(job.body)
-        if job.attributes is not None:
-            size += job.attributes.packed_bytes
-        if size >= REPLY_BYTES_MAX:
-            break
-    return jobs
-
-
-def _peeked_where(
-    broker: Broker, client: Client, name: bytes, count: int, pairs: dict[bytes, bytes], with_meta: bool
-) -> incremental.Steps:
-    where = Filter(pairs)
-    yield from filters.built(broker, name, where)
-    queue = broker.queues.get(name)
-    group = _group(broker, name, where)
-    if queue is None or group is None:
+def _peeked(broker: Broker, client: Client, name: bytes, count: int, words: Words) -> incremental.Steps:
+    """Reply with the jobs as entries, perhaps after their bodies were read from disk."""
+    found: list[Job] = yield from shares.first_jobs(broker, name, count, words.where, words.status)
+    if not found:
         return EMPTY_ARRAY
-    jobs = _first_of(group.oldest() if count > 0 else group.newest(), abs(count), len(name))
-    return (yield from _peeked(broker, client, queue, jobs, with_meta))
+    bodies = yield from spilling.borrowed(broker, client, found)
+    if words.with_meta:
+        return array([entry_of(broker, job, bodies[job], META) for job in found if job in bodies])
+    head = bulk(name)
+    return array([_entry(head, job.id, bodies[job]) for job in found if job in bodies])
 
 
-def _group(broker: Broker, name: bytes, where: Filter) -> Group | None:
-    queue = broker.queues.get(name)
-    return None if queue is None or queue.filters is None else queue.filters.group(where)
+def _peeked_everywhere(broker: Broker, client: Client, name: bytes, count: int, words: Words) -> incremental.Steps:
+    asked = [name, shares.pack_where(words.where), words.status, count]
+    _, found = yield from _gathered(broker, client, shares.TOPIC_QPEEK, asked, shares.peeked_of)
+    head = bulk(name)
+    best = shares.best_of(found, count, len(name))
+    if not words.with_meta:
+        return array([_entry(head, job.id, job.body) for job in best])
+    return array([_entry_with_meta(head, job) for job in best])
 
 
-def _read_where(argv: list[bytes], at: int) -> Filter:
-    """Return the filter of a command that takes nothing but WHERE from `at` on. CommandError."""
-    pairs: dict[bytes, bytes] = {}
-    while at < len(argv):
-        if argv[at].lower() != b"where":
-            raise CommandError(SYNTAX)
-        read_pair(pairs, argv, at)
-        at += 3
-    return Filter(pairs)
+def _entry(head: bytes, job_id: bytes, body: bytes) -> bytes:
+    return b"*3\r\n%b$40\r\n%b\r\n$%d\r\n%b\r\n" % (head, job_id, len(body), body)
+
+
+def _entry_with_meta(head: bytes, job: Peeked) -> bytes:
+    return array([head, bulk(job.id), bulk(job.body), bulk(b"meta"), bulk_array(job.meta)])
+
+
+# -- QDEPTH -----------------------------------------------------------------------------------------
 
 
 def qdepth(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
-    """QDEPTH queue BY name [COUNT n] → values of this metadata name and their numbers of ready jobs, largest first."""
+    """QDEPTH queue BY name [STATUS s] [COUNT n] [CLUSTER] → values of this metadata name and their numbers of jobs."""
     if len(argv) < 4 or argv[2].lower() != b"by":
         raise CommandError(f"{SYNTAX}: QDEPTH needs BY and a name")
     by = argv[3]
     if by in TRACE_NAMES:
         raise CommandError(TRACE_ERROR)
     count = DEPTH_COUNT
+    status = PENDING
+    is_clusterwide = False
     at = 4
     while at < len(argv):
-        if argv[at].lower() != b"count" or at + 1 >= len(argv):
+        option = argv[at].lower()
+        if option == b"cluster":
+            is_clusterwide = True
+            at += 1
+            continue
+        if option == b"status":
+            status = _read_status(argv, at)
+        elif option == b"count" and at + 1 < len(argv):
+            count = between(argv[at + 1], 1, DEPTH_COUNT_MAX, DEPTH_COUNT_ERROR)
+        else:
             raise CommandError(f"{SYNTAX}: '{text_of(argv[at][:WORD_BYTES_MAX])}'")
-        count = between(argv[at + 1], 1, DEPTH_COUNT_MAX, DEPTH_COUNT_ERROR)
         at += 2
-    return incremental.begin(broker, client, _depths(broker, client, argv[1], by, count))
+    steps = _depths_everywhere if is_clusterwide else _depths
+    return incremental.begin(broker, client, steps(broker, client, argv[1], by, status, count))
 
 
-def _depths(broker: Broker, client: Client, name: bytes, by: bytes, count: int) -> incremental.Steps:
-    where = Filter({by: b""})
-    yield from filters.built(broker, name, where)
-    queue = broker.queues.get(name)
-    if queue is None or queue.filters is None:
-        return EMPTY_ARRAY
-    index = queue.filters.index(where.names)
-    groups = list(index.groups.values())
-    without = queue.length - index.entries
-    best: list[tuple[int, bytes]] = []
-    for at in range(0, len(groups), DEPTH_PART):
-        part = [(-group.length, group.values[0]) for group in groups[at : at + DEPTH_PART] if group.length]
-        best = nsmallest(count, best + part)
-        if at + DEPTH_PART < len(groups):
-            yield
+def _depths(broker: Broker, client: Client, name: bytes, by: bytes, status: bytes, count: int) -> incremental.Steps:
+    found = yield from shares.depths(broker, name, by, status, count)
+    return _told_depths(found, count, client.protocol)
+
+
+def _depths_everywhere(
+    broker: Broker, client: Client, name: bytes, by: bytes, status: bytes, count: int
+) -> incremental.Steps:
+    asked = [name, by, status]
+    _, found = yield from _gathered(broker, client, shares.TOPIC_QDEPTH, asked, shares.depths_of)
+    return _told_depths(shares.sum_of_depths(found, count), count, client.protocol)
+
+
+def _told_depths(found: shares.Depths, count: int, protocol: int) -> bytes:
     parts: list[bytes] = []
-    for length, value in best:
-        parts += (bulk(value), integer(-length))
-    if without > 0 and len(best) < count:
-        parts += (nil_bulk(client.protocol), integer(without))
+    for number, value in found.best:
+        parts += (bulk(value), integer(number))
+    if found.without > 0 and len(found.best) < count:
+        parts += (nil_bulk(protocol), integer(found.without))
     return array(parts)
 
 
-def _peeked(
-    broker: Broker, client: Client, queue: Queue, jobs: list[Job], with_meta: bool = False
-) -> incremental.Steps:
-    """Reply with the jobs as entries, perhaps after their bodies were read from disk."""
-    bodies = yield from spilling.borrowed(broker, client, jobs)
-    if with_meta:
-        return array([entry_of(broker, job, bodies[job], META) for job in jobs if job in bodies])
-    return array(
-        [
-            b"*3\r\n%b%b\r\n$%d\r\n%b\r\n" % (queue.head_bytes, job.id, len(bodies[job]), bodies[job])
-            for job in jobs
-            if job in bodies
-        ]
-    )
+# -- QSTAT ------------------------------------------------------------------------------------------
 
 
-def qstat(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
-    """QSTAT queue → pairs of name and value, or nil if there is no such queue here."""
-    queue = broker.queues.get(argv[1])
-    if queue is None:
+def qstat(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
+    """QSTAT queue [CLUSTER] → pairs of name and value, or nil if there is no such queue, here or anywhere."""
+    if _is_clusterwide(argv):
+        return incremental.begin(broker, client, _stat_everywhere(broker, client, argv[1]))
+    if argv[1] not in broker.queues:
         return nil_array(client.protocol)
-    now_ms = broker.now_ms
-    sources = [node for node, last_ms in queue.sources.items() if now_ms - last_ms <= pulls.RESPONDER_MS]
-    fields = (
-        ("name", bulk(queue.name)),
-        ("len", integer(queue.length)),
-        ("age", integer(max(0, (now_ms - queue.created_ms) // 1000))),
-        ("idle", integer(max(0, (now_ms - queue.active_ms) // 1000))),
-        ("blocked", integer(len(queue.waiting) + (queue.filters.waiting if queue.filters is not None else 0))),
-        ("import-from", bulk_array(broker.sets.names(sources))),
-        ("import-rate", integer(pulls.import_rate(broker, queue))),
-        ("jobs-in", integer(queue.jobs_in)),
-        ("jobs-out", integer(queue.jobs_out)),
-        ("pause", bulk(PAUSE_NAMES[queue.paused])),
-        ("waiting-elsewhere", integer(sum(max(0, count) for count in queue.interested.values()))),
-    )
-    return array([part for name, value in fields for part in (bulk(name), value)])
+    return incremental.begin(broker, client, _stat(broker, client, argv[1]))
+
+
+def _stat(broker: Broker, client: Client, name: bytes) -> incremental.Steps:
+    found = yield from shares.stat(broker, name)
+    if not found.is_known:
+        return nil_array(client.protocol)
+    return array([part for pair in _fields(name, found, client.protocol) for part in pair])
+
+
+def _stat_everywhere(broker: Broker, client: Client, name: bytes) -> incremental.Steps:
+    question, found = yield from _gathered(broker, client, shares.TOPIC_QSTAT, [name], shares.stat_of)
+    total = shares.sum_of_stats(found)
+    if not total.is_known:
+        return nil_array(client.protocol)
+    missing = broker.sets.names(gathering.missing(broker, question))
+    fields = [
+        *_fields(name, total, client.protocol),
+        (bulk("nodes"), integer(len(found))),
+        (bulk("nodes-missing"), bulk_array(missing)),
+    ]
+    return array([part for pair in fields for part in pair])
+
+
+def _fields(name: bytes, found: Stat, protocol: int) -> list[tuple[bytes, bytes]]:
+    return [
+        (bulk("name"), bulk(name)),
+        (bulk("len"), integer(found.length)),
+        (bulk("age"), integer(found.age_s)),
+        (bulk("idle"), integer(found.idle_s)),
+        (bulk("blocked"), integer(found.blocked)),
+        (bulk("import-from"), bulk_array(found.sources)),
+        (bulk("import-rate"), integer(found.import_rate)),
+        (bulk("jobs-in"), integer(found.jobs_in)),
+        (bulk("jobs-out"), integer(found.jobs_out)),
+        (bulk("pause"), bulk(PAUSE_NAMES[found.paused])),
+        (bulk("waiting-elsewhere"), integer(found.waiting_elsewhere)),
+        (bulk("oldest-ms"), nil_bulk(protocol) if found.oldest_ms < 0 else integer(found.oldest_ms)),
+        (bulk("invisible"), integer(found.invisible)),
+        (bulk("running"), integer(found.running)),
+    ]
+
+
+# -- SHOW and JOBID ---------------------------------------------------------------------------------
+
+
+def show(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
+    """SHOW id [CLUSTER] → the job's fields as known here, or on the node that knows most of it; nil: no such job."""
+    if not _is_clusterwide(argv):
+        return jobs.show(broker, client, argv)
+    if not is_valid_id(argv[1]):
+        raise CommandError(BAD_ID)
+    return incremental.begin(broker, client, _shown_everywhere(broker, client, argv[1]))
+
+
+def _shown_everywhere(broker: Broker, client: Client, job_id: bytes) -> incremental.Steps:
+    _, found = yield from _gathered(broker, client, shares.TOPIC_SHOW, [job_id], shares.shown_of)
+    values = shares.best_shown(found)
+    if values is None:
+        return nil_bulk(client.protocol)
+    return array([_value(value, client.protocol) for value in values])
+
+
+def _value(value: Any, protocol: int) -> bytes:
+    if value is None:
+        return nil_bulk(protocol)
+    if type(value) is int:
+        return integer(value)
+    return bulk(value) if type(value) is bytes else array([_value(inner, protocol) for inner in value])
+
+
+def jobid(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
+    """JOBID queue key [key ...] → for each key the id of its job, or nil. Nothing is created."""
+    if not all(0 < len(key) <= KEY_BYTES_MAX for key in argv[2:]):
+        raise CommandError(KEYS_ERROR)
+    return incremental.begin(broker, client, _ids_of_keys(broker, client, argv))
+
+
+def _ids_of_keys(broker: Broker, client: Client, argv: list[bytes]) -> incremental.Steps:
+    nil = nil_bulk(client.protocol)
+    parts: list[bytes] = []
+    for at in range(2, len(argv), PART):
+        if at > 2:
+            yield
+        keys = [key_chars(argv[1], key) for key in argv[at : at + PART]]
+        found = yield from keying.look_up(broker, client, keys)
+        parts += [bulk(job_id) if job_id else nil for job_id in found]
+    return array(parts)
 
 
 def pause(broker: Broker, client: Client, argv: list[bytes]) -> bytes:

@@ -20,6 +20,7 @@ from cluster_bus.outgoing import Outgoing
 from disque_py.config.settings import Settings
 from disque_py.core.broker_parts import Acks, Consumers, Copies, JournalState, Memory, Pauses, Producers, Upkeep, Waits
 from disque_py.core.filters import adopt
+from disque_py.core.gathering import Gatherings
 from disque_py.core.ids import IdSource
 from disque_py.core.job import Job
 from disque_py.core.node_sets import NodeSets
@@ -103,6 +104,7 @@ class Broker:
       tokens               deliveries that can be repeated (tokens.py)
       consumers            interest of consumers, here and on other nodes
       producers            producers with a KEY
+      gatherings           questions to all nodes, of clients here and of other nodes (gathering.py)
 
       questions            number -> what other nodes were asked about jobs (asking.py)
 
@@ -155,6 +157,7 @@ class Broker:
         self.journal = JournalState()
         self.memory = Memory()
         self.upkeep = Upkeep()
+        self.gatherings = Gatherings()
         self.clients: dict[int, Client] = {}
         self.monitors: dict[Client, None] = {}
         self.ready: dict[Queue, None] = {}

@@ -18,11 +18,12 @@ from disque_py.core.schedule import Line, Timetable
 if TYPE_CHECKING:
     from cluster_bus.node import Node
     from disque_py.core.broker import Broker
+    from disque_py.core.census import Census
     from disque_py.core.client import Client
     from disque_py.core.filters import Group
     from disque_py.core.incremental import Steps
     from disque_py.core.job import Job
-    from disque_py.core.keying import Search
+    from disque_py.core.keying import Lookup, Search
     from disque_py.core.queue import Queue
 
 # Above the number of every segment, so no job's `place` counts (journaling.py).
@@ -215,6 +216,7 @@ class Producers:
     key_events        ids of jobs whose outcome another node or a producer may wait for
     key_conflicts     jobs that another node refused because it knows another job with their key
     outcome_waits     job id -> nodes that want to know its outcome
+    lookups           number of a question -> the JOBID that waits for its answers
     question_number   the number of the last question; no two questions of a process have the same
     caller_count      ADDJOBs that wait until it is known whether their key is used
     is_repeating      whether the one timer that repeats unanswered questions is pending
@@ -226,6 +228,7 @@ class Producers:
         "key_conflicts",
         "key_events",
         "keys",
+        "lookups",
         "outcome_waits",
         "question_number",
         "searches",
@@ -237,6 +240,7 @@ class Producers:
         self.key_events: dict[bytes, None] = {}
         self.key_conflicts: list[Job] = []
         self.outcome_waits: dict[bytes, dict[Node, None]] = {}
+        self.lookups: dict[int, Lookup] = {}
         self.question_number = 0
         self.caller_count = 0
         self.is_repeating = False
@@ -308,9 +312,10 @@ class Upkeep:
                         time up to which it came, and the shards that it owes
     queue_gc            the walk that drops idle queues
     sweeps              queue -> its sweep of dead entries in progress
+    census              the last walk that counted jobs by status, on a node with many (census.py); None: none
     """
 
-    __slots__ = ("housekept_ms", "queue_gc", "sweep_due", "sweep_position_ms", "sweep_shard", "sweeps")
+    __slots__ = ("census", "housekept_ms", "queue_gc", "sweep_due", "sweep_position_ms", "sweep_shard", "sweeps")
 
     def __init__(self) -> None:
         self.housekept_ms = 0
@@ -319,3 +324,4 @@ class Upkeep:
         self.sweep_due = 0
         self.queue_gc: Iterator[Queue] = iter(())
         self.sweeps: dict[Queue, Iterator[None]] = {}
+        self.census: Census | None = None

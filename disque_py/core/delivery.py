@@ -9,7 +9,7 @@ from __future__ import annotations
 from heapq import heapify, heappop, heappush
 from typing import Any, Final
 
-from disque_py.core import lifecycle, ordering, pulls, replication, requeue
+from disque_py.core import gathering, keying, lifecycle, ordering, pulls, replication, requeue
 from disque_py.core.broker import Broker
 from disque_py.core.client import RUNNING, WAITS_FOR_JOBS, WROTE, WROTE_IN_TROUBLE, Client
 from disque_py.core.errors import LEAVING
@@ -325,7 +325,9 @@ def drop_client(broker: Broker, client: Client) -> None:
         stop_waiting(broker, client)
     if client.waiting_jobs:
         replication.drop_client(broker, client, None)
-    broker.waits.incremental.pop(client, None)
+    if broker.waits.incremental.pop(client, None) is not None:
+        gathering.forget_client(broker, client)
+        keying.forget_client(broker, client)
     broker.waits.stalled.pop(client, None)
     broker.spill.blocked_producers.pop(client, None)
     broker.waits.early.pop(client, None)

@@ -10,6 +10,8 @@ holder that first learns of it does.
 seen plus one. Every message about the job carries it, and the journal records it. It counts also where no events are
 written. A new job has version 1.
 
+A job's `status` and `since_ms` are kept in step whether events are written or not: QLEN and QSTAT count by them.
+
 `broker.events` exists while events are written, and is None otherwise. The core notes events down (event_packing.py),
 and the end of the turn takes them (storage/event_log_service.py). event_format.py has the codes, the states and the
 layout of events. event_lines.py turns events into lines for readers outside; docs/events.md describes those.
@@ -18,7 +20,6 @@ Spec E1, E2, E3.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from disque_py.core.job import ACKED as ACKED_HERE
@@ -43,13 +44,8 @@ from disque_py.event_format import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from disque_py.core.broker import Broker
     from disque_py.core.job import Job
-
-# Jobs looked at per part of a walk over all of them.
-FORGOTTEN_PER_PART: Final = 5_000
 
 # The highest version that another node may send. A packed version has 32 bits; no job is changed so often.
 VERSION_MAX: Final = 2**31
@@ -63,8 +59,8 @@ def added(broker: Broker, job: Job, code: int) -> None:
     """Note that the job exists (ADDED or ADDED_INVISIBLE), just before its producer is told. Its version stays."""
     events = broker.events
     if events is None:
-        return
-    if broker.settings.events_body and type(job.body) is bytes:
+        pass
+    elif broker.settings.events_body and type(job.body) is bytes:
         events.append(event_of(job, ADDED_ANYHOW if code == ADDED else code, {"body": job.body}, left=UNKNOWN))
     elif code == ADDED and job.attributes is None and job.version == VERSION_FIRST:
         events.added(job, size_of(job.body))
@@ -109,21 +105,20 @@ def note(broker: Broker, job: Job, code: int, rare: dict[str, Any] | None = None
     events = broker.events
     if events is not None:
         events.append(event_of(job, code, rare, left=left))
-        job.status = _STATUS_OF[code]
-        job.since_ms = broker.wall_ms
+    job.status = _STATUS_OF[code]
+    job.since_ms = broker.wall_ms
 
 
 def acked(broker: Broker, job: Job) -> None:
     """Note an ACKED event; `note` written out, because every ACKJOB comes here."""
     job.version += 1
     events = broker.events
-    if events is None:
-        return
-    body = job.body
-    if job.attributes is None and job.status:
-        events.acked(job, len(body) if type(body) is bytes else size_of(body))
-    else:
-        events.append(event_of(job, ACKED))
+    if events is not None:
+        body = job.body
+        if job.attributes is None and job.status:
+            events.acked(job, len(body) if type(body) is bytes else size_of(body))
+        else:
+            events.append(event_of(job, ACKED))
     job.status = COMPLETED
     job.since_ms = broker.wall_ms
 
@@ -162,7 +157,7 @@ def event_of(job: Job, code: int, rare: dict[str, Any] | None = None, *, left: i
 
 def learn(broker: Broker, job: Job, status: int) -> None:
     """Note that another node took the job to this state."""
-    if broker.events is not None and job.status != status:
+    if job.status != status:
         job.status = status
         job.since_ms = broker.wall_ms
 
@@ -179,20 +174,3 @@ def of_node(broker: Broker, code: int, reason: str) -> None:
     """Note an event of the node that concerns all its jobs (STARTED, FLUSHED)."""
     if broker.events is not None:
         broker.events.append((code, {"reason": reason}))
-
-
-def forget_states(broker: Broker) -> None:
-    """Forget the noted states of all jobs, in parts: events are written again, and the states may be wrong by now."""
-    _forget_states(broker, iter(broker.shards))
-
-
-def _forget_states(broker: Broker, shards: Iterator[dict[bytes, Job]]) -> None:
-    looked = 0
-    for shard in shards:
-        for job in shard.values():
-            job.status = UNKNOWN
-            job.since_ms = 0
-        looked += len(shard)
-        if looked >= FORGOTTEN_PER_PART:
-            broker.schedule.call_at(broker.now_ms + 1, partial(_forget_states, broker, shards))
-            return

@@ -161,7 +161,7 @@ class Job:
     was_announced    the WILLQUEUE for the coming requeue has been sent
     imported_at_ms   when another node handed it to us; 0: it did not
     version          how often it was changed, by any node; merged by maximum (events.py)
-    status, since_ms the state its users see, and when it entered that (wall clock), while events are written
+    status, since_ms the state its users see, and when it entered that (wall clock); 0: not heard (events.py, census.py)
     place            segment of the journal that holds its base; 0: none does (journaling.py)
     attributes       priority, metadata, changes and the like; None for the many jobs without any
     work             Replication, Collection or Handover in progress; Wanted before the job is entered

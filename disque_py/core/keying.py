@@ -23,12 +23,14 @@ Two nodes that couldn't ask each other may both send copies to a third node. A n
 refuses the copy of a new one. The creator drops its job and asks that node.
 
 Every change of a job with a key leaves its id in `broker.producers.key_events`. At the end of the turn `settle` finds
-the nodes and producers that waited for it. Spec K2, K3, K4, K5, K7.
+the nodes and producers that waited for it.
+
+JOBID asks the same question and creates nothing (`look_up`). Spec K2, K3, K4, K5, K7, Z5.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from functools import partial
 from typing import Any, Final
 
@@ -44,6 +46,9 @@ from disque_py.core.keys import KEY_AT, KEY_END, KEY_LENGTH
 from disque_py.resp.replies import error
 
 REPEAT_MS: Final = 1_000
+# JOBID waits so long for answers.
+LOOK_UP_MS: Final = 1_000
+LOOK_UP_UNREACHABLE: Final = "UNREACHABLE The key may be used on a node that can't be asked now"
 # A caller that waits longer is looked at this often. The task that looks keeps the caller in memory, so this is short.
 WATCH_MS: Final = 1_000
 # While memory is full, at most this many callers may ask other nodes whether a key is used.
@@ -76,6 +81,23 @@ class Search:
         self.making: Job | None = None
         self.wanted: Wanted | None = None
         self.creator: Node | None = None
+
+
+class Lookup:
+    """A question about a key for a client that creates nothing (JOBID).
+
+    unanswered   nodes whose answer is due
+    missed       a node that was asked did not answer, because its link broke or the time is over
+    """
+
+    __slots__ = ("chars", "client", "missed", "named", "unanswered")
+
+    def __init__(self, client: Client, chars: bytes, nodes: tuple[Node, ...]) -> None:
+        self.client = client
+        self.chars = chars
+        self.unanswered: dict[Node, None] = dict.fromkeys(nodes)
+        self.named = b""
+        self.missed = False
 
 
 # -- callers ----------------------------------------------------------------------------------------
@@ -166,6 +188,69 @@ def _refuse_unsure(broker: Broker, job: Job, asked: dict[Node, int]) -> None:
     for node in broker.members():
         if node not in asked and not node.is_newcomer:
             raise CommandError(UNREACHABLE)
+
+
+# -- look-ups -----------------------------------------------------------------------------------------
+
+
+def look_up(broker: Broker, client: Client, keys: list[bytes]) -> Generator[None, None, list[bytes]]:
+    """Return the id of each key's job, empty where no node knows one. CommandError if a node could not be asked.
+
+    The other nodes can't tell this question from that of a node which wants to create the job. So their answers are
+    last words here, too, and one of them may wait until a creation under way has an outcome. This node answers them as
+    one that wants nothing. Spec Z5.
+    """
+    producers = broker.producers
+    found: list[bytes] = []
+    asked: list[tuple[int, Lookup]] = []
+    linked = broker.cluster.linked
+    until_ms = broker.now_ms + LOOK_UP_MS
+    for chars in keys:
+        named = producers.keys.named(chars)
+        if named and not _is_open(broker, named):
+            found.append(named)
+            continue
+        found.append(b"")
+        lookup = Lookup(client, chars, linked)
+        asked.append((len(found) - 1, lookup))
+        if linked:
+            producers.question_number += 1
+            producers.lookups[producers.question_number] = lookup
+            broker.send(linked, ISKEY, (producers.question_number, chars))
+    if producers.lookups:
+        broker.schedule.call_at(until_ms, partial(_end_look_up, broker, client))
+    while any(not lookup.named and lookup.unanswered for _, lookup in asked) and broker.now_ms < until_ms:
+        broker.waits.stalled[client] = None
+        yield
+    forget_client(broker, client)
+    is_node_missing = any(node not in linked and not node.is_newcomer for node in broker.members())
+    for at, lookup in asked:
+        if not lookup.named and (lookup.missed or lookup.unanswered or is_node_missing):
+            raise CommandError(LOOK_UP_UNREACHABLE)
+        found[at] = lookup.named
+    return found
+
+
+def forget_client(broker: Broker, client: Client) -> None:
+    """End the look-ups of a client that is gone or waits no longer."""
+    lookups = broker.producers.lookups
+    for number in [number for number, lookup in lookups.items() if lookup.client is client]:
+        del lookups[number]
+
+
+def _end_look_up(broker: Broker, client: Client) -> None:
+    """Let a client go on whose time is over. One that waits for something else by now looks again, and waits on."""
+    broker.waits.stalled.pop(client, None)
+
+
+def _heard(broker: Broker, lookup: Lookup, sender: Node, chars: bytes, named: bytes) -> None:
+    if chars != lookup.chars or (named and named[KEY_AT:KEY_END] != chars):
+        raise ValueError("an answer about another key")
+    if sender in lookup.unanswered:
+        del lookup.unanswered[sender]
+        lookup.named = lookup.named or named
+        if named or not lookup.unanswered:
+            broker.waits.stalled.pop(lookup.client, None)
 
 
 # -- local knowledge ----------------------------------------------------------------------------------
@@ -391,6 +476,10 @@ def on_keyis(broker: Broker, sender: Node, items: list[Any]) -> None:
     for number, chars, named, *_ in items:
         if type(named) is not bytes or (named and (len(named) != ID_BYTES or not is_valid_id(named))):
             raise ValueError("an answer that is no id")
+        lookup = broker.producers.lookups.get(number)
+        if lookup is not None:
+            _heard(broker, lookup, sender, chars, named)
+            continue
         search = broker.producers.searches.get(chars)
         if search is None or search.making is not None or not search.callers:
             broker.stats.ignored("answer about a key that nobody waits for")
@@ -437,6 +526,12 @@ def on_link_up(broker: Broker, node: Node) -> None:
 
 def on_link_lost(broker: Broker, node: Node) -> None:
     """Ask all nodes again where this node was asked: a link to or from it broke, and answers may be lost."""
+    for lookup in broker.producers.lookups.values():
+        if node in lookup.unanswered:
+            del lookup.unanswered[node]
+            lookup.missed = True
+            if not lookup.unanswered:
+                broker.waits.stalled.pop(lookup.client, None)
     for chars, search in list(broker.producers.searches.items()):
         if search.creator is node:
             search.creator = None

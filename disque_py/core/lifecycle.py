@@ -104,8 +104,8 @@ def register_queued(broker: Broker, job: Job, queue: Queue | None) -> None:
         else:
             # The same as `added`, written out.
             events.added(job, len(job.body))
-            job.status = PENDING
-            job.since_ms = broker.wall_ms
+    job.status = PENDING
+    job.since_ms = broker.wall_ms
 
 
 def register_waiting(broker: Broker, job: Job) -> None:
@@ -343,8 +343,8 @@ def lease(broker: Broker, job: Job) -> None:
             events.delivered(job, len(job.body))
         else:
             events.append(event_of(job, DELIVERED))
-        job.status = RUNNING
-        job.since_ms = broker.wall_ms
+    job.status = RUNNING
+    job.since_ms = broker.wall_ms
     retry_ms = job.retry_ms
     if retry_ms:
         job.is_delivered = True

@@ -190,8 +190,7 @@ def on_leased(broker: Broker, sender: Node, items: list[Any]) -> None:
                 part = job.part
                 if part is not None and attempt > part.ended:
                     part.is_delayed = False
-        if broker.events is not None:
-            events.learn(broker, job, event_format.RUNNING)
+        events.learn(broker, job, event_format.RUNNING)
         if attempt > job.attempt:
             job.attempt = min(attempt, ATTEMPT_MAX)
         job.was_queued = True

@@ -341,8 +341,11 @@ def when_back(broker: Broker, job: Job, then: Callable[[], None]) -> None:
     broker.spill.readings.append((job, hear))
 
 
-def borrowed(broker: Broker, client: Client, jobs: Iterable[Job]) -> Generator[None, None, dict[Job, bytes]]:
-    """Read bodies for a command to show, while its client waits; they stay on disk. Lost ones are missing."""
+def borrowed(broker: Broker, client: Client | None, jobs: Iterable[Job]) -> Generator[None, None, dict[Job, bytes]]:
+    """Read bodies for a command to show, while its client waits; they stay on disk. Lost ones are missing.
+
+    Without a client the caller looks again after a while (gathering.py).
+    """
     bodies: dict[Job, bytes] = {}
     waiting: dict[Job, None] = {}
 
@@ -360,7 +363,8 @@ def borrowed(broker: Broker, client: Client, jobs: Iterable[Job]) -> Generator[N
         elif type(body) is bytes:
             bodies[job] = body
     while waiting:
-        broker.waits.stalled[client] = None
+        if client is not None:
+            broker.waits.stalled[client] = None
         yield
     return bodies
 

@@ -80,8 +80,7 @@ def _take(broker: Broker, sender: Node, snapshot: Any) -> int:
         if answer is not None:
             return answer
         job = known
-        if broker.events is not None:
-            events.learn(broker, job, event_format.INVISIBLE if after_ms else event_format.PENDING)
+        events.learn(broker, job, event_format.INVISIBLE if after_ms else event_format.PENDING)
     job.imported_at_ms = broker.now_ms
     if after_ms:
         job.requeue_at_ms = broker.now_ms + after_ms

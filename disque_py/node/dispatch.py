@@ -18,6 +18,7 @@ from cluster_bus import messages
 from cluster_bus.node import Node
 from disque_py.commands.adding import may_be_known
 from disque_py.commands.monitoring import monitor_line, redact
+from disque_py.commands.shares import TOPICS
 from disque_py.commands.table import COMMANDS, Command
 from disque_py.core import (
     acks,
@@ -25,6 +26,7 @@ from disque_py.core import (
     changing,
     delivery,
     filter_interest,
+    gathering,
     handover,
     interest,
     keying,
@@ -120,10 +122,13 @@ MESSAGES: Final[dict[int, MessageHandler]] = {
     messages.JOBSARE: asking.on_answer,
     messages.DOJOBS: asking.on_dojobs,
     messages.DIDJOBS: asking.on_answer,
+    messages.QUESTION: gathering.on_question,
+    messages.ANSWER: gathering.on_answer,
 }
 
 
-# Messages that a node accepts while it reads its journal: they promise nothing and touch no job.
+# Messages that a node accepts while it reads its journal: they promise nothing and touch no job. A question is answered
+# with "unable", so its asker does not wait.
 WHILE_LOADING: Final = (
     messages.PAUSE,
     messages.INTEREST,
@@ -133,6 +138,7 @@ WHILE_LOADING: Final = (
     messages.SETTINGS_DIGEST,
     messages.ASKSETTINGS,
     messages.QLENGTHS,
+    messages.QUESTION,
 )
 
 
@@ -144,6 +150,7 @@ def install(broker: Broker, renamed: list[tuple[str, str]] | tuple[tuple[str, st
     """Install the commands under the names that rename-command gives them ("" removes a command)."""
     names = {old.lower(): new for old, new in renamed}
     broker.commands.clear()
+    broker.gatherings.topics = TOPICS
     for command in COMMANDS:
         name = names.get(command.name, command.name)
         if name:
@@ -451,6 +458,7 @@ def link_lost(broker: Broker, node: Node) -> None:
     """Our link to the node broke, or we hung it up."""
     keying.on_link_lost(broker, node)
     asking.on_link_lost(broker, node)
+    gathering.on_link_lost(broker, node)
 
 
 def incoming_lost(broker: Broker, node: Node) -> None:
@@ -460,6 +468,7 @@ def incoming_lost(broker: Broker, node: Node) -> None:
     filter_interest.forget_node(broker, node)
     keying.on_link_lost(broker, node)
     asking.on_link_lost(broker, node)
+    gathering.on_link_lost(broker, node)
 
 
 def new_run(broker: Broker, node: Node) -> None:

@@ -20,7 +20,7 @@ from cluster_bus.messages import HINT, INTEREST, NEEDJOBS, PAUSE, QUEUED, QUEUED
 from cluster_bus.node import LEAVING, Node
 from disque_py.core.ids import is_retried_id, is_valid_id
 from disque_py.core.job import Handover, Job
-from disque_py.simulator.checks import backups
+from disque_py.simulator.checks import backups, counting
 from disque_py.simulator.checks.cluster_invariants import jobs_of, look, tell
 from disque_py.simulator.checks.event_audit import audit
 from disque_py.simulator.checks.reachability import travel
@@ -155,6 +155,8 @@ class LivenessPhase:
         elif self.simulation.plan.seed % 4 == 2:
             backups.play(self.simulation)
             self._drain()
+        else:
+            counting.play(self.simulation)
 
     def _lift(self) -> None:
         simulation, world = self.simulation, self.world
@@ -446,6 +448,9 @@ def _remains(broker: Broker) -> dict[str, int]:
         "told interests": len(broker.consumers.told_interest),
         "incremental commands": len(broker.waits.incremental),
         "blocked clients": broker.waits.blocked_count,
+        "questions to all nodes": len(broker.gatherings.asked),
+        "shares of answers": len(broker.gatherings.shares),
+        "questions about keys": len(broker.producers.lookups),
     }
     for node in broker.cluster.nodes.values():
         if node.core is not None:

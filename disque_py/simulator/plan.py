@@ -72,6 +72,7 @@ SETTINGS_SHARE: Final = 0.4
 SETTINGS_MAX: Final = 12
 # Clusters with jobs of few attempts, and consumers that give up on them.
 ATTEMPTS_SHARE: Final = 0.4
+ASKER_SHARE: Final = 0.3
 # Of the clusters with little memory so many let bodies go to disk.
 SPILLING_SHARE: Final = 0.6
 
@@ -208,6 +209,7 @@ def draw(seed: int, duration_ms: int, *, weather: str = "", chance: Callable[[st
     limits = chance(f"{seed} attempts")  # Likewise.
     if limits.random() < ATTEMPTS_SHARE:
         names += ["limited producer"] * limits.choice((1, 2)) + ["quitter"] * limits.choice((1, 2))
+    names += ["asker"] * (chance(f"{seed} asker").random() < ASKER_SHARE)
     clients = [ClientPlan(number, kind) for number, kind in enumerate(names)]
     delay_ms = rng.choice(((1, 1), (1, 2), (1, 5), (2, 20), (10, 40), (1, 100)))
     faults = _faults(rng, kinds, duration_ms)

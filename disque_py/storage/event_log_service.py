@@ -131,7 +131,6 @@ class EventLogService:
         """Apply CONFIG SET events."""
         if self._broker.settings.events:
             if self.state == OFF:
-                core_events.forget_states(self._broker)
                 if not self._is_closing:
                     self._enable(_ignore)
                 self.started("events were switched on")

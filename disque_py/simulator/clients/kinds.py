@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from disque_py.simulator.clients.askers import Asker
 from disque_py.simulator.clients.attempts import LimitedProducer, Quitter
 from disque_py.simulator.clients.event_readers import Reader
 from disque_py.simulator.clients.fetchers import Fetcher
@@ -26,6 +27,7 @@ KINDS: Final[dict[str, type[Actor]]] = {
     "hoarder": Hoarder,
     "limited producer": LimitedProducer,
     "quitter": Quitter,
+    "asker": Asker,
 }
 
 

@@ -79,9 +79,12 @@ def test_a_method_takes_the_arguments_of_its_command():
 
 
 def test_a_method_shows_its_signature_and_documentation():
-    """So `help(client.qstat)` is useful."""
-    assert str(inspect.signature(BlockingCommands.qstat)) == "(self, /, queue: 'str | bytes') -> 'QueueStat | None'"
-    assert (BlockingCommands.qstat.__doc__ or "").startswith("QSTAT")
+    """So `help(client.qpeek)` is useful."""
+    assert (
+        str(inspect.signature(BlockingCommands.qstat))
+        == "(self, /, queue: 'str | bytes', *, cluster: 'bool' = False) -> 'QueueStat | None'"
+    )
+    assert (BlockingCommands.qpeek.__doc__ or "").startswith("QPEEK")
 
 
 def test_acks_of_several_nodes_become_several_commands():

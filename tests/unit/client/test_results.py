@@ -94,6 +94,33 @@ def test_queue_settings_are_read_by_name():
     assert results.queue_settings(None) is None
 
 
+def test_qstat_of_all_nodes_tells_the_missing_ones():
+    """Of one node there is one, and none is missing."""
+    stat = results.queue_stat(
+        [
+            b"name",
+            b"q",
+            b"len",
+            3,
+            b"oldest-ms",
+            70,
+            b"invisible",
+            1,
+            b"running",
+            2,
+            b"nodes",
+            2,
+            b"nodes-missing",
+            [b"aa"],
+        ]
+    )
+    assert stat is not None
+    assert (stat.oldest_ms, stat.invisible, stat.running, stat.nodes, stat.nodes_missing) == (70, 1, 2, 2, ["aa"])
+    alone = results.queue_stat([b"name", b"q", b"len", 3])
+    assert alone is not None
+    assert (alone.oldest_ms, alone.nodes, alone.nodes_missing) == (None, 1, [])
+
+
 def test_show_keeps_the_body_as_bytes():
     """Names in any order; an ack of an unknown job has neither queue nor body."""
     info = results.job_info([b"id", b"D-1", b"queue", b"q", b"state", b"active", b"retry", 3, b"body", b"\xff"])

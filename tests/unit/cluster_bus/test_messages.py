@@ -13,7 +13,9 @@ def test_kinds_about_jobs_are_these_numbers():
         "LEASED": 39, "SETACK": 40, "GOTACK": 41, "DELJOB": 42, "NEEDJOBS": 43, "YOURJOBS": 44, "TOOK": 45,
         "SETTLED": 46, "INTEREST": 47, "HINT": 48, "PAUSE": 49, "LEFT": 50, "LEFT_OK": 51, "OUTCOME": 52,
         "ISKEY": 53, "KEYIS": 54, "OUTCOME_IS": 55, "CHANGED": 56, "ASKCHANGED": 57, "ACKATTEMPT": 58,
-            "ASKJOBS": 59, "JOBSARE": 60, "DOJOBS": 61, "DIDJOBS": 62,
+        "ASKJOBS": 59, "JOBSARE": 60, "DOJOBS": 61, "DIDJOBS": 62, "SETTING": 64, "SETTINGS_HAVE": 65, "SETTINGS_DIGEST": 66,
+        "ASKSETTINGS": 67, "QLENGTHS": 68, "FILTER_INTEREST": 70, "FILTER_HINT": 71,
+        "FILTER_NEED": 72, "QUESTION": 90, "ANSWER": 91,
     }  # fmt: skip
 
 

@@ -18,8 +18,8 @@ qpeek 3 readonly|qstat 2 readonly fast|qscan -1 readonly|jscan -1 readonly|enque
 nack -1 write denyoom fast|dequeue -1 write fast|working 2 write fast|pause -3 readonly fast
 """
 # Since Redis clients log in with a user name, HELLO agrees on a protocol, and a worker may say for how long it works,
-# these take more words. QLEN and QPEEK take WHERE.
-WIDENED = {"auth": -2, "hello": -1, "qlen": -2, "qpeek": -3, "working": -2}
+# these take more words. QLEN and QPEEK take WHERE, and these two, QSTAT and SHOW take CLUSTER.
+WIDENED = {"auth": -2, "hello": -1, "qlen": -2, "qpeek": -3, "qstat": -2, "show": -2, "working": -2}
 
 
 def original_rows():

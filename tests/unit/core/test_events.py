@@ -61,7 +61,7 @@ def test_without_a_log_no_event_is_noted_and_versions_still_count():
     ask(broker, client, "GETJOB", "FROM", "q")
     job = broker.find(job_id)
     assert broker.events is None
-    assert (job.version, job.status) == (2, event_format.UNKNOWN)
+    assert (job.version, job.status) == (2, event_format.RUNNING)
 
 
 def test_a_delayed_job_is_invisible_until_its_time_comes():
@@ -264,9 +264,17 @@ def test_priority_and_metadata_are_told_with_every_event():
     assert [(line["priority"], line["meta"]) for line in lines] == [(7, {"carrier": "UA"})] * 2
 
 
-def test_states_noted_before_events_were_switched_off_are_forgotten():
-    broker, client = start()
+def test_states_are_noted_while_no_events_are_written():
+    """QLEN and QSTAT count by them, and events may be switched on at any time."""
+    broker = make_broker()
+    client = make_client(broker)
+    assert broker.events is None
     ask(broker, client, "ADDJOB", "q", "body", 0)
     job = next(job for shard in broker.shards for job in shard.values())
-    events.forget_states(broker)
-    assert (job.status, job.since_ms) == (event_format.UNKNOWN, 0)
+    assert (job.status, job.since_ms) == (event_format.PENDING, broker.wall_ms)
+    ask(broker, client, "GETJOB", "FROM", "q")
+    assert job.status == event_format.RUNNING
+    ask(broker, client, "NACK", job.id)
+    assert job.status == event_format.PENDING
+    ask(broker, client, "DEQUEUE", job.id)
+    assert job.status == event_format.INVISIBLE

@@ -1,0 +1,166 @@
+"""Census: the jobs of a queue by the status that users see, as far as they count on this node.
+
+A job has copies on several nodes, and each job counts once (spec Z2): a pending job where it is queued, a running job
+where it was delivered, and an invisible job on the node that made it invisible. That is its creator while a DELAY
+lasts, or the node that got the DEQUEUE or the NACK. While the creator can't be reached, a delayed job counts on its
+reachable holder with the lowest id. A node keeps no job that is completed, canceled or errored, so it counts none.
+
+A queue knows its pending jobs. For the other statuses all jobs are walked, a part per step. A counter per queue would
+cost a look-up of the queue for each copy, delivery and ack, and queues are dropped while their jobs run. A walk costs
+only the client that asks. One walk counts for all queues, and on a node with many jobs its result is used for
+KEPT_MS. So a tool that asks for a thousand queues costs one walk per second. Spec Z3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from typing import TYPE_CHECKING, Final
+
+from disque_py.core.broker import JITTER_MS, Broker
+from disque_py.core.job import ACTIVE, CTIMES_PER_MS, QUEUED, WAIT_REPL, Handover, Job
+from disque_py.event_format import INVISIBLE, UNKNOWN
+
+if TYPE_CHECKING:
+    from disque_py.core.filters import Filter
+
+# Jobs looked at per part, about half a millisecond.
+LOOKED_PER_PART: Final = 2_000
+# A node with more jobs uses a census for so long; with fewer, each client has its own.
+KEPT_JOBS: Final = 20_000
+KEPT_MS: Final = 1_000
+
+Predicate = Callable[[Broker, Job], bool]
+
+
+class Figures:
+    """The jobs of one queue that count here.
+
+    ready_ms   when its oldest pending job became ready (Unix); 0: it has none
+    """
+
+    __slots__ = ("invisible", "ready_ms", "running")
+
+    def __init__(self) -> None:
+        self.invisible = 0
+        self.running = 0
+        self.ready_ms = 0
+
+
+class Census:
+    """One walk over all jobs: the figures by queue, and when it ended; `walk` is None from then on."""
+
+    __slots__ = ("figures", "taken_ms", "walk")
+
+    def __init__(self, broker: Broker) -> None:
+        self.figures: dict[bytes, Figures] = {}
+        self.taken_ms = 0
+        self.walk: Iterator[None] | None = _counted(broker, self)
+
+
+def taken(broker: Broker, name: bytes) -> Generator[None, None, Figures]:
+    """Return the figures of a queue, after a walk over all jobs, or from one that was done a moment ago."""
+    if broker.job_count <= KEPT_JOBS:
+        census = Census(broker)
+    else:
+        kept = broker.upkeep.census
+        if kept is None or (kept.walk is None and broker.now_ms - kept.taken_ms >= KEPT_MS):
+            kept = broker.upkeep.census = Census(broker)
+        census = kept
+    while census.walk is not None:
+        next(census.walk, None)
+        if census.walk is not None:
+            yield
+    return census.figures.get(name) or Figures()
+
+
+def _counted(broker: Broker, census: Census) -> Iterator[None]:
+    figures = census.figures
+    looked = 0
+    for shard in broker.shards:
+        for job in shard.values():
+            if job.state == QUEUED:
+                of_queue = _of(figures, job.queue)
+                ready_ms = ready_since_ms(job)
+                if not of_queue.ready_ms or ready_ms < of_queue.ready_ms:
+                    of_queue.ready_ms = ready_ms
+            elif is_running(broker, job):
+                _of(figures, job.queue).running += 1
+            elif is_invisible(broker, job):
+                _of(figures, job.queue).invisible += 1
+        looked += len(shard)
+        if looked >= LOOKED_PER_PART:
+            looked = 0
+            yield
+    census.taken_ms = broker.now_ms
+    census.walk = None
+
+
+def _of(figures: dict[bytes, Figures], name: bytes) -> Figures:
+    found = figures.get(name)
+    if found is None:
+        found = figures[name] = Figures()
+    return found
+
+
+def walk(
+    broker: Broker, name: bytes, counts: Predicate, where: Filter | None, look: Callable[[Job], None]
+) -> Iterator[None]:
+    """Call `look` with each job of a queue that has a status and carries all pairs, a part per step."""
+    looked = 0
+    for shard in broker.shards:
+        for job in shard.values():
+            if job.queue == name and counts(broker, job) and (where is None or where.takes(job)):
+                look(job)
+        looked += len(shard)
+        if looked >= LOOKED_PER_PART:
+            looked = 0
+            yield
+
+
+def ready_since_ms(job: Job) -> int:
+    """Return when a pending job became ready (Unix). After a restart that is not known, so its creation counts."""
+    return job.since_ms or job.ctime // CTIMES_PER_MS + job.delay_ms
+
+
+def is_running(broker: Broker, job: Job) -> bool:
+    """Whether a consumer of this node has the job. An at-most-once job runs until its ack, or the end of its TTL."""
+    if job.state != ACTIVE:
+        return False
+    if job.retry_ms:
+        return job.is_leased_here and job.requeue_at_ms > broker.now_ms
+    return job.is_delivered and job.attempt > 0
+
+
+def is_invisible(broker: Broker, job: Job) -> bool:
+    """Whether the job is invisible and counts on this node."""
+    work = job.work
+    if job.state == WAIT_REPL:
+        return True
+    if job.state != ACTIVE or is_running(broker, job):
+        return False
+    if isinstance(work, Handover):
+        return work.client is not None  # Its producer waits until another node has it.
+    if not job.was_queued:
+        return job.requeue_at_ms > broker.now_ms and _counts_delay_here(broker, job)
+    if job.status == INVISIBLE:
+        return True
+    return _is_delayed_elsewhere(broker, job) and _counts_delay_here(broker, job)
+
+
+def _is_delayed_elsewhere(broker: Broker, job: Job) -> bool:
+    """Whether this is a copy of a job whose DELAY lasts: its timer is the delay, then RETRY, and a random bit."""
+    if not job.delay_ms or not job.retry_ms or job.attempt or job.status != UNKNOWN:
+        return False
+    return job.requeue_at_ms - job.retry_ms - JITTER_MS > broker.now_ms
+
+
+def _counts_delay_here(broker: Broker, job: Job) -> bool:
+    """Whether a delayed job counts on this node, of all nodes that have a copy."""
+    creator = job.id[2:10]
+    if broker.me.name[:8] == creator:
+        return True
+    for node in broker.cluster.linked:
+        if node.name[:8] == creator:
+            return not job.was_queued  # The creator kept no copy, and this node was told to queue the job.
+    my_id = broker.me.id
+    return not any(node.is_linked and node.id < my_id for node in job.holders)

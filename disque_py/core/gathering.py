@@ -1,0 +1,207 @@
+"""A question to all linked nodes, for a client that waits for their answers: QUESTION, ANSWER.
+
+`ask` sends a question to every linked node. `answers` waits, as steps of a long command (incremental.py), until all
+have answered, at most ASK_MS. A node whose link breaks is not waited for, nor is one that says that it can't answer.
+An older node ignores the question, so it is missing when the time is over. A client that hangs up is forgotten.
+
+A question has a topic and some words. A topic's *share* is a generator that makes this node's answer, a part per step:
+values that msgpack can pack, of bounded size. A node that is asked makes its share a part per millisecond, and drops it
+when the asker waits no longer. `broker.gatherings.topics` has the shares (commands/shares.py).
+
+The node that asked checks the shape of an answer before it counts. A share checks the words before its first part. A
+ValueError of either closes the sender's link. Spec Z1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from cluster_bus.messages import ANSWER, QUESTION
+
+if TYPE_CHECKING:
+    from cluster_bus.node import Node
+    from disque_py.core.broker import Broker
+    from disque_py.core.client import Client
+
+ASK_MS: Final = 1_000
+# Shares that this node makes at a time, and for one other node; more are refused.
+SHARES_MAX: Final = 1_000
+SHARES_OF_NODE_MAX: Final = 250
+TOPIC_BYTES_MAX: Final = 32
+PART_EVERY_MS: Final = 1
+
+# Outcomes of an answer.
+ANSWERED: Final = 0
+UNABLE: Final = 1  # The topic is unknown, or the node reads its journal or makes too many shares.
+
+# Makes this node's answer from the words of a question; a ValueError refuses the words.
+Share = Generator[None, None, Any]
+Topic = Callable[["Broker", list[Any]], Share]
+# Returns an answer as the asker uses it; a ValueError refuses it.
+Check = Callable[[Any], Any]
+
+
+class Question:
+    """A question that a client waits with.
+
+    asked        the nodes that were asked, in the order of their ids
+    unanswered   those whose answer is due
+    answers      node -> its answer, checked
+    is_over      its time is over
+    """
+
+    __slots__ = ("answers", "asked", "check", "client", "is_over", "number", "unanswered")
+
+    def __init__(self, client: Client, number: int, asked: tuple[Node, ...], check: Check) -> None:
+        self.client = client
+        self.number = number
+        self.asked = asked
+        self.unanswered: dict[Node, None] = dict.fromkeys(asked)
+        self.answers: dict[Node, Any] = {}
+        self.check = check
+        self.is_over = False
+
+
+class Gatherings:
+    """Questions of this node and of others.
+
+    topics    name -> its share; dispatch installs them
+    number    the number of the last question
+    asked     questions that clients of this node wait with, by number
+    shares    node -> how many shares are being made for it
+    """
+
+    __slots__ = ("asked", "number", "shares", "topics")
+
+    def __init__(self) -> None:
+        self.topics: dict[bytes, Topic] = {}
+        self.number = 0
+        self.asked: dict[int, Question] = {}
+        self.shares: dict[Node, int] = {}
+
+
+# -- the node that asks -----------------------------------------------------------------------------
+
+
+def ask(broker: Broker, client: Client, topic: bytes, words: list[Any], check: Check) -> Question:
+    """Ask all linked nodes, leaving ones included. The client may make this node's own share meanwhile."""
+    gatherings = broker.gatherings
+    gatherings.number += 1
+    linked = broker.cluster.linked
+    question = Question(client, gatherings.number, linked, check)
+    if linked:
+        gatherings.asked[question.number] = question
+        broker.send(linked, QUESTION, (question.number, topic, words))
+        broker.schedule.call_at(broker.now_ms + ASK_MS, partial(_end, broker, question.number))
+    return question
+
+
+def answers(broker: Broker, question: Question) -> Generator[None, None, list[Any]]:
+    """Wait until the question is over, and return the answers in the order of the nodes' ids."""
+    while question.unanswered and not question.is_over:
+        broker.waits.stalled[question.client] = None
+        yield
+    broker.gatherings.asked.pop(question.number, None)
+    return [question.answers[node] for node in question.asked if node in question.answers]
+
+
+def missing(broker: Broker, question: Question) -> list[Node]:
+    """Return the known nodes that have not answered, in the order of their ids."""
+    nodes = [node for node in broker.members() if not node.is_newcomer and node not in question.answers]
+    return sorted(nodes, key=_node_id)
+
+
+def forget_client(broker: Broker, client: Client) -> None:
+    """Forget the question of a client that is gone."""
+    asked = broker.gatherings.asked
+    for number in [number for number, question in asked.items() if question.client is client]:
+        del asked[number]
+
+
+def on_answer(broker: Broker, sender: Node, items: list[Any]) -> None:
+    """Note a node's answer."""
+    for number, outcome, answer, *_ in items:
+        if type(number) is not int or type(outcome) is not int:
+            raise ValueError("an answer that is none")
+        question = broker.gatherings.asked.get(number)
+        if question is None or sender not in question.unanswered:
+            broker.stats.ignored("answer to a question that is over")
+            continue
+        if outcome == ANSWERED:
+            question.answers[sender] = question.check(answer)
+        _without(broker, question, sender)
+
+
+def on_link_lost(broker: Broker, node: Node) -> None:
+    """Wait no longer for a node whose link broke in either direction."""
+    for question in list(broker.gatherings.asked.values()):
+        if node in question.unanswered:
+            _without(broker, question, node)
+
+
+def _without(broker: Broker, question: Question, node: Node) -> None:
+    del question.unanswered[node]
+    if not question.unanswered:
+        broker.waits.stalled.pop(question.client, None)  # Its command goes on with the next tick, which is now due.
+
+
+def _end(broker: Broker, number: int) -> None:
+    """End a question whose time is over."""
+    question = broker.gatherings.asked.pop(number, None)
+    if question is not None:
+        question.is_over = True
+        broker.waits.stalled.pop(question.client, None)
+
+
+def _node_id(node: Node) -> bytes:
+    return node.id
+
+
+# -- a node that is asked ---------------------------------------------------------------------------
+
+
+def on_question(broker: Broker, sender: Node, items: list[Any]) -> None:
+    """Begin this node's share, or say that it can't answer."""
+    gatherings = broker.gatherings
+    for number, topic, words, *_ in items:
+        if type(number) is not int or type(topic) is not bytes or len(topic) > TOPIC_BYTES_MAX:
+            raise ValueError("a question that is none")
+        if type(words) not in (list, tuple):
+            raise ValueError("words of a question that are none")
+        share = gatherings.topics.get(topic)
+        of_sender = gatherings.shares.get(sender, 0)
+        is_busy = of_sender >= SHARES_OF_NODE_MAX or sum(gatherings.shares.values()) >= SHARES_MAX
+        if share is None or broker.is_loading or is_busy:
+            broker.send(broker.sets.only(sender), ANSWER, (number, UNABLE, None))
+            continue
+        gatherings.shares[sender] = of_sender + 1
+        try:
+            _make(broker, sender, sender.run, number, share(broker, list(words)), broker.now_ms + ASK_MS)
+        except Exception:
+            _made(broker, sender)
+            raise
+
+
+def _make(broker: Broker, sender: Node, run: bytes, number: int, share: Share, until_ms: int) -> None:
+    """Do one part of a share. Another process of the sender has questions of its own with the same numbers."""
+    try:
+        next(share)
+    except StopIteration as end:
+        if sender.run == run:
+            broker.send(broker.sets.only(sender), ANSWER, (number, ANSWERED, end.value))
+        _made(broker, sender)
+        return
+    if broker.now_ms >= until_ms or sender.run != run:
+        _made(broker, sender)
+        return
+    part = partial(_make, broker, sender, run, number, share, until_ms)
+    broker.schedule.call_at(broker.now_ms + PART_EVERY_MS, part)
+
+
+def _made(broker: Broker, sender: Node) -> None:
+    shares = broker.gatherings.shares
+    shares[sender] -= 1
+    if not shares[sender]:
+        del shares[sender]

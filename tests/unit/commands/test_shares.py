@@ -1,0 +1,85 @@
+"""commands/shares.py: the part of one node in an answer, and the sum of all."""
+
+from __future__ import annotations
+
+import pytest
+
+from brokers import ask, ask_parsed, error_of, make_broker, make_client
+from copies import deliver, hold_queued
+from disque_py.commands import shares
+
+STATUS_ERROR = "ERR STATUS must be invisible, pending, running, completed, canceled or errored"
+
+
+def start(count=0):
+    broker = make_broker()
+    return broker, make_client(broker), [hold_queued(broker, number=number) for number in range(count)]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("QLEN", "q", "STATUS", "x"), ("QLEN", "q", "STATUS"), ("QPEEK", "q", 1, "STATUS", "acked"),
+     ("QDEPTH", "q", "BY", "t", "STATUS", "")],
+)  # fmt: skip
+def test_a_status_must_be_one_that_users_see(words):
+    broker, client, _ = start()
+    assert error_of(broker, client, *words) == STATUS_ERROR
+
+
+@pytest.mark.parametrize(
+    "words", [("QLEN", "q", "ALL"), ("QSTAT", "q", "x"), ("QSTAT", "q", "CLUSTER", "CLUSTER"), ("SHOW", "id", "x")]
+)
+def test_a_word_that_is_no_option_is_refused(words):
+    broker, client, _ = start()
+    assert error_of(broker, client, *words) == "ERR syntax error"
+
+
+@pytest.mark.parametrize("status", ["completed", "canceled", "errored"])
+def test_a_node_keeps_no_job_that_is_over(status):
+    """Spec Z2."""
+    broker, client, jobs = start(2)
+    ask(broker, client, "ACKJOB", jobs[0].id)
+    assert ask(broker, client, "QLEN", "q", "STATUS", status) == b":0\r\n"
+    assert ask(broker, client, "QPEEK", "q", 5, "STATUS", status) == b"*0\r\n"
+    assert ask(broker, client, "QDEPTH", "q", "BY", "t", "STATUS", status) == b"*0\r\n"
+
+
+def test_running_jobs_are_shown_in_queue_order():
+    broker, client, jobs = start(5)
+    for _ in range(3):
+        deliver(broker)
+    shown = [entry[1] for entry in ask_parsed(broker, client, "QPEEK", "q", 9, "STATUS", "running")]
+    assert shown == [job.id for job in jobs[:3]]
+    shown = [entry[1] for entry in ask_parsed(broker, client, "QPEEK", "q", -2, "STATUS", "running")]
+    assert shown == [jobs[2].id, jobs[1].id]
+
+
+def test_depths_of_running_jobs_count_each_value():
+    broker, client, _ = start()
+    for value in ("a", "b", "a", ""):
+        ask(broker, client, "ADDJOB", "q", "x", 0, *(("META", "t", value) if value else ()))
+    ask(broker, client, "GETJOB", "COUNT", 9, "FROM", "q")
+    assert ask_parsed(broker, client, "QDEPTH", "q", "BY", "t", "STATUS", "running") == [b"a", 2, b"b", 1, None, 1]
+    assert ask_parsed(broker, client, "QDEPTH", "q", "BY", "t") == []
+
+
+def test_a_job_that_two_nodes_have_queued_is_shown_once():
+    job = shares.Peeked(b"D-1", 1, 1, b"x", [])
+    assert shares.best_of([[job], [job]], 5, 1) == [job]
+
+
+def test_jobs_of_all_nodes_end_at_the_size_of_a_reply():
+    jobs = [shares.Peeked(b"D-%d" % at, at, at, bytes(400_000), []) for at in range(6)]
+    assert shares.best_of([jobs[::2], jobs[1::2]], 9, 1) == jobs[:3]
+    assert shares.best_of([jobs[::2], jobs[1::2]], -9, 1) == jobs[:2:-1]
+
+
+def test_sums_of_figures_keep_the_highest_age_and_the_lowest_idle_time():
+    one, other, none = shares.Stat(), shares.Stat(), shares.Stat()
+    one.is_known = other.is_known = True
+    one.age_s, one.idle_s, one.oldest_ms, one.length, one.paused = 5, 2, -1, 0, 1
+    other.age_s, other.idle_s, other.oldest_ms, other.length, other.paused = 3, 1, 70, 4, 2
+    none.running = 1
+    total = shares.sum_of_stats([none, one, other])
+    assert (total.age_s, total.idle_s, total.oldest_ms, total.length, total.paused) == (5, 1, 70, 4, 3)
+    assert total.running == 1
