@@ -12,10 +12,10 @@ asyncio, and blocking.py, pool.py and socket_connection.py for threads. Both fol
 feed.py, retry.py, bulk.py and spans.py. worker.py, heartbeat.py and backoff.py run handlers.
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
 from disque_py.client.address import Address
-from disque_py.client.aio import AsyncDisque
-from disque_py.client.backoff import Backoff
-from disque_py.client.blocking import Disque
 from disque_py.client.errors import (
     AttemptsSpentError,
     AuthError,
@@ -44,13 +44,18 @@ from disque_py.client.errors import (
     TooLateError,
     UnreachableError,
 )
-from disque_py.client.events import Event, EventLines, EventLog
-from disque_py.client.faces import Result
-from disque_py.client.job_stream import JobStream
-from disque_py.client.options import ClientOptions, ClientSettings
-from disque_py.client.pipeline import AsyncPipeline, Pipeline
-from disque_py.client.results import ClusterNode, Hello, Job, JobInfo, NodeInfo, QueueSettings, QueueStat
-from disque_py.client.worker import Worker, WorkerHooks
+
+if TYPE_CHECKING:
+    from disque_py.client.aio import AsyncDisque
+    from disque_py.client.backoff import Backoff
+    from disque_py.client.blocking import Disque
+    from disque_py.client.events import Event, EventLines, EventLog
+    from disque_py.client.faces import Result
+    from disque_py.client.job_stream import JobStream
+    from disque_py.client.options import ClientOptions, ClientSettings
+    from disque_py.client.pipeline import AsyncPipeline, Pipeline
+    from disque_py.client.results import ClusterNode, Hello, Job, JobInfo, NodeInfo, QueueSettings, QueueStat
+    from disque_py.client.worker import Worker, WorkerHooks
 
 __all__ = [
     "Address",
@@ -102,3 +107,48 @@ __all__ = [
     "Worker",
     "WorkerHooks",
 ]
+
+# Most programs need either shell, and the command line tools need neither. So these names are loaded when first used.
+_HOMES: Final = {
+    "AsyncDisque": "aio",
+    "AsyncPipeline": "pipeline",
+    "Backoff": "backoff",
+    "ClientOptions": "options",
+    "ClientSettings": "options",
+    "ClusterNode": "results",
+    "Disque": "blocking",
+    "Event": "events",
+    "EventLines": "events",
+    "EventLog": "events",
+    "Hello": "results",
+    "Job": "results",
+    "JobInfo": "results",
+    "JobStream": "job_stream",
+    "NodeInfo": "results",
+    "Pipeline": "pipeline",
+    "QueueSettings": "results",
+    "QueueStat": "results",
+    "Result": "faces",
+    "Worker": "worker",
+    "WorkerHooks": "worker",
+}
+
+
+def _load(name: str) -> Any:
+    """Return a public name of another module, or that module itself. AttributeError for any other name."""
+    if name in _HOMES:
+        found = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+        globals()[name] = found
+        return found
+    if name in _HOMES.values():
+        return import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+# A type checker would take __getattr__ for a promise that every name exists.
+if not TYPE_CHECKING:
+    __getattr__ = _load

@@ -4,104 +4,290 @@
     disque-pipeline latency --path /data/index --by carrier
     spark-submit "$(disque-pipeline where)" index --nodes … --path s3://bucket/index
 
-Wrong arguments give one sentence and status 2, other errors one sentence and status 1. Options, nodes, the password
+Wrong arguments give a usage error and status 2, other errors one sentence and status 1. Options, nodes, the password
 and a missing index are checked before Spark starts: Spark takes half a minute to start, and its errors fill pages.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+from disque_py import __version__
+from disque_py.spark.program import SETTINGS, SHELLS, FailureError, completion_script, files, folders, read_pairs
 
 if TYPE_CHECKING:
     from disque_py.spark.pipelines.node_watch import NodeWatch
 
+PROGRAM: Final = "disque-pipeline"
 SPAN: Final = re.compile(r"\d+ (?:milliseconds?|seconds?|minutes?|hours?)")
 PASSWORD: Final = "DISQUECLI_AUTH"  # As disque-cli has it.
+INTERRUPTED: Final = 130  # As a shell has it after Ctrl-C.
 ISSUE_WORDS: Final = ("OptionError", "ClusterError", "TableError", "DataLossError", "GapError", "SchemaError",
     "IndexSchemaError", "NoLogError", "RefusedError",
 )  # fmt: skip
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-def parser() -> argparse.ArgumentParser:
-    """Return the parser of the command line."""
-    top = argparse.ArgumentParser("disque-pipeline", description="Spark pipelines on the events of a Disque cluster.")
-    names = top.add_subparsers(dest="name", required=True, metavar="name")
-    index = names.add_parser("index", help="events of all nodes into the tables history and current")
-    recency = names.add_parser("recency", help="the most recent members of each key, from jobs with op in their meta")
-    for stream in (index, recency):
-        stream.add_argument("--nodes", required=True, help="host:port of some nodes, with commas")
-        stream.add_argument("--path", required=True, help="folder or URI of the tables")
-        stream.add_argument("--trigger", type=span, default="2 seconds", help="time between batches (2 seconds)")
-        stream.add_argument("--once", action="store_true", help="read everything that there is now, then end")
-        stream.add_argument("--checkpoint", default="", help="by default a folder below --path")
-        stream.add_argument("--metrics-port", type=int, help="serve Prometheus text on 127.0.0.1")
-        stream.add_argument("--metrics-file", default="", help="write Prometheus text into a file")
-        stream.add_argument("--quiet", action="store_true", help="no line per batch")
-        stream.add_argument(
-            "--source", action="append", default=[], metavar="NAME=VALUE",
-            help=f"option of disque-events; {PASSWORD} in the environment keeps a password out of process lists",
-        )  # fmt: skip
-    index.add_argument("--sink", action="append", default=[], metavar="NAME=VALUE", help="option of disque-index")
-    recency.add_argument("--limit", type=int, default=100, help="members per key (100)")
-    recency.add_argument("--key", default="key", help="the key of meta that names the key")
-    recency.add_argument("--member", default="member", help="the key of meta that names the member")
-    for name, text in (
-        ("depth", "the number of jobs in each state over time"),
-        ("latency", "how long jobs stayed in a state, by queue and hour"),
-        ("errors", "failures by queue, reason and worker"),
+class Program(click.Group):
+    """The pipelines; turns expected errors into one line and exit status 1."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the pipeline that was named."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise click.exceptions.Exit(INTERRUPTED) from None
+        except Exception as error:
+            sentence = sentence_of(error)
+            if sentence is None:
+                raise
+            raise FailureError(PROGRAM, sentence) from error
+
+
+@dataclass(frozen=True, slots=True)
+class StreamOptions:
+    """The options that both streams have."""
+
+    nodes: str
+    path: str
+    trigger: str
+    once: bool
+    checkpoint: str
+    metrics_port: int | None
+    metrics_file: str
+    quiet: bool
+    source: dict[str, str]
+
+    @property
+    def spark_trigger(self) -> str | None:
+        """The time between batches; None reads everything that there is now, then ends."""
+        return None if self.once else self.trigger
+
+    def source_options(self) -> dict[str, str]:
+        """Return the options of the source, with the password of the environment unless --source has one."""
+        source = dict(self.source)
+        password = os.environ.get(PASSWORD, "")
+        if password and not any(name.lower() == "disque.password" for name in source):
+            source["disque.password"] = password
+        return source
+
+
+def read_span(ctx: click.Context, param: click.Parameter, value: str) -> str:
+    """Return a span of time as Spark's triggers take it; click's usage error for any other text."""
+    if not SPAN.fullmatch(value.strip()):
+        raise click.BadParameter(f"'{value}' is no span of time such as '2 seconds' or '1 minute'", ctx, param)
+    return value.strip()
+
+
+def index_path(function: Function) -> Function:
+    """--path of an index that is there."""
+    option = click.option("--path", required=True, shell_complete=folders, help="Folder or URI of an index.")
+    return option(function)
+
+
+def stream_options(function: Function) -> Function:
+    """Add the options of StreamOptions."""
+    for option in (
+        click.option(
+            "--source", multiple=True, callback=read_pairs, metavar="NAME=VALUE",
+            help=f"Option of disque-events. {PASSWORD} in the environment keeps a password out of process lists.",
+        ),
+        click.option("--quiet", is_flag=True, help="No line per batch."),
+        click.option(
+            "--metrics-file", default="", shell_complete=files, help="Write Prometheus text into a file."
+        ),
+        click.option("--metrics-port", type=int, help="Serve Prometheus text on 127.0.0.1."),
+        click.option("--checkpoint", default="", shell_complete=folders, help="By default a folder below --path."),
+        click.option("--once", is_flag=True, help="Read everything that there is now, then end."),
+        click.option(
+            "--trigger", default="2 seconds", callback=read_span, metavar="SPAN",
+            help="Time between batches (2 seconds).",
+        ),
+        click.option("--path", required=True, shell_complete=folders, help="Folder or URI of the tables."),
+        click.option("--nodes", required=True, help="host:port of some nodes, with commas."),
+    ):  # fmt: skip
+        function = option(function)
+    return function
+
+
+def batch_options(function: Function) -> Function:
+    """Add the options of pipelines that read an index and end."""
+    for option in (
+        click.option("--until", default="", metavar="DAY", help="Events up to this day, included."),
+        click.option("--since", default="", metavar="DAY", help="Events from this day on, YYYY-MM-DD."),
+        click.option("--by", multiple=True, metavar="KEY", help="Also by a key of the jobs' meta."),
     ):
-        batch = names.add_parser(name, help=text)
-        batch.add_argument("--path", required=True, help="folder or URI of an index")
-        batch.add_argument("--by", action="append", default=[], metavar="KEY", help="also by a key of the jobs' meta")
-        batch.add_argument("--since", default="", metavar="DAY", help="events from this day on, YYYY-MM-DD")
-        batch.add_argument("--until", default="", metavar="DAY", help="events up to this day, included")
-        if name == "depth":
-            batch.add_argument("--bucket", type=int, default=60, metavar="SECONDS", help="length of a span (60)")
-    upkeep = names.add_parser("upkeep", help="compact an index and drop old rows, while no query writes")
-    upkeep.add_argument("--path", required=True, help="folder or URI of an index")
-    upkeep.add_argument("--current-retention", default="", metavar="SPAN", help="ended jobs leave current, e.g. 7 days")
-    upkeep.add_argument("--history-retention", default="", metavar="SPAN", help="days leave history, e.g. 90 days")
-    rebuild = names.add_parser("rebuild", help="make a lost table current from history, while no query writes")
-    rebuild.add_argument("--path", required=True, help="folder or URI of an index")
-    names.add_parser("where", help="print the file to give to spark-submit")
-    names.add_parser("declarative", help="print the folder of the project for spark-pipelines run")
-    return top
+        function = option(function)
+    return index_path(function)
 
 
-def span(text: str) -> str:
-    """Return a span of time as Spark's triggers take it. Raises ArgumentTypeError, whose text argparse shows."""
-    if not SPAN.fullmatch(text.strip()):
-        raise argparse.ArgumentTypeError(f"{text!r} is no span of time such as '2 seconds' or '1 minute'")
-    return text.strip()
+@click.group(cls=Program, context_settings=SETTINGS, no_args_is_help=False)
+@click.version_option(__version__, message=f"{PROGRAM} %(version)s")
+def main() -> None:
+    """Run Spark pipelines on the events of a Disque cluster."""
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run a pipeline and return the exit status."""
-    words = parser().parse_args(argv)
-    here = os.path.dirname(os.path.abspath(__file__))
-    if words.name == "where":
-        print(os.path.join(here, "__main__.py"))
-        return 0
-    if words.name == "declarative":
-        print(os.path.join(os.path.dirname(here), "declarative"))
-        return 0
-    try:
-        if words.name == "rebuild":
-            return _rebuild(words)
-        return _upkeep(words) if words.name == "upkeep" else _run(words)
-    except KeyboardInterrupt:
-        return 130
-    except Exception as error:
-        sentence = sentence_of(error)
-        if sentence is None:
-            raise
-        print(f"disque-pipeline: {sentence}", file=sys.stderr)
-        return 1
+@main.command("index")
+@stream_options
+@click.option("--sink", multiple=True, callback=read_pairs, metavar="NAME=VALUE", help="Option of disque-index.")
+def index_command(sink: dict[str, str], **words: Any) -> None:
+    """Index the events of all nodes.
+
+    The tables are history and current.
+    """
+    options = StreamOptions(**words)
+
+    def check() -> None:
+        from disque_py.spark.index import writer_options
+        from disque_py.spark.index_tables import check_not_lost
+
+        store, _, _ = writer_options({"path": options.path, **sink})
+        check_not_lost(store)
+
+    def start(spark: Any, source: dict[str, str]) -> Any:
+        from disque_py.spark.pipelines import index
+
+        return index.run(
+            spark, options.nodes, options.path,
+            trigger=options.spark_trigger, checkpoint=options.checkpoint, source=source, sink=sink,
+        )  # fmt: skip
+
+    _stream("index", options, check, start)
+
+
+@main.command("recency")
+@stream_options
+@click.option("--limit", type=int, default=100, help="Members per key (100).")
+@click.option("--key", default="key", help="The key of meta that names the key.")
+@click.option("--member", default="member", help="The key of meta that names the member.")
+def recency_command(limit: int, key: str, member: str, **words: Any) -> None:
+    """Keep the most recent members of each key.
+
+    They come from jobs with op in their meta.
+    """
+    options = StreamOptions(**words)
+
+    def check() -> None:
+        from disque_py.spark.pipelines.history import check_keys
+
+        check_keys((key, member))
+
+    def start(spark: Any, source: dict[str, str]) -> Any:
+        from disque_py.spark.pipelines import recency
+
+        return recency.run(
+            spark, options.nodes, options.path, limit=limit, key=key, member=member,
+            trigger=options.spark_trigger, checkpoint=options.checkpoint, source=source,
+        )  # fmt: skip
+
+    _stream("recency", options, check, start)
+
+
+@main.command("depth")
+@batch_options
+@click.option("--bucket", type=int, default=60, metavar="SECONDS", help="Length of a span (60).")
+def depth_command(bucket: int, **words: Any) -> None:
+    """Count the jobs in each state over time."""
+
+    def run(spark: Any, path: str, **given: Any) -> Any:
+        from disque_py.spark.pipelines import depth
+
+        return depth.run(spark, path, bucket_s=bucket, **given)
+
+    _batch("depth", run, **words)
+
+
+@main.command("latency")
+@batch_options
+def latency_command(**words: Any) -> None:
+    """Show how long jobs stayed in a state, by queue and hour."""
+
+    def run(spark: Any, path: str, **given: Any) -> Any:
+        from disque_py.spark.pipelines import latency
+
+        return latency.run(spark, path, **given)
+
+    _batch("latency", run, **words)
+
+
+@main.command("errors")
+@batch_options
+def errors_command(**words: Any) -> None:
+    """Count failures by queue, reason and worker."""
+
+    def run(spark: Any, path: str, **given: Any) -> Any:
+        from disque_py.spark.pipelines import errors
+
+        return errors.run(spark, path, **given)
+
+    _batch("errors", run, **words)
+
+
+@main.command("upkeep")
+@index_path
+@click.option("--current-retention", default="", metavar="SPAN", help="Ended jobs leave current, e.g. 7 days.")
+@click.option("--history-retention", default="", metavar="SPAN", help="Days leave history, e.g. 90 days.")
+def upkeep_command(path: str, current_retention: str, history_retention: str) -> None:
+    """Compact an index and drop old rows.
+
+    No query may write the index meanwhile.
+    """
+    import time
+
+    from disque_py.spark.delta_store import Store
+    from disque_py.spark.index_schema import HISTORY, open_existing
+    from disque_py.spark.options import Options
+    from disque_py.spark.upkeep import retention_of, tidy
+
+    given = {"currentRetention": current_retention, "historyRetention": history_retention}
+    options = Options("upkeep", {name: value for name, value in given.items() if value}, given)
+    retention = retention_of(options)
+    open_existing(Store(path), HISTORY)  # A wrong path is an error, not an empty index.
+    done = tidy(Store(path), retention, time.time())
+    click.echo(", ".join(f"{name.replace('_', ' ')} {count}" for name, count in done.items()))
+
+
+@main.command("rebuild")
+@index_path
+def rebuild_command(path: str) -> None:
+    """Make a lost table current from history.
+
+    No query may write the index meanwhile.
+    """
+    from disque_py.spark.delta_store import Store
+    from disque_py.spark.index_rebuild import rebuild
+
+    events, jobs = rebuild(Store(path))
+    click.echo(f"current: {jobs} jobs from {events} events of history")
+
+
+@main.command()
+def where() -> None:
+    """Print the file to give to spark-submit."""
+    click.echo(os.path.join(os.path.dirname(os.path.abspath(__file__)), "__main__.py"))
+
+
+@main.command()
+def declarative() -> None:
+    """Print the folder of the project for spark-pipelines run."""
+    click.echo(os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "declarative"))
+
+
+@main.command()
+@click.argument("shell", type=click.Choice(SHELLS))
+def completion(shell: str) -> None:
+    """Print a script that makes TAB complete disque-pipeline.
+
+    For bash: `eval "$(disque-pipeline completion bash)"` in ~/.bashrc.
+    """
+    click.echo(completion_script(main, PROGRAM, shell))
 
 
 def sentence_of(error: BaseException) -> str | None:
@@ -115,122 +301,68 @@ def sentence_of(error: BaseException) -> str | None:
     return None
 
 
-def _upkeep(words: argparse.Namespace) -> int:
-    import time
-
-    from disque_py.spark.delta_store import Store
-    from disque_py.spark.index_schema import HISTORY, open_existing
-    from disque_py.spark.options import Options
-    from disque_py.spark.upkeep import retention_of, tidy
-
-    given = {"currentRetention": words.current_retention, "historyRetention": words.history_retention}
-    options = Options("upkeep", {name: value for name, value in given.items() if value}, given)
-    retention = retention_of(options)
-    open_existing(Store(words.path), HISTORY)  # A wrong path is an error, not an empty index.
-    done = tidy(Store(words.path), retention, time.time())
-    print(", ".join(f"{name.replace('_', ' ')} {count}" for name, count in done.items()))
-    return 0
-
-
-def _rebuild(words: argparse.Namespace) -> int:
-    from disque_py.spark.delta_store import Store
-    from disque_py.spark.index_rebuild import rebuild
-
-    events, jobs = rebuild(Store(words.path))
-    print(f"current: {jobs} jobs from {events} events of history")
-    return 0
-
-
-def _run(words: argparse.Namespace) -> int:
+def _open_session(name: str, *, quiet: bool = False) -> Any:
     from disque_py.spark.pipelines.session import open_session
 
-    source, sink = _pairs(words, "source"), _pairs(words, "sink")
-    password = os.environ.get(PASSWORD, "")
-    if password and not any(name.lower() == "disque.password" for name in source):
-        source["disque.password"] = password
-    watch = None
-    if "SPARK_REMOTE" not in os.environ:  # The server of Spark Connect may see other paths.
-        watch = _check(words, source, sink)
-    if not getattr(words, "quiet", False):
-        print(f"{words.name}: Spark is starting …", file=sys.stderr, flush=True)
-    spark = open_session(words.name)
-    try:
-        if words.name in ("index", "recency"):
-            return _stream(spark, words, source, sink, watch)
-        rows = _batch(spark, words)
-        print(f"{words.name}: {len(rows)} rows in {words.path.rstrip('/')}/{words.name}")
-        return 0
-    finally:
-        spark.stop()
+    if not quiet:
+        click.echo(f"{name}: Spark is starting …", err=True)
+    return open_session(name)
 
 
-def _check(words: argparse.Namespace, source: dict[str, str], sink: dict[str, str]) -> NodeWatch | None:
-    """Check before Spark starts what Spark would find wrong later; return the watch over the nodes of a stream.
+def _checks_here() -> bool:
+    """Return whether this process sees the paths of Spark. The server of Spark Connect may see other ones."""
+    return "SPARK_REMOTE" not in os.environ
+
+
+def _stream(
+    name: str, options: StreamOptions, check: Callable[[], None], start: Callable[[Any, dict[str, str]], Any]
+) -> None:
+    """Check options and nodes, start Spark and the query, and wait until it ends. Exit status 1 if nodes are missing.
 
     Raises OptionError, ClusterError, TableError, ImportError.
     """
-    from disque_py.spark.delta_store import Store
+    source = options.source_options()
+    watch = None
+    if _checks_here():
+        from disque_py.spark.delta_store import Store
+
+        for path in filter(None, (options.path, options.checkpoint, os.path.dirname(options.metrics_file))):
+            Store(path).check_writable()
+        check()
+        watch = _watch(options.nodes, source)
+    spark = _open_session(name, quiet=options.quiet)
+    try:
+        missed = _follow(spark, name, options, watch, lambda: start(spark, source))
+    finally:
+        spark.stop()
+    if missed:
+        click.echo(f"{PROGRAM}: {missed}", err=True)
+        sys.exit(1)
+
+
+def _watch(nodes: str, source: dict[str, str]) -> NodeWatch:
+    """Return the watch over the nodes of a stream, which has looked at them once. Raises OptionError, ClusterError."""
     from disque_py.spark.events_planning import EventPlanner, event_options
-    from disque_py.spark.index_tables import HISTORY, check_not_lost, open_existing
-    from disque_py.spark.pipelines.history import check_keys
     from disque_py.spark.pipelines.node_watch import NodeWatch
 
-    if words.name not in ("index", "recency"):
-        check_keys(words.by)
-        open_existing(Store(words.path), HISTORY)
-        Store(words.path).check_writable()
-        return None
-    for path in filter(None, (words.path, words.checkpoint, os.path.dirname(words.metrics_file))):
-        Store(path).check_writable()
-    if words.name == "index":
-        from disque_py.spark.index import writer_options
-
-        store, _, _ = writer_options({"path": words.path, **sink})
-        check_not_lost(store)
-    else:
-        check_keys((words.key, words.member))
-    options = event_options({"bootstrapServers": words.nodes, **source}, is_stream=True)
-    watch = NodeWatch(EventPlanner(options))
+    watch = NodeWatch(EventPlanner(event_options({"bootstrapServers": nodes, **source}, is_stream=True)))
     watch.look()
     return watch
 
 
-def _pairs(words: argparse.Namespace, name: str) -> dict[str, str]:
-    from disque_py.spark.options import OptionError
-
-    found = {}
-    for pair in getattr(words, name, ()):
-        option, equals, value = pair.partition("=")
-        if not equals:
-            raise OptionError(f"--{name} takes NAME=VALUE, not {pair!r}")
-        found[option] = value
-    return found
-
-
-def _stream(
-    spark: Any, words: argparse.Namespace, source: dict[str, str], sink: dict[str, str], watch: NodeWatch | None
-) -> int:
-    from disque_py.spark.pipelines import index, recency
+def _follow(spark: Any, name: str, options: StreamOptions, watch: NodeWatch | None, start: Callable[[], Any]) -> str:
+    """Start a query and report its progress until it ends. With --once, return a sentence about nodes not read."""
     from disque_py.spark.progress import ProgressListener
 
     listener = ProgressListener(
-        words.path, metrics_file=words.metrics_file, metrics_port=words.metrics_port, quiet=words.quiet
+        options.path, metrics_file=options.metrics_file, metrics_port=options.metrics_port, quiet=options.quiet
     )
     spark.streams.addListener(listener)
-    trigger = None if words.once else words.trigger
-    if words.name == "index":
-        query = index.run(
-            spark, words.nodes, words.path, trigger=trigger, checkpoint=words.checkpoint, source=source, sink=sink
-        )
-    else:
-        query = recency.run(
-            spark, words.nodes, words.path, limit=words.limit, key=words.key, member=words.member,
-            trigger=trigger, checkpoint=words.checkpoint, source=source,
-        )  # fmt: skip
+    query = start()
     if watch is not None:
         figure = "disque_pipeline_nodes_away"
-        listener.note(words.name, figure, len(watch.missed))
-        watch.start(lambda count: listener.note(words.name, figure, count))
+        listener.note(name, figure, len(watch.missed))
+        watch.start(lambda count: listener.note(name, figure, count))
     try:
         query.awaitTermination()
     finally:
@@ -238,16 +370,22 @@ def _stream(
         if watch is not None:
             watch.end()
         listener.close()
-    missed = watch.sentence() if watch is not None and words.once else ""
-    if missed:
-        print(f"disque-pipeline: {missed}", file=sys.stderr)
-    return 1 if missed else 0
+    return watch.sentence() if watch is not None and options.once else ""
 
 
-def _batch(spark: Any, words: argparse.Namespace) -> Any:
-    from disque_py.spark.pipelines import depth, errors, latency
+def _batch(name: str, run: Callable[..., Any], path: str, by: tuple[str, ...], since: str, until: str) -> None:
+    """Check the index and the keys, start Spark, and run a pipeline that ends. Raises OptionError, TableError."""
+    if _checks_here():
+        from disque_py.spark.delta_store import Store
+        from disque_py.spark.index_tables import HISTORY, open_existing
+        from disque_py.spark.pipelines.history import check_keys
 
-    if words.name == "depth":
-        return depth.run(spark, words.path, by=words.by, bucket_s=words.bucket, since=words.since, until=words.until)
-    run = latency.run if words.name == "latency" else errors.run
-    return run(spark, words.path, by=words.by, since=words.since, until=words.until)
+        check_keys(by)
+        open_existing(Store(path), HISTORY)
+        Store(path).check_writable()
+    spark = _open_session(name)
+    try:
+        rows = run(spark, path, by=by, since=since, until=until)
+        click.echo(f"{name}: {len(rows)} rows in {path.rstrip('/')}/{name}")
+    finally:
+        spark.stop()

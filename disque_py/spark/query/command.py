@@ -4,160 +4,280 @@
     disque-query /data/index trace D-1fc4…
     disque-query /data/index report --out report.html
 
-Wrong arguments give one sentence and status 2, other errors one sentence and status 1.
+Wrong arguments give a usage error and status 2, other errors one sentence and status 1. Loading libraries is most of
+the time of a short answer, so a question imports what it needs when it is asked.
 """
 
 from __future__ import annotations
 
-import argparse
-import csv
 import io
-import json
-import shutil
 import sys
 import time
-from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+from disque_py import __version__
+from disque_py.spark.program import SETTINGS, SHELLS, FailureError, completion_script, files, folders, read_pairs
 
 if TYPE_CHECKING:
     from disque_py.spark.query.questions import Answer
 
-
-def parser() -> argparse.ArgumentParser:
-    """Return the parser of the command line."""
-    top = argparse.ArgumentParser(
-        "disque-query", description="Ask the indexes that the Spark pipelines keep; needs no Spark."
-    )
-    top.add_argument("path", help="folder or URI of an index")
-    _add_common(top)
-    top.set_defaults(format="table", timing=False, storage=[], storage_behind=[])
-    questions = top.add_subparsers(dest="question", required=True, metavar="question")
-    trace = questions.add_parser("trace", help="the events of a job")
-    trace.add_argument("job_id")
-    depth = questions.add_parser("depth", help="jobs by queue and state, now and over time")
-    depth.add_argument("--over-time", action="store_true", help="curves instead of the table")
-    depth.add_argument(
-        "--by-node",
-        action="store_true",
-        help="also by the node that wrote the newest event; shows the jobs of a dead node",
-    )
-    depth.add_argument("--queue", default="", help="only this queue (with --over-time)")
-    latency = questions.add_parser("latency", help="time in each state: percentiles")
-    latency.add_argument("--hourly", action="store_true", help="a row per hour")
-    errors = questions.add_parser("errors", help="failures and their number")
-    for question in (depth, latency, errors):
-        question.add_argument(
-            "--by", action="append", default=[], metavar="KEY", help="also by a key of the jobs' meta"
-        )
-    sql = questions.add_parser("sql", help="any SQL of DuckDB; the tables are history and current")
-    sql.add_argument("statement")
-    report = questions.add_parser("report", help="an HTML file with charts")
-    report.add_argument("--out", default="report.html", help="name of the file (report.html)")
-    report.add_argument("--by", action="append", default=[], metavar="KEY", help="time in states also by a key of meta")
-    for question in questions.choices.values():
-        _add_common(question, behind="_behind")
-    return top
+PROGRAM: Final = "disque-query"
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-def _add_common(words: argparse.ArgumentParser, behind: str = "") -> None:
-    """Add the options that may stand before or behind the question. An absent one does not reset the other."""
-    absent = argparse.SUPPRESS
-    words.add_argument(
-        "--storage", action="append", default=absent, dest=f"storage{behind}", metavar="NAME=VALUE",
-        help="setting of an object store",
-    )  # fmt: skip
-    words.add_argument("--format", choices=("table", "json", "csv"), default=absent, help="how rows are printed")
-    words.add_argument("--timing", action="store_true", default=absent, help="say how long the query took, on stderr")
+class Shared:
+    """The path, and the options that may stand before the question or behind it."""
+
+    def __init__(self) -> None:
+        self.path = ""
+        self.storage: dict[str, str] = {}
+        self.format = "table"
+        self.timing = False
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Answer a question and return the exit status."""
-    words = parser().parse_args(argv)
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # For characters that the locale can't show.
-    try:
-        return _answer(words)
-    except BrokenPipeError:
-        return 0  # The reader of the output has ended, such as `| head`.
-    except ImportError as error:
-        print(f"disque-query: {error}; install it with: pip install 'disque-py[query]'", file=sys.stderr)
-        return 1
-    except OSError as error:
-        print(f"disque-query: {error}", file=sys.stderr)
-        return 1
-    except Exception as error:
-        if type(error).__name__ not in ("TableError", "OptionError") and not type(error).__module__.startswith(
-            "_duckdb"
-        ):
-            raise
-        print(f"disque-query: {str(error).strip()}", file=sys.stderr)
-        return 1
+class Program(click.Group):
+    """The questions; turns expected errors into one line and exit status 1."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the words before the question. Options may stand behind the path: it is put behind them.
+
+        click takes the first word behind an argument of a group for the name of a command.
+        """
+        parser = self.make_parser(ctx)
+        _, behind, _ = parser.parse_args(list(args))
+        if behind and behind[0].startswith("-"):
+            place = len(args) - len(behind) - 1
+            words = args[:place] + behind
+            # The question now has the place of the path.
+            found, rest, _ = parser.parse_args(list(words))
+            at = len(words) - len(rest) - isinstance(found.get("path"), str)
+            args = [*words[:at], args[place], *words[at:]]
+        return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Answer the question."""
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(errors="backslashreplace")  # For characters that the locale can't show.
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            return None  # The reader of the output has ended, such as `| head`.
+        except ImportError as error:
+            raise FailureError(PROGRAM, f"{error}; install it with: pip install 'disque-py[query]'") from error
+        except OSError as error:
+            raise FailureError(PROGRAM, str(error)) from error
+        except Exception as error:
+            if type(error).__name__ not in ("TableError", "OptionError") and not type(error).__module__.startswith(
+                "_duckdb"
+            ):
+                raise
+            raise FailureError(PROGRAM, str(error).strip()) from error
 
 
-def _answer(words: argparse.Namespace) -> int:
+def shared_options(function: Function) -> Function:
+    """--storage, --format and --timing, before a question and behind it. An absent one does not reset the other."""
+    for option in (
+        click.option(
+            "--timing", is_flag=True, expose_value=False, callback=_keep, help="Say how long the query took, on stderr."
+        ),
+        click.option(
+            "--format", type=click.Choice(("table", "json", "csv")), expose_value=False, callback=_keep,
+            help="How rows are printed (table).",
+        ),
+        click.option(
+            "--storage", multiple=True, expose_value=False, callback=_keep, metavar="NAME=VALUE",
+            help="Setting of an object store.",
+        ),
+    ):  # fmt: skip
+        function = option(function)
+    return function
+
+
+def by_option(text: str) -> Callable[[Function], Function]:
+    """--by, as often as wanted."""
+    return click.option("--by", multiple=True, metavar="KEY", help=text)
+
+
+def _keep(ctx: click.Context, param: click.Parameter, value: Any) -> None:
+    shared = ctx.ensure_object(Shared)
+    if param.name == "storage":
+        shared.storage.update(read_pairs(ctx, param, value))
+    elif value:
+        setattr(shared, str(param.name), value)
+
+
+def _complete(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
+    if value is not None and not ctx.resilient_parsing:
+        click.echo(completion_script(main, PROGRAM, value))
+        ctx.exit()
+
+
+@click.group(
+    cls=Program, context_settings=SETTINGS, no_args_is_help=False, subcommand_metavar="[OPTIONS] QUESTION [ARGS]..."
+)
+@click.version_option(__version__, message=f"{PROGRAM} %(version)s")
+@click.option(
+    "--completion", type=click.Choice(SHELLS), is_eager=True, expose_value=False, callback=_complete,
+    help='Print a script for TAB: eval "$(disque-query --completion bash)".',
+)  # fmt: skip
+@click.argument("path", shell_complete=folders)
+@shared_options
+@click.pass_context
+def main(ctx: click.Context, path: str) -> None:
+    """Ask the indexes that the Spark pipelines keep. It needs no Spark.
+
+    PATH is the folder or URI of an index.
+    """
+    ctx.ensure_object(Shared).path = path
+
+
+@main.command()
+@click.argument("job_id")
+@shared_options
+@click.pass_obj
+def trace(shared: Shared, job_id: str) -> None:
+    """Show the events of a job."""
+    from disque_py.spark.query import questions
+
+    answer = _ask(shared, lambda db: questions.trace(db, job_id))
+    _print(shared, answer)
+    if not answer.rows:
+        raise FailureError(PROGRAM, f"the index has no event of {job_id}")
+    note = questions.pending_note(answer) if shared.format == "table" else ""
+    if note:
+        click.echo(f"{PROGRAM}: {note}", err=True)
+
+
+@main.command()
+@click.option("--over-time", is_flag=True, help="Curves instead of the table.")
+@click.option(
+    "--by-node", is_flag=True, help="Also by the node that wrote the newest event; shows the jobs of a dead node."
+)
+@click.option("--queue", default="", help="Only this queue (with --over-time).")
+@by_option("Also by a key of the jobs' meta.")
+@shared_options
+@click.pass_obj
+def depth(shared: Shared, over_time: bool, by_node: bool, queue: str, by: tuple[str, ...]) -> None:
+    """Count jobs by queue and state, now and over time."""
     from disque_py.spark.query import plots, questions
-    from disque_py.spark.query.tables import open_index
 
-    storage = dict(pair.partition("=")[::2] for pair in words.storage + words.storage_behind)
-    with open_index(words.path, storage) as db:
-        began = time.perf_counter()
-        if words.question == "report":
-            return _report(db, words)
-        if words.question == "trace":
-            answer = questions.trace(db, words.job_id)
-        elif words.question == "depth" and words.over_time:
-            answer = questions.depth_over_time(db, words.queue)
-        elif words.question == "depth":
-            answer = questions.depth(db, words.by, by_node=words.by_node)
-        elif words.question == "latency":
-            answer = questions.latency(db, words.by, hourly=words.hourly)
-        elif words.question == "errors":
-            answer = questions.errors(db, words.by)
-        else:
-            answer = questions.ask(db, words.statement)
-        if words.timing:
-            print(f"{(time.perf_counter() - began) * 1000:.1f} ms", file=sys.stderr)
-    if words.format != "table":
-        _print_rows(answer, words.format)
-    elif words.question == "depth" and words.over_time:
+    if not over_time:
+        _print(shared, _ask(shared, lambda db: questions.depth(db, by, by_node=by_node)))
+        return
+    answer = _ask(shared, lambda db: questions.depth_over_time(db, queue))
+    if shared.format == "table":
+        import shutil
+
         print(plots.curves(answer, shutil.get_terminal_size().columns - 20), end="")
     else:
-        print(plots.table(answer), end="")
-        if words.question == "errors" and answer.rows:
-            print("\n" + plots.bars(answer, "error", "failures"), end="")
-    if words.question == "trace" and not answer.rows:
-        print(f"disque-query: the index has no event of {words.job_id}", file=sys.stderr)
-        return 1
-    note = questions.pending_note(answer) if words.question == "trace" and words.format == "table" else ""
-    if note:
-        print(f"disque-query: {note}", file=sys.stderr)
-    return 0
+        _print(shared, answer)
 
 
-def _print_rows(answer: Answer, form: str) -> None:
-    if form == "csv":
-        writer = csv.writer(sys.stdout)
-        writer.writerow(answer.columns)
-        writer.writerows(answer.rows)
-        return
-    for row in answer.rows:
-        print(json.dumps(dict(zip(answer.columns, row, strict=True)), default=str))
+@main.command()
+@click.option("--hourly", is_flag=True, help="A row per hour.")
+@by_option("Also by a key of the jobs' meta.")
+@shared_options
+@click.pass_obj
+def latency(shared: Shared, hourly: bool, by: tuple[str, ...]) -> None:
+    """Show percentiles of the time in each state."""
+    from disque_py.spark.query import questions
+
+    _print(shared, _ask(shared, lambda db: questions.latency(db, by, hourly=hourly)))
 
 
-def _report(db: Any, words: argparse.Namespace) -> int:
+@main.command()
+@by_option("Also by a key of the jobs' meta.")
+@shared_options
+@click.pass_obj
+def errors(shared: Shared, by: tuple[str, ...]) -> None:
+    """Show failures and their number."""
+    from disque_py.spark.query import plots, questions
+
+    answer = _ask(shared, lambda db: questions.errors(db, by))
+    _print(shared, answer)
+    if shared.format == "table" and answer.rows:
+        print("\n" + plots.bars(answer, "error", "failures"), end="")
+
+
+def _statement(ctx: click.Context, param: click.Parameter, value: str) -> str:
+    """Return the statement, which may begin with a comment: `-- all jobs`. A lone word with dashes is an option."""
+    if value.startswith("-") and len(value.split()) == 1:
+        raise click.NoSuchOption(value, ctx=ctx)
+    return value
+
+
+@main.command(context_settings={"ignore_unknown_options": True})
+@click.argument("statement", callback=_statement)
+@shared_options
+@click.pass_obj
+def sql(shared: Shared, statement: str) -> None:
+    """Run any SQL of DuckDB. The tables are history and current."""
+    from disque_py.spark.query import questions
+
+    _print(shared, _ask(shared, lambda db: questions.ask(db, statement)))
+
+
+@main.command()
+@click.option("--out", default="report.html", shell_complete=files, help="Name of the file (report.html).")
+@by_option("Time in states also by a key of meta.")
+@shared_options
+@click.pass_obj
+def report(shared: Shared, out: str, by: tuple[str, ...]) -> None:
+    """Write an HTML file with charts."""
+    from pathlib import Path
+
+    html = _ask(shared, lambda db: _report(db, shared.path, by))
+    Path(out).write_text(html, encoding="utf-8")
+    print(out)
+
+
+def _report(db: Any, path: str, by: tuple[str, ...]) -> str:
     from disque_py.spark.query import questions, report
 
-    latency = questions.latency(db, words.by)
+    latency = questions.latency(db, by)
     errors = questions.errors(db)
     parts = [
         ("Depth over time", report.lines(questions.depth_over_time(db))),
         ("Jobs now", report.table(questions.depth(db))),
-        ("Time in each state: 95th percentile, ms", report.bars(latency, ["queue", "state", *words.by], "p95_ms")),
+        ("Time in each state: 95th percentile, ms", report.bars(latency, ["queue", "state", *by], "p95_ms")),
         ("Time in each state", report.table(latency)),
         ("Failures", report.bars(errors, ["queue", "error"], "failures") + report.table(errors)),
     ]
-    html = report.page(f"Disque: {words.path}", questions.summary(db), parts)
-    Path(words.out).write_text(html, encoding="utf-8")
-    print(words.out)
-    return 0
+    return report.page(f"Disque: {path}", questions.summary(db), parts)
+
+
+Found = TypeVar("Found")
+
+
+def _ask(shared: Shared, question: Callable[[Any], Found]) -> Found:
+    """Return the answer to a question about the index. Print the time that it took, if --timing says so."""
+    from disque_py.spark.query.tables import open_index
+
+    with open_index(shared.path, shared.storage) as db:
+        began = time.perf_counter()
+        answer = question(db)
+        if shared.timing:
+            click.echo(f"{(time.perf_counter() - began) * 1000:.1f} ms", err=True)
+    return answer
+
+
+def _print(shared: Shared, answer: Answer) -> None:
+    """Print the rows as --format says."""
+    if shared.format == "table":
+        from disque_py.spark.query import plots
+
+        print(plots.table(answer), end="")
+    elif shared.format == "csv":
+        import csv
+
+        writer = csv.writer(sys.stdout)
+        writer.writerow(answer.columns)
+        writer.writerows(answer.rows)
+    else:
+        import json
+
+        for row in answer.rows:
+            print(json.dumps(dict(zip(answer.columns, row, strict=True)), default=str))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
 import pytest
 
 from disque_py.spark.options import OptionError
-from disque_py.spark.pipelines.command import main, parser, sentence_of
+from disque_py.spark.pipelines.command import PROGRAM, main, sentence_of
 from spark_stub import StubCluster
 
 
@@ -30,19 +31,36 @@ def started(monkeypatch):
     return names
 
 
+def run(*words):
+    """Run a command and return its exit status."""
+    with pytest.raises(SystemExit) as ended:
+        main(words, prog_name=PROGRAM)
+    return ended.value.code
+
+
 def sentence(capsys, *words):
     """Return the error of a pipeline that can't run."""
-    assert main(words) == 1
+    assert run(*words) == 1
     lines = [line for line in capsys.readouterr().err.splitlines() if "Spark is starting" not in line]
     assert len(lines) == 1
     return lines[0].removeprefix("disque-pipeline: ")
 
 
-def test_every_pipeline_has_its_arguments():
-    words = parser().parse_args(["index", "--nodes", "a", "--path", "p", "--once", "--source", "failOnDataLoss=false"])
-    assert (words.name, words.once, words.source) == ("index", True, ["failOnDataLoss=false"])
-    for name in ("depth", "latency", "errors"):
-        assert parser().parse_args([name, "--path", "p", "--by", "carrier"]).by == ["carrier"]
+def test_every_pipeline_has_its_options(capsys):
+    stream = {"--nodes", "--path", "--trigger", "--once", "--checkpoint", "--metrics-port", "--metrics-file", "--quiet"}
+    batch = {"--path", "--by", "--since", "--until"}
+    options = {
+        "index": stream | {"--source", "--sink"},
+        "recency": stream | {"--source", "--limit", "--key", "--member"},
+        "depth": batch | {"--bucket"},
+        "latency": batch,
+        "errors": batch,
+        "upkeep": {"--path", "--current-retention", "--history-retention"},
+        "rebuild": {"--path"},
+    }
+    for name, expected in options.items():
+        assert run(name, "--help") == 0
+        assert set(re.findall(r"^  (--[a-z-]+)", capsys.readouterr().out, re.MULTILINE)) == expected
 
 
 @pytest.mark.parametrize(
@@ -50,19 +68,37 @@ def test_every_pipeline_has_its_arguments():
     [
         [], ["index"], ["depth"], ["nonsense", "--path", "p"],
         ["index", "--nodes", "a", "--path", "p", "--trigger", "soon"],
+        ["index", "--nodes", "a", "--path", "p", "--source", "failOnDataLoss"],
     ],
 )  # fmt: skip
 def test_wrong_arguments_give_status_2(words, capsys):
-    with pytest.raises(SystemExit) as ended:
-        main(words)
-    assert ended.value.code == 2
-    assert "disque-pipeline" in capsys.readouterr().err
+    assert run(*words) == 2
+    told = capsys.readouterr().err
+    assert told.startswith("Usage: disque-pipeline")
+    assert "\nError: " in told
 
 
 @pytest.mark.parametrize("name", ["where", "declarative"])
 def test_the_command_prints_where_its_files_are(name, capsys):
-    assert main([name]) == 0
+    assert run(name) == 0
     assert Path(capsys.readouterr().out.strip()).exists()
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_is_a_script(shell, capsys):
+    assert run("completion", shell) == 0
+    assert "_DISQUE_PIPELINE_COMPLETE" in capsys.readouterr().out
+
+
+def test_an_interrupt_gives_the_status_of_a_shell(started, tmp_path, monkeypatch):
+    from disque_py.spark.pipelines import session
+
+    def interrupt(name):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(session, "open_session", interrupt)
+    with StubCluster() as cluster:
+        assert run("index", "--nodes", cluster.nodes[0].place, "--path", str(tmp_path)) == 130
 
 
 def test_an_error_is_found_inside_the_error_of_spark():
@@ -74,13 +110,13 @@ def test_an_error_is_found_inside_the_error_of_spark():
 
 def test_an_invalid_span_is_one_sentence(tmp_path, capsys):
     pytest.importorskip("deltalake", reason="the extra disque-py[spark] is not installed")
-    assert main(["upkeep", "--path", str(tmp_path), "--history-retention", "soon"]) == 1
+    assert run("upkeep", "--path", str(tmp_path), "--history-retention", "soon") == 1
     assert capsys.readouterr().err.startswith("disque-pipeline: upkeep: option historyRetention is a span")
 
 
 def test_upkeep_of_a_missing_index_is_one_sentence(tmp_path, capsys):
     pytest.importorskip("deltalake", reason="the extra disque-py[spark] is not installed")
-    assert main(["upkeep", "--path", str(tmp_path)]) == 1
+    assert run("upkeep", "--path", str(tmp_path)) == 1
     assert "has no table history; run the index pipeline first" in capsys.readouterr().err
 
 
@@ -136,9 +172,9 @@ def test_a_path_that_cannot_be_written_is_reported_before_spark_starts(name, sta
 def test_a_pipeline_says_that_it_waits_for_spark(started, tmp_path, capsys):
     with StubCluster() as cluster:
         words = ("index", "--nodes", cluster.nodes[0].place, "--path", str(tmp_path))
-        main(words)
+        run(*words)
         assert "index: Spark is starting" in capsys.readouterr().err
-        main((*words, "--quiet"))
+        run(*words, "--quiet")
         assert "Spark is starting" not in capsys.readouterr().err
 
 
@@ -150,7 +186,7 @@ def test_a_lost_table_is_reported_before_spark_starts_and_a_command_rebuilds_it(
     with StubCluster() as cluster:
         words = ("index", "--nodes", cluster.nodes[0].place, "--path", str(tmp_path))
         assert f"disque-pipeline rebuild --path {tmp_path}" in sentence(capsys, *words)
-        assert main(["rebuild", "--path", str(tmp_path)]) == 0
+        assert run("rebuild", "--path", str(tmp_path)) == 0
         assert capsys.readouterr().out == "current: 2 jobs from 7 events of history\n"
         assert sentence(capsys, *words) == "as far as Spark"
 

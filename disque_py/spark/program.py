@@ -1,0 +1,62 @@
+"""The frame of the commands disque-pipeline and disque-query: pairs, errors of one sentence, completion by TAB.
+
+disque-query answers in less time than most imports take. So this module imports click alone.
+"""
+
+from __future__ import annotations
+
+from typing import IO, TYPE_CHECKING, Any, Final
+
+import click
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+SETTINGS: Final = {"help_option_names": ["-h", "--help"]}
+SHELLS: Final = ("bash", "zsh", "fish")
+
+
+class FailureError(click.ClickException):
+    """An error that one sentence tells, behind the program's name. Spark prints pages around it. Exit status 1."""
+
+    def __init__(self, program: str, text: str) -> None:
+        super().__init__(text)
+        self.program = program
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        """Print the sentence to stderr, or to `file`."""
+        click.echo(f"{self.program}: {self.message}", file=file, err=file is None)
+
+
+def read_pairs(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> dict[str, str]:
+    """Return the values NAME=VALUE of an option by name; click's usage error for a text without `=`."""
+    pairs = {}
+    for text in value:
+        name, equals, setting = text.partition("=")
+        if not equals:
+            raise click.BadParameter(f"'{text}' is no NAME=VALUE; write the name, = and the value", ctx, param)
+        pairs[name] = setting
+    return pairs
+
+
+def folders(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Let TAB complete folders. The option takes URIs, too, so it is no click.Path, which looks for a file."""
+    from click.shell_completion import CompletionItem
+
+    return [CompletionItem(incomplete, type="dir")]
+
+
+def files(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Let TAB complete files."""
+    from click.shell_completion import CompletionItem
+
+    return [CompletionItem(incomplete, type="file")]
+
+
+def completion_script(command: click.Command, program: str, shell: str) -> str:
+    """Return the script that makes TAB complete the program in a shell of SHELLS."""
+    from click.shell_completion import get_completion_class
+
+    complete = get_completion_class(shell)
+    assert complete is not None
+    return complete(command, {}, program, f"_{program.replace('-', '_').upper()}_COMPLETE").source()
