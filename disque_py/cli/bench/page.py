@@ -31,7 +31,7 @@ th, td { padding: .2rem .6rem; text-align: right; border-bottom: 1px solid #eee 
 th:nth-child(-n+2), td:nth-child(-n+2) { text-align: left } tr.first td { border-top: 2px solid #ccc }
 th { background: #f5f5f5 } svg { max-width: 100%; height: auto } .scroll { overflow-x: auto }
 .note { background: #fff6e0; border-left: 4px solid #E69F00; padding: .5rem 1rem }
-dt { font-weight: 600 } dd { margin: 0 0 .3rem 1rem }
+dl { display: flex; flex-wrap: wrap; gap: .3rem 2rem } dt { font-weight: 600 } dd { margin: 0 }
 """
 
 
@@ -52,7 +52,7 @@ def matplotlib() -> Any:
 
 def page(report: Report) -> str:
     """Return the report as HTML. NoChartsError."""
-    facts = "".join(f"<dt>{escape(k)}</dt><dd>{escape(v)}</dd>" for k, v in report.machine.items())
+    facts = "".join(f"<div><dt>{escape(k)}</dt><dd>{escape(v)}</dd></div>" for k, v in report.machine.items())
     names = "".join(f"<li><b>{escape(k)}</b> {escape(v)}</li>" for k, v in report.contestants.items())
     notes = "".join(f'<p class="note">{escape(text)}</p>' for text in [*report.notes, *warnings_of(report)])
     contents = "".join(
@@ -62,8 +62,8 @@ def page(report: Report) -> str:
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>disque-bench</title>'
         f'<meta name="viewport" content="width=device-width"><style>{STYLE}</style></head><body>\n'
-        f"<h1>disque-bench</h1>\n<p>Bars are medians over the runs; whiskers reach from the lowest to the highest run. "
-        f"Ratios are taken within each run, to {escape(report.reference)}.</p>\n"
+        f"<h1>disque-bench</h1>\n<p>Bars and dots are medians over the runs. Lines reach from the lowest to the "
+        f"highest run. Ratios are taken within each run, to {escape(report.reference)}.</p>\n"
         f"{notes}<dl>{facts}</dl><ul>{names}</ul><h2>Tests</h2><ul>{contents}</ul>{sections}</body></html>\n"
     )
 
@@ -98,15 +98,23 @@ def chart(report: Report, test: str) -> str:
         FigureCanvasSVG(figure)
         axes = figure.add_subplot()
         wide = 0.85 / max(1, len(names))
+        # A bar needs an axis that begins at zero, which a logarithmic one has not.
+        has_bars = not is_logarithmic([line.metrics[metric].median for line in lines if metric in line.metrics])
         for at, name in enumerate(names):
             own = [line for line in lines if line.contestant == name and metric in line.metrics]
             places = [cells.index(line.cell) + (at - (len(names) - 1) / 2) * wide for line in own]
-            _bars(axes, own, metric, places, wide, COLOURS[list(report.contestants).index(name) % len(COLOURS)], name)
+            colour = COLOURS[list(report.contestants).index(name) % len(COLOURS)]
+            if has_bars:
+                _bars(axes, own, metric, places, wide, colour, name)
+            else:
+                _dots(axes, own, metric, places, colour, name)
         axes.set_xticks(range(len(cells)), cells, rotation=0 if len(cells) < 9 else 30)
         axes.set_xlim(-0.6, max(len(cells), 2) - 0.4)
         axes.set_ylabel(TESTS[test].unit)
-        if is_logarithmic([line.metrics[metric].median for line in lines if metric in line.metrics]):
+        if not has_bars:
             axes.set_yscale("log")
+            for at in range(len(cells) - 1):
+                axes.axvline(at + 0.5, color="#eeeeee", linewidth=0.8)
         axes.yaxis.set_major_formatter(lambda value, _: number(value) if value < 10 else f"{value:,.0f}")
         axes.grid(axis="y", color="#dddddd", linewidth=0.6)
         axes.set_axisbelow(True)
@@ -130,6 +138,15 @@ def _bars(
     axes.bar(
         places, heights, wide * 0.92, yerr=[below, above], color=colour, label=name, hatch=hatches,
         edgecolor="white", linewidth=0, error_kw={"elinewidth": 0.9, "ecolor": "#333333", "capsize": 1.5},
+    )  # fmt: skip
+
+
+def _dots(axes: Any, lines: Sequence[Line], metric: str, places: Sequence[float], colour: str, name: str) -> None:
+    found = [line.metrics[metric] for line in lines]
+    axes.vlines(places, [one.low for one in found], [one.high for one in found], color=colour, linewidth=1.5)
+    axes.scatter(
+        places, [one.median for one in found], s=36, label=name, zorder=3, edgecolors=colour,
+        facecolors=["white" if line.is_generator_bound else colour for line in lines],
     )  # fmt: skip
 
 

@@ -1,8 +1,9 @@
 """CPU time and memory of a server with all its children, from /proc.
 
 A process's own line in /proc/<pid>/stat has its CPU time and that of children that have ended. Children that live have
-lines of their own. The sum over the tree is what the server costs. The kernel counts in ticks of 10 ms as a rule, so a
-measurement should take a second or more. Without /proc (not Linux) there are no figures.
+lines of their own. The sum over the tree is what the server costs. The kernel counts these in ticks of 10 ms as a rule.
+Linux also has a clock for each process, which counts nanoseconds; where it can be read, it replaces the process's own
+ticks. Without /proc (not Linux) there are no figures.
 """
 
 from __future__ import annotations
@@ -22,10 +23,11 @@ PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 
 @dataclass(frozen=True, slots=True)
 class Stat:
-    """One process: its parent, CPU time in ticks (children that have ended included), resident pages."""
+    """One process: its parent, its CPU time in ticks, that of its children that have ended, resident pages."""
 
     parent: int
     ticks: int
+    ended_ticks: int
     pages: int
 
 
@@ -38,7 +40,8 @@ def parse_stat(text: str) -> Stat:
     if len(fields) < 22:
         raise ValueError(f"{text!r} is no line of /proc/<pid>/stat")
     # By the numbers of proc(5): ppid is 4, utime, stime, cutime and cstime are 14 to 17, rss is 24. Ours begin at 3.
-    return Stat(int(fields[1]), sum(map(int, fields[11:15])), int(fields[21]))
+    user, system, ended_user, ended_system = map(int, fields[11:15])
+    return Stat(int(fields[1]), user + system, ended_user + ended_system, int(fields[21]))
 
 
 def family(stats: Mapping[int, Stat], roots: Collection[int]) -> set[int]:
@@ -72,18 +75,29 @@ def all_stats() -> dict[int, Stat]:
 
 def cpu_seconds(roots: Collection[int]) -> float | None:
     """Return the CPU time that the trees of these processes have used; None if there is none of them to look at."""
-    return _total(roots, lambda stat: stat.ticks / TICKS_PER_S)
+    return _total(roots, lambda pid, stat: own_cpu_seconds(pid, stat) + stat.ended_ticks / TICKS_PER_S)
+
+
+def own_cpu_seconds(pid: int, stat: Stat) -> float:
+    """Return the CPU time of a process without its children, from its clock if that can be read.
+
+    The number of the clock is made from the process's as clock_getcpuclockid(3) does.
+    """
+    try:
+        return time.clock_gettime((~pid << 3) | 2)
+    except OSError:
+        return stat.ticks / TICKS_PER_S
 
 
 def resident_bytes(roots: Collection[int]) -> float | None:
     """Return the resident memory of the trees of these processes; None if there is none of them to look at."""
-    return _total(roots, lambda stat: float(stat.pages * PAGE_BYTES))
+    return _total(roots, lambda _, stat: float(stat.pages * PAGE_BYTES))
 
 
-def _total(roots: Collection[int], value: Callable[[Stat], float]) -> float | None:
+def _total(roots: Collection[int], value: Callable[[int, Stat], float]) -> float | None:
     stats = all_stats()
     members = family(stats, roots)
-    return sum(value(stats[pid]) for pid in members) if members else None
+    return sum(value(pid, stats[pid]) for pid in members) if members else None
 
 
 def memory_available() -> int:

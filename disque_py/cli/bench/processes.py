@@ -6,6 +6,7 @@ is killed. A server that was running before is never stopped and never emptied.
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
 import random
 import re
@@ -255,11 +256,21 @@ def _linked_nodes(port: int) -> int:
 
 def _version(running: Running) -> str:
     """Return version and build in the server's own words, as far as it tells them."""
-    if running.contestant.dialect.name in ("beanstalkd", "floor"):
-        return ""
+    if running.contestant.dialect.name == "floor":
+        return f"uvloop {importlib.metadata.version('uvloop')}"
+    if running.contestant.dialect.name == "beanstalkd":
+        return _beanstalkd_version(running.ports[0])
     fields = info(running.ports[0])
     version = fields.get("disque_version") or fields.get("redis_version") or ""
     return " ".join(filter(None, (version, fields.get("build", ""))))
+
+
+def _beanstalkd_version(port: int) -> str:
+    """Return the version in the reply to `stats`, which is YAML and comes in one piece; empty if it does not."""
+    with Line(port) as line:
+        text = line.request(Request(b"stats\r\n", 2)).decode(errors="replace")
+    found = re.search(r"^version: \"?([^\s\"]+)", text, re.MULTILINE)
+    return found[1] if found else ""
 
 
 def free_port(taken: Collection[int] = ()) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -11,6 +12,9 @@ from disque_py.cli.bench import page as pages
 from disque_py.cli.bench.figures import Sample, lines_of
 from disque_py.cli.bench.page import NoChartsError, is_logarithmic
 from disque_py.cli.bench.report import Report
+
+# Older releases of matplotlib call a newer pyparsing by names that it warns about.
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:matplotlib")
 
 
 @pytest.fixture
@@ -45,6 +49,15 @@ def test_the_same_figures_give_the_same_chart(report):
     """A page in version control changes with its figures only."""
     pytest.importorskip("matplotlib")
     assert pages.chart(report, "ping") == pages.chart(report, "ping")
+
+
+def test_a_chart_of_very_different_figures_has_dots(report):
+    """A bar on a logarithmic axis would begin nowhere."""
+    pytest.importorskip("matplotlib")
+    samples = [Sample("ping", "p=1", name, 0, {"rate": rate}) for name, rate in (("a", 1.0), ("<b>", 1e6))]
+    different = replace(report, samples=samples, lines=lines_of(samples, {"ping": "rate"}, "a"))
+    assert "PathCollection" in pages.chart(different, "ping")
+    assert "PathCollection" not in pages.chart(report, "ping")
 
 
 def test_a_missing_library_is_told_before_anything_is_measured(monkeypatch):

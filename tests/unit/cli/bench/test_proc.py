@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 import os
+import sys
 
 import pytest
 
-from disque_py.cli.bench.proc import Stat, cpu_seconds, family, machine, memory_available, parse_stat, resident_bytes
+from disque_py.cli.bench.proc import (
+    TICKS_PER_S,
+    Stat,
+    cpu_seconds,
+    family,
+    machine,
+    memory_available,
+    own_cpu_seconds,
+    parse_stat,
+    resident_bytes,
+)
 
 LINE = (
     "4711 (redis (x) server) S 12 4711 4711 0 -1 4194560 900 0 0 0 150 50 7 3 20 0 5 0 87 9999999 2048 "
@@ -16,7 +27,7 @@ LINE = (
 
 def test_a_line_has_parent_ticks_and_pages():
     """User 150, system 50, and 7 and 3 of children that have ended; the name has parentheses of its own."""
-    assert parse_stat(LINE) == Stat(12, 210, 2048)
+    assert parse_stat(LINE) == Stat(12, 200, 10, 2048)
 
 
 def test_a_line_that_is_none_is_an_error():
@@ -25,7 +36,7 @@ def test_a_line_that_is_none_is_an_error():
 
 
 def test_a_family_is_the_roots_and_all_below_them():
-    stats = {pid: Stat(parent, 1, 1) for pid, parent in {1: 0, 10: 1, 11: 10, 12: 11, 20: 1}.items()}
+    stats = {pid: Stat(parent, 1, 0, 1) for pid, parent in {1: 0, 10: 1, 11: 10, 12: 11, 20: 1}.items()}
     assert family(stats, [10]) == {10, 11, 12}
     assert family(stats, [11, 12]) == {11, 12}
 
@@ -41,6 +52,16 @@ def test_this_process_uses_time_and_memory():
     assert sum(range(3_000_000)) > 0
     assert 0 <= before <= cpu_seconds([os.getpid()])
     assert resident_bytes([os.getpid()]) > 1_000_000
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="clocks of processes")
+def test_a_process_has_a_clock_that_is_finer_than_ticks():
+    """The ticks of this line are those of another process, so the clock was read."""
+    assert 0 < own_cpu_seconds(os.getpid(), parse_stat(LINE)) != 2.0
+
+
+def test_without_a_clock_ticks_count():
+    assert own_cpu_seconds(2**22 + 1, parse_stat(LINE)) == 200 / TICKS_PER_S
 
 
 def test_the_machine_has_facts():
