@@ -35,6 +35,8 @@ PACED_CONNECTIONS: Final = 10
 QUEUES_CONNECTIONS: Final = 50
 QUEUES_PIPELINE: Final = 16
 REPLICATE_CONNECTIONS: Final = 50
+# Every connection finishes its batch, so this many requests bound the time that a cell takes beyond its seconds.
+OUTSTANDING_MAX: Final = 100_000
 # Descriptors beside those of the connections: files, the loop, the terminal.
 SPARE_FILES: Final = 64
 TIMER_DELAYS_S: Final = (1, 2)
@@ -148,6 +150,9 @@ def fitting(plan: Plan, file_limit: int, memory: int) -> tuple[Plan, list[str]]:
     if connections != plan.connections:
         left_out = ", ".join(f"{count:,}" for count in plan.connections if count not in connections)
         notes.append(f"Left out: {left_out} connections; the limit of open files is {file_limit:,} (ulimit -n).")
+    large = [f"p={p} c={c:,}" for c in connections for p in plan.pipelines if p * c > OUTSTANDING_MAX]
+    if large:
+        notes.append(f"Left out: {', '.join(large)}, which have more than {OUTSTANDING_MAX:,} requests under way.")
     most = int(memory * 0.7) // (BACKLOG_BYTES_PER_JOB + len(plan.body))
     if plan.backlog > most:
         notes.append(f"A backlog of {plan.backlog:,} jobs does not fit into memory; it is {most:,}.")
@@ -163,8 +168,9 @@ def _in_loop(work: Callable[[], Awaitable[Found]]) -> Found:
 
 
 def matrix(plan: Plan) -> list[Cell]:
-    """Return a cell for each pair of connections and pipeline."""
-    return [Cell(f"p={p} c={c}", p, c) for c in plan.connections for p in plan.pipelines]
+    """Return a cell for each pair of connections and pipeline with no more than OUTSTANDING_MAX requests at once."""
+    pairs = [(p, c) for c in plan.connections for p in plan.pipelines if p * c <= OUTSTANDING_MAX]
+    return [Cell(f"p={p} c={c}", p, c) for p, c in pairs]
 
 
 def values_of(running: Running, loaded: Loaded, before_cpu_s: float | None) -> dict[str, float]:

@@ -25,6 +25,13 @@ def test_the_matrix_has_every_pair():
     ]  # fmt: skip
 
 
+def test_cells_of_too_many_requests_at_once_are_left_out_and_told():
+    """Each connection finishes its batch, so such a cell would take minutes whatever its seconds are."""
+    plan, notes = fitting(Plan(), 100_000, 8 * GIB)
+    assert "p=100 c=5000" not in [cell.text for cell in matrix(plan)]
+    assert notes == ["Left out: p=100 c=5,000, which have more than 100,000 requests under way."]
+
+
 def test_federation_leaves_out_the_longest_pipelines():
     measure = next(measure for measure in MEASURES if measure.tests == ("federation",))
     assert [cell.text for cell in measure.cells(Plan())] == ["p=1", "p=4", "p=16"]
@@ -47,10 +54,11 @@ def test_connections_that_the_system_forbids_are_left_out_and_told():
 
 
 def test_a_backlog_fits_into_memory():
-    plan, notes = fitting(Plan(backlog=10_000_000), file_limit=-1, memory=GIB)
+    plan, notes = fitting(Plan(connections=(1,), backlog=10_000_000), file_limit=-1, memory=GIB)
     assert 400_000 < plan.backlog < 800_000
     assert notes[0].startswith("A backlog of 10,000,000 jobs does not fit into memory; it is ")
-    assert fitting(Plan(), 100_000, 8 * GIB) == (Plan(), [])
+    small = Plan(connections=(1, 50))
+    assert fitting(small, 100_000, 8 * GIB) == (small, [])
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="no /proc")
