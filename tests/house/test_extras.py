@@ -13,7 +13,3 @@ EXTRAS = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(
 def test_what_disque_query_needs_alone_is_a_part_of_what_spark_needs():
     """The tests run with the whole; only `make bounds-query` runs them with the part."""
     assert set(EXTRAS["query"]) <= set(EXTRAS["spark"])
-
-
-def test_the_tests_have_the_library_of_the_charts():
-    assert set(EXTRAS["bench"]) <= set(EXTRAS["test"])
