@@ -21,6 +21,8 @@ from typing import Any, Protocol, cast
 import hiredis
 import uvloop
 
+from disque_py.cli.bench.dialects import packed as packed
+
 HOST = "127.0.0.1"
 LIMIT_SECONDS = 600.0
 
@@ -191,11 +193,6 @@ def run_load(ports: Sequence[int], source: Source, clients: int, limit_s: float 
     """`load` in a loop of its own; LoadError, TimeoutError."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(load(ports, source, clients, limit_s))
-
-
-def packed(*words: bytes | str | int) -> bytes:
-    """A command as it is sent."""
-    return bytes(hiredis.pack_command(cast(Any, words)))
 
 
 def main(argv: list[str]) -> int:

@@ -8,6 +8,7 @@ events: what that costs is a benchmark of its own (events.py), and `--directive 
 
 from __future__ import annotations
 
+import os
 import sys
 import tempfile
 import time
@@ -17,15 +18,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "integration"))  # Where servers.py lies.
 
+from disque_py.cli.bench.processes import WITH_PARENT
 from plan import Plan, memory_allowed
 from servers import Cluster, Server, Word, until
 
 __all__ = ["Node", "NodeCluster", "cpu_s", "options_for", "started", "until"]
-
-# The child asks for a SIGKILL when its parent is gone (PR_SET_PDEATHSIG is 1), then becomes the node.
-DIE_WITH_PARENT = (
-    "import ctypes, os, signal, sys; ctypes.CDLL(None).prctl(1, signal.SIGKILL); os.execv(sys.argv[1], sys.argv[1:])"
-)
 
 
 class Node(Server):
@@ -36,7 +33,7 @@ class Node(Server):
     @property
     def words(self) -> list[str]:
         words = super().words
-        return [sys.executable, "-c", DIE_WITH_PARENT, *words] if self.with_parent else words
+        return [sys.executable, "-c", WITH_PARENT, str(os.getpid()), *words] if self.with_parent else words
 
     def cpu_s(self) -> float:
         """CPU time it used so far, in seconds."""

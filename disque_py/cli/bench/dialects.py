@@ -1,0 +1,201 @@
+"""The bytes of the protocols: requests built once, and how to recognise the end of a reply.
+
+A generator must not be slower than the server that it measures. So requests are bytes that are built before the clock
+runs, and replies are not parsed: bodies and names contain no line feed, so every reply to a request has a fixed number
+of them. Counting line feeds is one call into C for a whole batch. Ids are found with one regular expression. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import hiredis
+
+
+def packed(*words: bytes | str | int) -> bytes:
+    """Return a command in RESP."""
+    return bytes(hiredis.pack_command(words))  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """The bytes of one request, and the number of line feeds in its reply."""
+
+    data: bytes
+    marks: int
+
+
+class Dialect:
+    """A protocol with its way to add, get and acknowledge a job.
+
+    name      as on the command line
+    trouble   bytes that occur in error replies only
+    """
+
+    name: str
+    trouble: bytes = b"\r\n-"
+    has_jobs = True
+    has_delay = False
+    is_disque = False
+
+    def hello(self, queue: str) -> Request | None:
+        """Return the request that a connection sends first, if any."""
+        return None
+
+    def prepare(self, queue: str) -> Request | None:
+        """Return the request that a queue needs once, if any."""
+        return None
+
+    def ping(self) -> Request:
+        """Return the cheapest request."""
+        return Request(packed("PING"), 1)
+
+    def add(self, queue: str, body: bytes, *, delay_s: int = 0, replicate: int = 0) -> Request:
+        """Return the request that adds a job."""
+        raise LookupError(f"{self.name} has no jobs")
+
+    def get(self, queue: str, *, is_blocking: bool = False) -> Request:
+        """Return the request for one job."""
+        raise LookupError(f"{self.name} has no jobs")
+
+    def ids(self, replies: bytes) -> Sequence[bytes]:
+        """Return the ids of the jobs in the replies to `get`, one per job."""
+        raise LookupError(f"{self.name} has no jobs")
+
+    def acks(self, queue: str, body: bytes, ids: Sequence[bytes]) -> bytes:
+        """Return one request per id that acknowledges its job; each reply has one line feed."""
+        raise LookupError(f"{self.name} has no jobs")
+
+
+class Floor(Dialect):
+    """A server that answers PING and knows no jobs."""
+
+    name = "floor"
+    has_jobs = False
+
+
+class DisqueDialect(Dialect):
+    """Disque's ADDJOB, GETJOB, ACKJOB."""
+
+    name = "disque"
+    has_delay = True
+    is_disque = True
+    _ID: Final = re.compile(rb"\r\n(D-[^\r\n]+)\r\n")
+
+    def add(self, queue: str, body: bytes, *, delay_s: int = 0, replicate: int = 0) -> Request:
+        """ADDJOB; with copies it waits up to five seconds for them."""
+        words: list[bytes | str | int] = ["ADDJOB", queue, body, 5000 if replicate else 0]
+        words += ["REPLICATE", replicate] if replicate else []
+        words += ["DELAY", delay_s] if delay_s else []
+        return Request(packed(*words), 1)
+
+    def get(self, queue: str, *, is_blocking: bool = False) -> Request:
+        """GETJOB of one job: a list of a list of queue, id and body."""
+        return Request(packed("GETJOB", *([] if is_blocking else ["NOHANG"]), "COUNT", 1, "FROM", queue), 8)
+
+    def ids(self, replies: bytes) -> Sequence[bytes]:
+        """Return all words that look like ids; queues and bodies of ours don't."""
+        return self._ID.findall(replies)
+
+    def acks(self, queue: str, body: bytes, ids: Sequence[bytes]) -> bytes:
+        """One ACKJOB for each."""
+        return b"".join([b"*2\r\n$6\r\nACKJOB\r\n$%d\r\n%b\r\n" % (len(one), one) for one in ids])
+
+
+class RedisList(Dialect):
+    """A Redis list as a reliable queue: LPUSH, LMOVE to a list of taken jobs, LREM from there."""
+
+    name = "redis-list"
+
+    def add(self, queue: str, body: bytes, *, delay_s: int = 0, replicate: int = 0) -> Request:
+        """LPUSH, which answers with a number."""
+        return Request(packed("LPUSH", queue, body), 1)
+
+    def get(self, queue: str, *, is_blocking: bool = False) -> Request:
+        """LMOVE or BLMOVE, which answer with the body."""
+        words = ("BLMOVE" if is_blocking else "LMOVE", queue, f"{queue}.taken", "RIGHT", "LEFT")
+        return Request(packed(*words, *(["0"] if is_blocking else [])), 2)
+
+    def ids(self, replies: bytes) -> Sequence[bytes]:
+        """Return an empty id for each job: the body itself is the name of an element."""
+        return [b""] * (replies.count(b"\n") // 2)
+
+    def acks(self, queue: str, body: bytes, ids: Sequence[bytes]) -> bytes:
+        """LREM of the first equal element; all bodies of a test are equal, so it is found at once."""
+        return packed("LREM", f"{queue}.taken", 1, body) * len(ids)
+
+
+class RedisStream(Dialect):
+    """A Redis stream with a consumer group: XADD, XREADGROUP, XACK. Acknowledged entries stay in the stream."""
+
+    name = "redis-stream"
+    _ID: Final = re.compile(rb"\r\n(\d+-\d+)\r\n")
+
+    def prepare(self, queue: str) -> Request | None:
+        """Make the stream and its group."""
+        return Request(packed("XGROUP", "CREATE", queue, "g", "$", "MKSTREAM"), 1)
+
+    def add(self, queue: str, body: bytes, *, delay_s: int = 0, replicate: int = 0) -> Request:
+        """XADD, which answers with an id."""
+        return Request(packed("XADD", queue, "*", "b", body), 2)
+
+    def get(self, queue: str, *, is_blocking: bool = False) -> Request:
+        """XREADGROUP of one entry: stream, id, field and value in lists."""
+        block = ["BLOCK", "0"] if is_blocking else []
+        return Request(packed("XREADGROUP", "GROUP", "g", "c", "COUNT", 1, *block, "STREAMS", queue, ">"), 13)
+
+    def ids(self, replies: bytes) -> Sequence[bytes]:
+        """Return the ids of the entries."""
+        return self._ID.findall(replies)
+
+    def acks(self, queue: str, body: bytes, ids: Sequence[bytes]) -> bytes:
+        """One XACK for each."""
+        head = b"*4\r\n$4\r\nXACK\r\n$%d\r\n%b\r\n$1\r\ng\r\n" % (len(queue), queue.encode())
+        return b"".join([b"%b$%d\r\n%b\r\n" % (head, len(one), one) for one in ids])
+
+
+class Beanstalk(Dialect):
+    """beanstalkd's put, reserve, delete. A queue is a tube."""
+
+    name = "beanstalkd"
+    # NOT_FOUND, TIMED_OUT, OUT_OF_MEMORY, BAD_FORMAT …: only errors have an underscore.
+    trouble = b"_"
+    has_delay = True
+    _ID: Final = re.compile(rb"RESERVED (\d+) ")
+
+    def hello(self, queue: str) -> Request | None:
+        """Choose the tube for both directions."""
+        return Request(b"use %b\r\nwatch %b\r\nignore default\r\n" % ((queue.encode(),) * 2), 3)
+
+    def ping(self) -> Request:
+        """`use`, because beanstalkd has no PING."""
+        return Request(b"use default\r\n", 1)
+
+    def add(self, queue: str, body: bytes, *, delay_s: int = 0, replicate: int = 0) -> Request:
+        """Put with the middle priority, and ten minutes to work."""
+        return Request(b"put 1024 %d 600 %d\r\n%b\r\n" % (delay_s, len(body), body), 1)
+
+    def get(self, queue: str, *, is_blocking: bool = False) -> Request:
+        """Reserve, with no time limit or with none to wait."""
+        return Request(b"reserve\r\n" if is_blocking else b"reserve-with-timeout 0\r\n", 2)
+
+    def ids(self, replies: bytes) -> Sequence[bytes]:
+        """Return the numbers of the jobs."""
+        return self._ID.findall(replies)
+
+    def acks(self, queue: str, body: bytes, ids: Sequence[bytes]) -> bytes:
+        """One delete for each."""
+        return b"".join([b"delete %b\r\n" % one for one in ids])
+
+
+FLOOR: Final = Floor()
+DISQUE: Final = DisqueDialect()
+REDIS_LIST: Final = RedisList()
+REDIS_STREAM: Final = RedisStream()
+BEANSTALKD: Final = Beanstalk()
+DIALECTS: Final[dict[str, Dialect]] = {
+    dialect.name: dialect for dialect in (DISQUE, REDIS_LIST, REDIS_STREAM, BEANSTALKD, FLOOR)
+}

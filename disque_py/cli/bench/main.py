@@ -1,0 +1,344 @@
+"""disque-bench: measure this server beside others, in turns, and say how far the figures can be trusted.
+
+This module has the command line and the order of measurements. For each cell of a test all contestants are measured
+one after the other, then all again: A B A B …. So a noisy minute hits all of them, and ratios are taken within a run.
+Exit status: 0 done, 1 something could not be measured, 2 bad usage, 130 interrupted; measured figures are always shown.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import FrameType
+from typing import Any, Final
+
+import click
+from click.shell_completion import CompletionItem, get_completion_class
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
+from disque_py import __version__
+from disque_py.cli.bench import contestants, measures, page, proc, report
+from disque_py.cli.bench.contestants import ChoiceError, Contestant
+from disque_py.cli.bench.figures import Sample, lines_of
+from disque_py.cli.bench.load import LoadError
+from disque_py.cli.bench.measures import MEASURES, TESTS, Cell, Measure, Plan
+from disque_py.cli.bench.processes import Running, ServerError, Servers
+
+RUNS: Final = 3
+LIMIT_S: Final = 3600.0
+BACKLOG_MAX: Final = 10_000_000
+PIPELINE_MAX: Final = 1_000
+CONNECTIONS_MAX: Final = 20_000
+RATE_MAX: Final = 100_000
+# The share of the free memory that the jobs of our server may take.
+MEMORY_SHARE: Final = 0.8
+SCREEN_COLUMNS: Final = 150
+# Above this load of the last minute the machine is busy with something else.
+BUSY_LOAD: Final = 0.5
+INTERRUPTED: Final = 130
+
+
+class Numbers(click.ParamType):  # type: ignore[type-arg, unused-ignore]  # Generic in newer versions of click only.
+    """Whole numbers with commas between them."""
+
+    name = "N,N,…"
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
+        """Return the numbers, each once."""
+        if isinstance(value, tuple):
+            return value
+        found = tuple(dict.fromkeys(int(word) for word in value.split(",") if word.strip().isdecimal()))
+        if len(found) != len(set(value.split(","))) or not all(0 < number <= self._most for number in found):
+            self.fail(f"{value!r} is no list of numbers from 1 to {self._most:,}, such as 1,16", param, ctx)
+        return found
+
+
+def _complete_tests(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    return [CompletionItem(test.name, help=test.summary) for test in TESTS.values() if test.name.startswith(incomplete)]
+
+
+def _print_tests(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    if value and not ctx.resilient_parsing:
+        width = max(map(len, TESTS))
+        for test in TESTS.values():
+            click.echo(f"{test.name:<{width}}  {test.summary}")
+        found, missing = contestants.others()
+        names = [contestants.OURS, *(one.name for one in found), "floor"]
+        click.echo(f"\nContestants: {', '.join(names)}")
+        if missing:
+            click.echo(f"Not installed: {', '.join(missing)}")
+        ctx.exit()
+
+
+def _print_completion(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
+    if value and not ctx.resilient_parsing:
+        complete = get_completion_class(value)
+        assert complete is not None
+        click.echo(complete(main, {}, "disque-bench", "_DISQUE_BENCH_COMPLETE").source())
+        ctx.exit()
+
+
+EXAMPLES: Final = """\b
+Examples:
+  disque-bench --quick                          does everything work?
+  disque-bench ping cycle --html page.html      two tests, with charts
+  disque-bench add -P 1,16 -c 50 --only disque-py --only redis-list
+  disque-bench cycle --server 'old=/opt/old/bin/disque-server --port {port}'
+  disque-bench backlog --jobs 1000000 --runs 1
+  disque-bench ping --connect 127.0.0.1:7711    a server that runs already
+"""
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120}, epilog=EXAMPLES)
+@click.argument("tests", nargs=-1, shell_complete=_complete_tests, metavar="[TEST]...")
+@click.option("--list", is_flag=True, is_eager=True, expose_value=False, callback=_print_tests,
+              help="Print the tests and the contestants, and exit.")  # fmt: skip
+@click.option("--server", "commands", multiple=True, metavar="[NAME=]COMMAND",
+              help="Measure one more Disque server, started by this command with its {port} and {dir}.")  # fmt: skip
+@click.option("--connect", "addresses", multiple=True, metavar="[PROTOCOL=][HOST:]PORT",
+              help="Measure a server that runs on this machine; left jobs stay there.")  # fmt: skip
+@click.option("--only", "names", multiple=True, metavar="NAME", help="Measure this contestant; may be repeated.")
+@click.option("--without", "skipped", multiple=True, metavar="NAME", help="Leave this contestant out.")
+@click.option("--reference", metavar="NAME", help="The contestant of ratios (default: the first).")
+@click.option("--quick", is_flag=True, help="Small sizes and one run: does everything work?")
+@click.option("--runs", type=click.IntRange(1, 100), help=f"Measurements of each figure ({RUNS}).")
+@click.option("--seconds", type=click.FloatRange(0.05, 600), help="Seconds of each measurement (1).")
+@click.option("-P", "--pipelines", type=Numbers(PIPELINE_MAX), help="Requests in one write (1,4,16,100).")
+@click.option("-c", "--connections", type=Numbers(CONNECTIONS_MAX), help="Connections (1,50,500,5000).")
+@click.option("--rate", "rates", type=Numbers(RATE_MAX), help="Requests per second of `latency` (1000,5000).")
+@click.option("--jobs", type=click.IntRange(100, BACKLOG_MAX), help="Jobs of `backlog` (100,000).")
+@click.option("--queues", type=click.IntRange(1, 100_000), help="Queues of `queues` (1,000).")
+@click.option("--body", type=click.IntRange(1, 60_000), help="Bytes of a job's body (100).")
+@click.option(
+    "--limit", type=click.FloatRange(1), default=LIMIT_S, help="Begin no measurement after so many seconds (3600)."
+)
+@click.option("--json", "json_file", type=click.Path(dir_okay=False, writable=True, path_type=Path),
+              help="Write all samples and summaries to this file.")  # fmt: skip
+@click.option("--html", "html_file", type=click.Path(dir_okay=False, writable=True, path_type=Path),
+              help="Write a page with charts to this file; needs the extra [bench].")  # fmt: skip
+@click.option("--markdown", is_flag=True, help="Print Markdown instead of tables for a terminal.")
+@click.option("--completion", type=click.Choice(["bash", "zsh", "fish"]), is_eager=True, expose_value=False,
+              callback=_print_completion, help="Print a script for TAB, and exit.")  # fmt: skip
+@click.version_option(__version__, message="disque-bench %(version)s")
+def main(
+    tests: tuple[str, ...],
+    commands: tuple[str, ...],
+    addresses: tuple[str, ...],
+    names: tuple[str, ...],
+    skipped: tuple[str, ...],
+    reference: str | None,
+    quick: bool,
+    runs: int | None,
+    seconds: float | None,
+    pipelines: tuple[int, ...] | None,
+    connections: tuple[int, ...] | None,
+    rates: tuple[int, ...] | None,
+    jobs: int | None,
+    queues: int | None,
+    body: int | None,
+    limit: float,
+    json_file: Path | None,
+    html_file: Path | None,
+    markdown: bool,
+) -> None:
+    """Measure this Disque server beside other brokers on this machine, in turns.
+
+    Without TEST all tests run, in about an hour; --list names them. The servers are started on free loopback ports and
+    ended at the end. Redis and beanstalkd take part where they are installed.
+    """
+    if unknown := [name for name in tests if name not in TESTS]:
+        raise click.UsageError(f"TEST there is no test {unknown[0]}; there are {', '.join(TESTS)}")
+    try:
+        if html_file is not None:
+            page.matplotlib()
+        chosen, notes = _contestants(commands, addresses, names, skipped)
+    except (ChoiceError, page.NoChartsError) as error:
+        raise click.UsageError(str(error)) from error
+    if reference is not None and reference not in [one.name for one in chosen]:
+        raise click.UsageError(f"NAME --reference {reference} is not measured")
+    plan = Plan().quick() if quick else Plan()
+    given: dict[str, Any] = {
+        "seconds": seconds,
+        "pipelines": pipelines,
+        "connections": connections,
+        "rates": rates,
+        "backlog": jobs,
+        "queues": queues,
+        "body": b"x" * body if body else None,
+    }
+    plan = replace(plan, **{name: value for name, value in given.items() if value is not None})
+    plan, left_out = measures.fitting(plan, measures.raise_file_limit(), proc.memory_available())
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _interrupt)
+    bench = Bench(chosen, plan, runs or (1 if quick else RUNS), limit, [*notes, *left_out])
+    machine = proc.machine()
+    if float(machine["load at the start"]) > BUSY_LOAD:
+        bench.notes.append("The machine was busy with something else at the start; go by ratios.")
+    is_interrupted = False
+    try:
+        bench.measure(tests or tuple(TESTS))
+    except KeyboardInterrupt:
+        is_interrupted = True
+        bench.notes.append("Interrupted: the figures are those that were measured until then.")
+    _show(bench, machine, reference or chosen[0].name, json_file, html_file, as_markdown=markdown)
+    sys.exit(INTERRUPTED if is_interrupted else 1 if bench.has_failed else 0)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    """Do what Ctrl-C does, which a running loop turns into an orderly end."""
+    signal.raise_signal(signal.SIGINT)
+
+
+def _contestants(
+    commands: Sequence[str], addresses: Sequence[str], names: Sequence[str], skipped: Sequence[str]
+) -> tuple[list[Contestant], list[str]]:
+    """Return the contestants, ours first, and a note about programs that are missing. ChoiceError."""
+    found, missing = contestants.others()
+    everything = [
+        contestants.ours(int(proc.memory_available() * MEMORY_SHARE)),
+        *(contestants.from_command(text, number) for number, text in enumerate(commands, 1)),
+        *(contestants.from_address(text) for text in addresses),
+        *found,
+        contestants.floor(),
+    ]
+    chosen = contestants.chosen(everything, names, skipped)
+    if not chosen:
+        raise ChoiceError("NAME no contestant is left; use fewer --without")
+    notes = [f"Not measured, because not installed: {', '.join(missing)}."] if missing and not names else []
+    return chosen, notes
+
+
+@dataclass(slots=True)
+class Bench:
+    """A run: measures in turns and keeps the samples."""
+
+    contestants: Sequence[Contestant]
+    plan: Plan
+    runs: int
+    limit_s: float
+    notes: list[str] = field(default_factory=list)
+    samples: list[Sample] = field(default_factory=list)
+    versions: dict[str, str] = field(default_factory=dict)
+    has_failed: bool = False
+    _deadline_s: float = 0.0
+
+    def measure(self, tests: Sequence[str]) -> None:
+        """Measure these tests. KeyboardInterrupt leaves the samples that there are."""
+        self._deadline_s = time.monotonic() + self.limit_s
+        wanted = [measure for measure in MEASURES if set(measure.tests) & set(tests)]
+        console = Console(stderr=True)
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+            total = sum(len(m.cells(self.plan)) * self.runs * len(self._suiting(m)) for m in wanted)
+            task = bar.add_task("", total=total)
+            for measure in wanted:
+                self._measure(measure, set(tests), _shower(bar, task))
+
+    def _suiting(self, measure: Measure) -> list[Contestant]:
+        return [
+            one
+            for one in self.contestants
+            if measure.suits(one.dialect) and (measure.nodes == 1 or (one.is_started and "{port}" in str(one.command)))
+        ]
+
+    def _measure(self, measure: Measure, tests: set[str], show: Callable[[str, int], None]) -> None:
+        """Measure all cells of a measure with all contestants that it suits."""
+        suiting = self._suiting(measure)
+        cells = measure.cells(self.plan)
+        with Servers() as servers:
+            started: dict[str, Running] = {}
+            for one in suiting:
+                show(f"{measure.tests[0]}: {one.name} starts", 0)
+                try:
+                    started[one.name] = servers.start(one, measure.nodes)
+                    self.versions.setdefault(one.name, started[one.name].version)
+                except (ServerError, OSError, EOFError) as error:
+                    self._fail(f"{measure.tests[0]}: {error}")
+                    show("", len(cells) * self.runs)
+            for cell in cells:
+                broken: set[str] = set()
+                for run in range(self.runs):
+                    for name, running in started.items():
+                        show(f"{'/'.join(measure.tests)} {cell.text}: {name}", 0)
+                        if name not in broken and not self._is_late():
+                            try:
+                                self._sample(measure, cell, running, run, tests)
+                            except (LoadError, ServerError, OSError, EOFError) as error:
+                                self._fail(f"{measure.tests[0]} {cell.text}, {name}: {error}")
+                                broken.add(name)
+                                with suppress(OSError, EOFError):
+                                    running.flush()
+                        show("", 1)
+
+    def _sample(self, measure: Measure, cell: Cell, running: Running, run: int, tests: set[str]) -> None:
+        if measure.is_fresh and running.contestant.is_started:
+            with Servers() as servers:
+                found = measure.run(servers.start(running.contestant, measure.nodes), cell, self.plan)
+        else:
+            found = measure.run(running, cell, self.plan)
+        for test, values in found.items():
+            if test in tests:
+                self.samples.append(Sample(test, cell.text, running.contestant.name, run, values))
+
+    def _is_late(self) -> bool:
+        if time.monotonic() < self._deadline_s:
+            return False
+        text = f"The limit of {self.limit_s:g} s was reached; the rest was not measured."
+        if text not in self.notes:
+            self.notes.append(text)
+            self.has_failed = True
+        return True
+
+    def _fail(self, text: str) -> None:
+        self.notes.append(f"Not measured: {text}")
+        self.has_failed = True
+
+
+def _shower(bar: Progress, task: TaskID) -> Callable[[str, int], None]:
+    def show(text: str, steps: int) -> None:
+        bar.update(task, advance=steps, description=text or None)
+
+    return show
+
+
+def _show(
+    bench: Bench, machine: dict[str, str], reference: str, json_file: Path | None, html_file: Path | None,
+    *, as_markdown: bool,
+) -> None:  # fmt: skip
+    """Print the figures and write the files."""
+    lines = lines_of(bench.samples, {test.name: test.metric for test in TESTS.values()}, reference)
+    found = report.Report(machine, bench.versions, reference, bench.notes, bench.samples, lines)
+    if as_markdown:
+        click.echo(report.markdown(found), nl=False)
+    else:
+        console = Console(width=None if sys.stdout.isatty() else SCREEN_COLUMNS, highlight=False)
+        for name, value in machine.items():
+            console.print(f"{name}: {value}", markup=False)
+        for name, version in bench.versions.items():
+            console.print(f"  {name} {version}", markup=False)
+        console.print()
+        for table in report.screen_tables(found):
+            console.print(table)
+            console.print()
+        for text in [*found.notes, *report.warnings_of(found)]:
+            console.print(text, style="yellow", markup=False)
+    try:
+        if json_file is not None:
+            json_file.write_text(report.as_json(found), encoding="utf-8")
+        if html_file is not None:
+            html_file.write_text(page.page(found), encoding="utf-8")
+    except OSError as error:
+        raise click.ClickException(f"WRITE {error.filename}: {error.strerror}") from error
+
+
+if __name__ == "__main__":
+    main(prog_name="disque-bench")

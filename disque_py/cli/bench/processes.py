@@ -1,0 +1,292 @@
+"""Servers as processes: started on free loopback ports, asked, joined, and ended on every way out.
+
+`Servers` is a context. Its end ends every server that it started. On Linux the kernel ends them, too, when this program
+is killed. A server that was running before is never stopped and never emptied.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import random
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Collection
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import hiredis
+
+import disque_py
+from disque_py.cli.bench import proc
+from disque_py.cli.bench.contestants import Contestant
+from disque_py.cli.bench.dialects import Request, packed
+from disque_py.cli.bench.load import HOST
+
+START_S: Final = 20.0
+STOP_S: Final = 10.0
+REPLY_S: Final = 10.0
+LOOK_AGAIN_S: Final = 0.02
+OUTPUT_LINES: Final = 6
+# Below the range from which the system takes ports of outgoing connections, bus ports (10000 above) included.
+PORTS: Final = (12_000, 22_000)
+BUS_ABOVE: Final = 10_000
+PORT_TRIES: Final = 200
+# The child asks for a SIGKILL when its parent is gone (PR_SET_PDEATHSIG is 1), then becomes the server. The parent may
+# have gone before the child could ask, so the child looks afterwards.
+WITH_PARENT: Final = (
+    "import ctypes, os, signal, sys; ctypes.CDLL(None).prctl(1, signal.SIGKILL); "
+    "os.getppid() == int(sys.argv[1]) or sys.exit(1); os.execvp(sys.argv[2], sys.argv[2:])"
+)
+_BUS_BYTES: Final = re.compile(r"(?:cluster_stats_|bus_|cluster_bus_)(?:bytes_sent|\w*_bytes_sent)")
+
+
+class ServerError(Exception):
+    """A server can't be started or joined; the text is for the user."""
+
+
+class Line:
+    """A blocking connection for questions."""
+
+    def __init__(self, port: int) -> None:
+        self.sock = socket.create_connection((HOST, port), REPLY_S)
+        self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._reader = hiredis.Reader()
+
+    def __enter__(self) -> Line:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.sock.close()
+
+    def ask(self, *words: bytes | str | int) -> Any:
+        """Return the reply to a command in RESP, an error included. OSError, EOFError."""
+        self.sock.sendall(packed(*words))
+        while (reply := self._reader.gets()) is False:
+            data = self.sock.recv(1 << 16)
+            if not data:
+                raise EOFError("the server hung up")
+            self._reader.feed(data)
+        return reply
+
+    def request(self, request: Request) -> bytes:
+        """Return the bytes that answer a request. OSError, EOFError."""
+        self.sock.sendall(request.data)
+        data = b""
+        while data.count(b"\n") < request.marks and not data.startswith(b"-"):
+            more = self.sock.recv(1 << 16)
+            if not more:
+                raise EOFError("the server hung up")
+            data += more
+        return data
+
+
+@dataclass(slots=True)
+class Running:
+    """A contestant that runs: its ports (several for a cluster), its processes, its version in words."""
+
+    contestant: Contestant
+    ports: list[int] = field(default_factory=list)
+    pids: list[int] = field(default_factory=list)
+    version: str = ""
+
+    def cpu_s(self) -> float | None:
+        """Return the CPU seconds of all its processes so far, children included."""
+        return proc.cpu_seconds(self.pids)
+
+    def resident(self) -> float | None:
+        """Return the resident bytes of all its processes."""
+        return proc.resident_bytes(self.pids)
+
+    def bus(self) -> tuple[int, int | None]:
+        """Return the messages that its nodes have sent each other, and the bytes if the nodes count them."""
+        messages, sizes = 0, list[int]()
+        for port in self.ports:
+            fields = info(port)
+            messages += int(fields.get("cluster_stats_messages_sent", 0))
+            sizes += [int(value) for name, value in fields.items() if _BUS_BYTES.fullmatch(name)]
+        return messages, sum(sizes) if sizes else None
+
+    def flush(self) -> None:
+        """Remove all jobs, of servers that we started."""
+        if self.contestant.is_started and self.contestant.dialect.name != "beanstalkd":
+            words = ("DEBUG", "FLUSHALL") if self.contestant.dialect.is_disque else ("FLUSHALL",)
+            for port in self.ports if self.contestant.dialect.has_jobs else ():
+                with Line(port) as line:
+                    line.ask(*words)
+
+
+def info(port: int) -> dict[str, str]:
+    """Return the fields of INFO; none if the server does not know it."""
+    with Line(port) as line:
+        reply = line.ask("INFO")
+    text = reply.decode(errors="replace") if isinstance(reply, bytes) else ""
+    return dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
+
+
+class Servers:
+    """The servers of a test; use it as a context."""
+
+    def __init__(self) -> None:
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self._folders: list[Path] = []
+
+    def __enter__(self) -> Servers:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def start(self, contestant: Contestant, count: int = 1) -> Running:
+        """Start a contestant, or find the running one; several nodes are joined. ServerError."""
+        running = Running(contestant)
+        if not contestant.is_started:
+            running.ports = [contestant.port]
+            self._await(running, contestant.port, None, Path())
+            pid = info(contestant.port).get("process_id", "") if contestant.dialect.name != "beanstalkd" else ""
+            running.pids = [int(pid)] if pid.isdecimal() else []
+        for _ in range(count if contestant.is_started else 0):
+            port = free_port(running.ports)
+            process, folder = self._launch(contestant, port)
+            running.ports.append(port)
+            running.pids.append(process.pid)
+            self._await(running, port, process, folder)
+        if count > 1:
+            _join(running.ports)
+        running.version = _version(running)
+        return running
+
+    def close(self) -> None:
+        """End all servers that were started here, and remove their directories."""
+        for process in self._processes:
+            _signal(process, signal.SIGTERM)
+        deadline_s = time.monotonic() + STOP_S
+        for process in self._processes:
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(max(0.0, deadline_s - time.monotonic()))
+            _signal(process, signal.SIGKILL)
+            process.wait()
+        self._processes.clear()
+        for folder in self._folders:
+            shutil.rmtree(folder, ignore_errors=True)
+        self._folders.clear()
+
+    def _launch(self, contestant: Contestant, port: int) -> tuple[subprocess.Popen[bytes], Path]:
+        folder = Path(tempfile.mkdtemp(prefix="disque-bench."))
+        self._folders.append(folder)
+        words = contestant.words(port, str(folder))
+        # The server runs in its scratch directory, so a relative path of the program would not be found there.
+        words[0] = shutil.which(words[0]) or words[0]
+        words[0] = str(Path(words[0]).absolute())
+        if sys.platform == "linux":
+            words = [sys.executable, "-c", WITH_PARENT, str(os.getpid()), *words]
+        # From a checkout that is not installed, our server is found as we were.
+        root = str(Path(disque_py.__file__).resolve().parents[1])
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("DISQUE_")}
+        if contestant.command[:2] == (sys.executable, "-m"):
+            kept["PYTHONPATH"] = os.pathsep.join(filter(None, (root, kept.get("PYTHONPATH", ""))))
+        with (folder / "output.log").open("wb") as output:
+            process = subprocess.Popen(
+                words,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                cwd=folder,
+                env=kept,
+                start_new_session=True,  # Ctrl-C is for us. We end the servers when we have closed our connections.
+            )
+        self._processes.append(process)
+        return process, folder
+
+    def _await(self, running: Running, port: int, process: subprocess.Popen[bytes] | None, folder: Path) -> None:
+        """Wait for the answer to a PING. ServerError with the last lines of the output."""
+        deadline_s = time.monotonic() + START_S
+        name = running.contestant.name
+        while True:
+            try:
+                with Line(port) as line:
+                    line.request(running.contestant.dialect.ping())
+                return
+            except (OSError, EOFError) as error:
+                failure = error
+            if process is None:
+                raise ServerError(f"CONNECT {name} does not answer at port {port}: {failure}")
+            if process.poll() is not None or time.monotonic() > deadline_s:
+                text = (folder / "output.log").read_text(errors="replace")
+                said = "\n".join(f"  {line}" for line in text.splitlines()[-OUTPUT_LINES:]) or "  (nothing)"
+                state = f"ended with status {process.returncode}" if process.returncode is not None else "is silent"
+                raise ServerError(f"START {name} {state}. It says:\n{said}")
+            time.sleep(LOOK_AGAIN_S)
+
+
+def _signal(process: subprocess.Popen[bytes], number: int) -> None:
+    """Send a signal to a server and its children, which share a process group."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, number)
+
+
+def _join(ports: list[int]) -> None:
+    """Make one cluster of Disque nodes and wait until each sees all others. ServerError."""
+    for port in ports[1:]:
+        with Line(ports[0]) as line:
+            reply = line.ask("CLUSTER", "MEET", HOST, port)
+            if isinstance(reply, hiredis.ReplyError):
+                raise ServerError(f"JOIN CLUSTER MEET was refused: {reply}")
+    deadline_s = time.monotonic() + START_S
+    while not all(_linked_nodes(port) == len(ports) - 1 for port in ports):
+        if time.monotonic() > deadline_s:
+            raise ServerError(f"JOIN the {len(ports)} nodes did not find each other in {START_S:g} s")
+        time.sleep(LOOK_AGAIN_S)
+
+
+def _linked_nodes(port: int) -> int:
+    """Return the number of other nodes that a node can use. Servers without the figure tell the size of the cluster."""
+    fields = info(port)
+    linked = fields.get("cluster_linked_nodes")
+    return int(linked) if linked is not None else int(fields.get("cluster_size", 1)) - 1
+
+
+def _version(running: Running) -> str:
+    """Return version and build in the server's own words, as far as it tells them."""
+    if running.contestant.dialect.name == "floor":
+        return f"uvloop {importlib.metadata.version('uvloop')}"
+    if running.contestant.dialect.name == "beanstalkd":
+        return _beanstalkd_version(running.ports[0])
+    fields = info(running.ports[0])
+    version = fields.get("disque_version") or fields.get("redis_version") or ""
+    return " ".join(filter(None, (version, fields.get("build", ""))))
+
+
+def _beanstalkd_version(port: int) -> str:
+    """Return the version in the reply to `stats`, which is YAML and comes in one piece; empty if it does not."""
+    with Line(port) as line:
+        text = line.request(Request(b"stats\r\n", 2)).decode(errors="replace")
+    found = re.search(r"^version: \"?([^\s\"]+)", text, re.MULTILINE)
+    return found[1] if found else ""
+
+
+def free_port(taken: Collection[int] = ()) -> int:
+    """Return a loopback port that is free now, with the port of a bus above it. ServerError if none is found."""
+    for _ in range(PORT_TRIES):
+        port = random.randrange(*PORTS)
+        if port not in taken and all(_is_free(number) for number in (port, port + BUS_ABOVE)):
+            return port
+    raise ServerError("START no free port was found on 127.0.0.1")
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            sock.bind((HOST, port))
+        except OSError:
+            return False
+    return True

@@ -1,0 +1,68 @@
+"""disque_py/cli/bench/main.py: the command line."""
+
+from __future__ import annotations
+
+import pytest
+from click.testing import CliRunner
+
+from disque_py.cli.bench.main import main
+from disque_py.cli.bench.measures import TESTS
+
+
+def run(*words, **environment):
+    """Status and output of a command line."""
+    result = CliRunner().invoke(main, words, prog_name="disque-bench", env=environment)
+    return result.exit_code, result.output
+
+
+def test_the_list_names_all_tests_and_the_contestants_that_are_here():
+    status, output = run("--list", PATH="/nowhere")
+    assert status == 0
+    assert [line.split()[0] for line in output.splitlines()[: len(TESTS)]] == list(TESTS)
+    assert "Contestants: disque-py, floor\nNot installed: redis-server, beanstalkd\n" in output
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["pong"], "TEST there is no test pong; there are ping, add"),
+        (["-P", "1,x"], "'1,x' is no list of numbers from 1 to 1,000"),
+        (["-c", "0"], "'0' is no list of numbers from 1 to 20,000"),
+        (["--only", "x"], "NAME there is no contestant x here"),
+        (["--server", "disque-server"], "needs {port}"),
+        (["--connect", "10.0.0.1:7711"], "is not this machine"),
+        (["--only", "floor", "--reference", "disque-py"], "NAME --reference disque-py is not measured"),
+        (["--only", "floor", "--without", "floor"], "NAME no contestant is left"),
+        (["--jobs", "10000001"], "is not in the range 100<=x<=10000000"),
+    ],
+)
+def test_bad_usage_is_told_and_nothing_is_measured(words, message):
+    status, output = run(*words)
+    assert status == 2
+    assert message in output.replace("\n", " ")
+
+
+def test_help_has_examples():
+    status, output = run("--help")
+    assert status == 0
+    assert "disque-bench --quick  " in output
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_a_script_for_completion_is_printed(shell):
+    status, output = run("--completion", shell)
+    assert status == 0
+    assert "_DISQUE_BENCH_COMPLETE" in output
+
+
+def test_tab_completes_tests():
+    output = run(_DISQUE_BENCH_COMPLETE="zsh_complete", COMP_WORDS="disque-bench wak", COMP_CWORD="1")[1]
+    assert "wakeup-far" in output
+
+
+def test_a_server_that_does_not_start_is_told_with_its_words():
+    """The others would be measured; the status says that something is missing."""
+    command = "bad=python3 -c \"raise SystemExit('no room')\" {port}"
+    status, output = run("ping", "--quick", "--server", command, "--only", "bad", "--markdown")
+    assert status == 1
+    assert "Not measured: ping: START bad ended with status 1. It says:\n  no room" in output
