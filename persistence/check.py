@@ -18,6 +18,7 @@ from persistence.items import (
     IS_ACKED,
     IS_DELIVERED,
     IS_QUEUED,
+    KNOWN_FIELDS,
     STATE_V1,
     STATE_V2,
     Facts,
@@ -44,6 +45,10 @@ BASE_BYTES: Final = 130
 
 # A Tally keeps per job, in one number: segment, bytes of the base, and these bits.
 _FLAGS: Final = 0xFF
+# Positions in the changeable part of a job: its queue, ms of life left, ms until due (docs/bus.md).
+QUEUE_AT: Final = 2
+LEFT_AT: Final = 4
+DUE_AT: Final = 5
 _HAS_STATE: Final = 1 << 8
 _IS_ONCE: Final = 1 << 9
 _SIZE_SHIFT: Final = 10
@@ -279,6 +284,8 @@ class JobCollector:
                         job.state_wall_ms = block.wall_ms
                         if item[2] is not None:
                             job.base[4] = one(item[2], item[2])
+                        if len(item) > 3:
+                            _take_changes(job.base, item[3], max(0, block.wall_ms - job.wall_ms))
             elif kind == GONE:
                 for item in run[1:]:
                     jobs.pop(item[0], None)
@@ -302,6 +309,23 @@ class JobCollector:
             if not facts.retry_ms and not is_certain and job.serial <= uncertain:
                 facts = facts._replace(flags=facts.flags & ~IS_QUEUED | IS_DELIVERED, due_at_ms=0)
             yield facts
+
+
+def _take_changes(base: list[Any], part: Any, since_ms: int) -> None:
+    """Put the changeable part of a STATE into a base that was written `since_ms` before. FormatError.
+
+    The spans of the part count from the STATE, and those of the base from the base.
+    """
+    if not isinstance(part, list | tuple) or len(part) <= DUE_AT or type(part[QUEUE_AT]) is not bytes:
+        raise FormatError("a malformed state record")
+    if type(part[LEFT_AT]) is not int or type(part[DUE_AT]) is not int:
+        raise FormatError("a malformed state record")
+    changed = list(part)
+    changed[LEFT_AT] += since_ms
+    if changed[DUE_AT]:
+        changed[DUE_AT] += since_ms
+    base[2] = changed[QUEUE_AT]
+    base[KNOWN_FIELDS:] = [base[KNOWN_FIELDS] if len(base) > KNOWN_FIELDS else None, changed]
 
 
 class RecordReceiver(Protocol):

@@ -150,6 +150,8 @@ def attributes_in(broker: Broker, job: Job, attributes: JobAttributes) -> None:
 
 def attributes_out(broker: Broker, job: Job, attributes: JobAttributes) -> None:
     """Account for the attributes of a job that is forgotten."""
+    if broker.behind:
+        broker.behind.pop(job, None)
     broker.used_memory -= attributes.size
     if job.place >= broker.first_place:
         broker.live_bytes[job.place] -= attributes.packed_bytes
@@ -416,8 +418,6 @@ def acknowledge(broker: Broker, job: Job, work: Collection | None = None) -> Non
         broker.stats.jobs_acked += 1
     if broker.deferred:
         broker.deferred.pop(job, None)
-    if broker.behind:
-        broker.behind.pop(job, None)
     if broker.tokened:
         broker.tokens.drop(job)
     mark_dirty(broker, job)
@@ -456,8 +456,6 @@ def forget(broker: Broker, job: Job) -> None:
         broker.schedule.cancel(job)
     if broker.deferred:
         broker.deferred.pop(job, None)
-    if broker.behind:
-        broker.behind.pop(job, None)
     if broker.tokened:
         broker.tokens.drop(job)
     job.state = GONE
