@@ -77,7 +77,7 @@ def test_with_the_mark_on_disk_no_job_is_handed_over_any_more(is_before):
     node.work()
     assert outcome == [None]
     node.say(other, *asked)
-    frames = [runs for _, frame in node.frames for runs in Decoder(versions=(1, 1)).feed(frame)]
+    frames = [runs for _, frame in node.frames for runs in Decoder().feed(frame)]
     assert YOURJOBS not in [run[0] for runs in frames for run in runs]
     assert node.restart().broker.find(job_id).state == QUEUED
 
