@@ -8,9 +8,9 @@ from disque_py.cli.shell.command_docs import builtin_docs
 from disque_py.cli.shell.hints import hint, next_words, parts_of, remaining_parts
 
 DOCS = builtin_docs()
-MORE = "[PRIORITY n] [META name value ...] [KEY key]"
+MORE = "[PRIORITY n] [META name value ...] [KEY key] [ATTEMPTS n] [BACKOFF policy] [DELAYMS ms] [RETRYMS ms] [TTLMS ms]"
 ADDJOB_OPTIONS = f"[REPLICATE count] [DELAY sec] [RETRY sec] [TTL sec] [MAXLEN count] [ASYNC] {MORE}"
-GETJOB_OPTIONS = "[COUNT count] [WITHCOUNTERS] [WITHMETA] [WITHLEASE] [LEASE sec] [TOKEN token]"
+GETJOB_OPTIONS = "[COUNT count] [WITHCOUNTERS] [WITHMETA] [WITHLEASE] [LEASE sec] [LEASEMS ms] [TOKEN token]"
 
 
 def test_a_bracket_is_one_part():
@@ -58,9 +58,41 @@ def test_too_many_words_fit_no_form():
 @pytest.mark.parametrize(
     ("typed", "words"),
     [
-        ("ADDJOB q b 0", ["REPLICATE", "DELAY", "RETRY", "TTL", "MAXLEN", "ASYNC", "PRIORITY", "META", "KEY"]),
+        (
+            "ADDJOB q b 0",
+            [
+                "REPLICATE",
+                "DELAY",
+                "RETRY",
+                "TTL",
+                "MAXLEN",
+                "ASYNC",
+                "PRIORITY",
+                "META",
+                "KEY",
+                "ATTEMPTS",
+                "BACKOFF",
+                "DELAYMS",
+                "RETRYMS",
+                "TTLMS",
+            ],
+        ),
         ("ADDJOB q b 0 RETRY", []),
-        ("GETJOB", ["NOHANG", "TIMEOUT", "COUNT", "WITHCOUNTERS", "WITHMETA", "WITHLEASE", "LEASE", "TOKEN", "FROM"]),
+        (
+            "GETJOB",
+            [
+                "NOHANG",
+                "TIMEOUT",
+                "COUNT",
+                "WITHCOUNTERS",
+                "WITHMETA",
+                "WITHLEASE",
+                "LEASE",
+                "LEASEMS",
+                "TOKEN",
+                "FROM",
+            ],
+        ),
         ("CLUSTER", ["MEET", "NODES", "MYID", "INFO", "SAVECONFIG", "FORGET", "RESET", "LEAVING"]),
         ("CLUSTER RESET", ["SOFT", "HARD"]),
         ("JSCAN 0 REPLY", ["id", "all"]),
