@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from persistence.disk import Folder
 from persistence.items import Facts, check_base, check_state, facts_of
 from persistence.layouts import (
+    ATTRIBUTES_AT,
     BASE_BYTES,
     BASE_STATE,
     BASE_STATE_AT,
@@ -35,6 +36,7 @@ from persistence.layouts import (
     STATE_FIELDS_V1,
     STATE_FIELDS_V2,
     STATE_HOLDERS_AT,
+    STATE_PART_AT,
 )
 from persistence.records import (
     DROPPED,
@@ -51,6 +53,10 @@ from persistence.recovery import ADVICE, DamagedJournalError, Recovery
 
 # A Tally keeps per job, in one number: segment, bytes of the base, and these bits.
 _FLAGS: Final = 0xFF
+# Positions in the changeable part of a job: its queue, ms of life left, ms until due (docs/bus.md).
+PART_QUEUE_AT: Final = 2
+PART_LEFT_AT: Final = 4
+PART_DUE_AT: Final = 5
 _HAS_STATE: Final = 1 << 8
 _IS_ONCE: Final = 1 << 9
 _SIZE_SHIFT: Final = 10
@@ -286,6 +292,8 @@ class JobCollector:
                         holders = item[STATE_HOLDERS_AT]
                         if holders is not None:
                             job.base[HOLDERS_AT] = one(holders, holders)
+                        if len(item) > STATE_PART_AT:
+                            _take_changes(job.base, item[STATE_PART_AT], max(0, block.wall_ms - job.wall_ms))
             elif kind == GONE:
                 for item in run[1:]:
                     jobs.pop(item[ID_AT], None)
@@ -309,6 +317,23 @@ class JobCollector:
             if not facts.retry_ms and not is_certain and job.serial <= uncertain:
                 facts = facts._replace(flags=facts.flags & ~IS_QUEUED | IS_DELIVERED, due_at_ms=0)
             yield facts
+
+
+def _take_changes(base: list[Any], part: Any, since_ms: int) -> None:
+    """Put the changeable part of a STATE into a base that was written `since_ms` before. FormatError.
+
+    The spans of the part count from the STATE, and those of the base from the base.
+    """
+    if not isinstance(part, list | tuple) or len(part) <= PART_DUE_AT or type(part[PART_QUEUE_AT]) is not bytes:
+        raise FormatError("a malformed state record")
+    if type(part[PART_LEFT_AT]) is not int or type(part[PART_DUE_AT]) is not int:
+        raise FormatError("a malformed state record")
+    changed = list(part)
+    changed[PART_LEFT_AT] += since_ms
+    if changed[PART_DUE_AT]:
+        changed[PART_DUE_AT] += since_ms
+    base[QUEUE_AT] = changed[PART_QUEUE_AT]
+    base[ATTRIBUTES_AT:] = [base[ATTRIBUTES_AT] if len(base) > ATTRIBUTES_AT else None, changed]
 
 
 class RecordReceiver(Protocol):

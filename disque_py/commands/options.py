@@ -11,7 +11,7 @@ from typing import Final
 
 from disque_py.core.errors import BAD_ID, NOT_AN_INTEGER, SYNTAX, CommandError
 from disque_py.core.fetch_options import TOKEN_BYTES_MAX
-from disque_py.core.ids import is_valid_id
+from disque_py.core.ids import ID_BYTES, is_valid_id
 
 INT64_MIN: Final = -(1 << 63)
 INT64_MAX: Final = (1 << 63) - 1
@@ -81,7 +81,8 @@ def read_attempt(word: bytes) -> int:
 def options_at(argv: list[bytes], words: frozenset[bytes]) -> int:
     """Return where the options behind a list of ids begin: at the first word that is one of these. Spec Y11."""
     for at in range(max(1, len(argv) - OPTION_WORDS_MAX), len(argv)):
-        if argv[at].lower() in words:
+        word = argv[at]
+        if len(word) < ID_BYTES and word.lower() in words:
             return at
     return len(argv)
 

@@ -20,6 +20,7 @@ from cluster_bus.node import Node
 from disque_py.core import acks
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
+from disque_py.core.errors import CommandError
 from disque_py.core.ids import is_valid_id
 from disque_py.core.job import ACKED, QUEUED
 
@@ -27,6 +28,7 @@ ASK_MS: Final = 1_000
 # The most jobs of one question, and words of a deed.
 IDS_MAX: Final = 1_000
 WORDS_MAX: Final = 16
+UNREACHABLE: Final = "UNREACHABLE No node that holds the job can be asked now"
 
 # A node's knowledge of a job.
 NOTHING: Final = 0
@@ -104,9 +106,13 @@ def ask(
     return results
 
 
-def is_node_missing(broker: Broker) -> bool:
-    """Whether a known node can't be asked now."""
-    return len(broker.cluster.linked) < broker.cluster.size - 1
+def refuse_unreachable(broker: Broker, ids: list[bytes], answers: Answers) -> None:
+    """Refuse a command for jobs that no node knows, while a known node can't be asked. CommandError. Spec Y10.
+
+    For deeds without a memory of their own. CANCELJOB needs it not: a cancellation is remembered.
+    """
+    if len(broker.cluster.linked) < broker.cluster.size - 1 and any(job_id not in answers.known for job_id in ids):
+        raise CommandError(UNREACHABLE)
 
 
 def _answered(

@@ -227,8 +227,8 @@ def hear(broker: Broker, sender: Node, job: Job, theirs: tuple[int, bytes]) -> b
     if theirs < ours:
         tell(broker, sender, job)
         return False
-    known = broker.behind.get(job)
-    broker.behind[job] = ASKS_MAX if known is None else known
+    begin(broker, job)  # Only jobs with attributes are looked for in `behind`.
+    broker.behind.setdefault(job, ASKS_MAX)
     broker.send(broker.sets.only(sender), ASKCHANGED, job.id)
     if job.state == QUEUED and job.retry_ms:
         # It may be errored, delayed or in another queue: it is not delivered before that is known.

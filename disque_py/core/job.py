@@ -287,7 +287,13 @@ class Job:
         return part is not None and part.is_errored
 
     def is_half_over(self, now_ms: int, wall_ms: int) -> bool:
-        """Whether half of its TTL is over, so its delivery can't be postponed any more (spec L7)."""
+        """Whether half of its TTL is over, so its delivery can't be postponed any more (spec L7).
+
+        The life of a job that was changed may have begun anew.
+        """
+        part = self.part
+        if part is not None and part.number:
+            return self.expire_at_ms - now_ms < part.ttl_ms // 2
         return wall_ms - self.ctime // CTIMES_PER_MS > self.expire_at_ms - now_ms
 
     @property

@@ -142,6 +142,8 @@ def attributes_in(broker: Broker, job: Job, attributes: JobAttributes) -> None:
 
 def attributes_out(broker: Broker, job: Job, attributes: JobAttributes) -> None:
     """Account for the attributes of a job that is forgotten."""
+    if broker.behind:
+        broker.behind.pop(job, None)
     broker.used_memory -= attributes.size
     if job.place >= broker.journal.first_place:
         broker.journal.live_bytes[job.place] -= attributes.packed_bytes
@@ -437,8 +439,6 @@ def acknowledge(broker: Broker, job: Job, work: Collection | None = None) -> Non
         broker.stats.jobs_acked += 1
     if broker.pauses.deferred:
         broker.pauses.deferred.pop(job, None)
-    if broker.behind:
-        broker.behind.pop(job, None)
     if broker.tokens.by_job:
         broker.tokens.drop(job)
     mark_dirty(broker, job)
@@ -477,8 +477,6 @@ def forget(broker: Broker, job: Job) -> None:
         broker.schedule.cancel(job)
     if broker.pauses.deferred:
         broker.pauses.deferred.pop(job, None)
-    if broker.behind:
-        broker.behind.pop(job, None)
     if broker.tokens.by_job:
         broker.tokens.drop(job)
     job.state = GONE

@@ -182,8 +182,8 @@ class Restoring:
                 size += attributes.packed_bytes
                 lifecycle.attributes_in(broker, job, attributes)
                 attributes.is_open = attributes.is_keyed  # Asked for again: its outcome may not have been heard.
-                if len(later) > 1:
-                    self._set_part(job, later[1], elapsed_ms)
+            if len(later) > 1 and later[1] is not None:
+                self._set_part(job, later[1], elapsed_ms)
             used += len(body)
             if len(queue) > NAME_BYTES_FREE:
                 used += len(queue)

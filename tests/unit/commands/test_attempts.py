@@ -175,6 +175,20 @@ def test_enqueue_gives_an_errored_job_fresh_attempts_and_a_fresh_ttl():
     assert job.attempt == 2
 
 
+def test_a_lease_of_a_job_with_a_fresh_ttl_may_be_prolonged():
+    """Half of the first TTL is over, but not of this one. Spec Y5, L7."""
+    broker, client = start()
+    job = add(broker, client, "ATTEMPTS", 1, "TTL", 1_000)
+    get(broker, client)
+    ask(broker, client, "NACK", job.id)
+    advance(broker, 900_000)
+    ask(broker, client, "ENQUEUE", job.id)
+    get(broker, client)
+    assert ask_parsed(broker, client, "WORKING", job.id, 7) == 7
+    pass_time(broker, 600_000)
+    assert error_of(broker, client, "WORKING", job.id).startswith("TOOLATE")
+
+
 def test_an_errored_job_stays_for_its_retention():
     """Then it expires. Spec Y5."""
     broker, client = start()

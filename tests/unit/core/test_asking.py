@@ -8,7 +8,17 @@ from brokers import add_node, ask, make_broker, make_client
 from cluster_bus.messages import ASKJOBS, DIDJOBS, DOJOBS, JOBSARE, SETACK
 from copies import advance, deliver, hold, hold_queued, make_id, say, sent, sent_of
 from disque_py.core import acks
-from disque_py.core.asking import CANCEL, COPY, HAS_LEASED, HAS_QUEUED, NOTHING, OVER
+from disque_py.core.asking import (
+    CANCEL,
+    COPY,
+    HAS_LEASED,
+    HAS_QUEUED,
+    NOTHING,
+    OVER,
+    Answers,
+    refuse_unreachable,
+)
+from disque_py.core.errors import CommandError
 from disque_py.node import dispatch
 
 
@@ -104,6 +114,19 @@ def test_a_silent_node_is_waited_for_a_second():
     advance(broker, 20)
     assert replies(client) == b":0\r\n"
     assert broker.questions == {}
+
+
+def test_an_unknown_job_may_be_on_a_node_that_is_not_linked():
+    """Spec Y10."""
+    broker, _, [node, _] = start()
+    answers = Answers()
+    refuse_unreachable(broker, [make_id(1)], answers)
+    broker.cluster.links.back_off(node)
+    broker.cluster.refresh()
+    with pytest.raises(CommandError, match="UNREACHABLE No node that holds the job can be asked now"):
+        refuse_unreachable(broker, [make_id(1)], answers)
+    answers.known[make_id(1)] = True
+    refuse_unreachable(broker, [make_id(1)], answers)
 
 
 def test_a_deed_is_done_to_jobs_that_are_held_only():

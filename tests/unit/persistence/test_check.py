@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from disque_py.core.changeable import unpack
+from disque_py.core.queue_settings import QueueSettings
 from journaled import JournaledNode
 from made_journals import ME, WALL_MS, facts, folder
 from persistence.check import JobCollector, RecordFeed, Tally, read
+from persistence.items import base_item
+from persistence.layouts import ATTRIBUTES_AT
 from persistence.new_journal import FreshJournal
 from persistence.recovery import DamagedJournalError
 
@@ -110,3 +114,23 @@ def test_a_missing_segment_is_named():
     place.remove("0000000002.seg")
     with pytest.raises(DamagedJournalError, match="segment 2 of the journal is missing"):
         read(place, Tally())
+
+
+def test_a_collected_job_has_its_changes():
+    """The changeable part of the last state replaces that of the base. Spec Y3."""
+    node = JournaledNode(appendonly=True, appendfsync="always")
+    node.settle()
+    rules = node.broker.queue_settings.in_force[b"doomed"] = QueueSettings()
+    rules.dead_letter = b"dead"
+    job_id = node.answer("ADDJOB", "doomed", "body", 0, "REPLICATE", 1)
+    node.answer("GETJOB", "FROM", "doomed")
+    node.settle(2_000)
+    node.answer("NACK", job_id, "FINAL", "REASON", "broken")
+    node.settle()
+    collector = JobCollector()
+    read(node.folder, collector)
+    [facts] = collector.jobs(is_certain=True, is_whole=True)
+    assert facts.queue == b"dead"
+    attributes, part = base_item(facts, node.wall)[ATTRIBUTES_AT:]
+    assert attributes is None
+    assert unpack(part).history[0] == b"doomed"
