@@ -20,7 +20,7 @@ from cluster_bus.messages import HINT, INTEREST, NEEDJOBS, PAUSE, QUEUED, QUEUED
 from cluster_bus.node import LEAVING, Node
 from disque_py.core.ids import is_valid_id
 from disque_py.core.job import Handover, Job
-from disque_py.simulator.checks import backups
+from disque_py.simulator.checks import backups, filter_indexes, order
 from disque_py.simulator.checks.cluster_invariants import jobs_of, look, tell
 from disque_py.simulator.checks.event_audit import audit
 from disque_py.simulator.checks.reachability import travel
@@ -122,6 +122,11 @@ class LivenessPhase:
             self._drain()
         elif self.simulation.plan.seed % 4 == 2:
             backups.play(self.simulation)
+            self._drain()
+        else:
+            order.play(self.simulation)
+            self._drain()
+            filter_indexes.meet(self.simulation)
             self._drain()
 
     def _lift(self) -> None:
@@ -405,6 +410,8 @@ def _remains(broker: Broker) -> dict[str, int]:
         "announcements": len(broker.copies.announcements),
         "deferred jobs": len(broker.pauses.deferred),
         "told interests": len(broker.consumers.told_interest),
+        "told busy queues": len(broker.consumers.told_busy),
+        "told filters": len(broker.consumers.told_filters),
         "incremental commands": len(broker.waits.incremental),
         "blocked clients": broker.waits.blocked_count,
     }

@@ -65,6 +65,8 @@ REWRITE_BYTES: Final = (30_000, 100_000, 300_000)
 LONG_RETRY_SHARE: Final = 0.1
 PATIENT_SHARE: Final = 0.25
 HOARDER_SHARE: Final = 0.15
+# Clusters with clients that ask with WHERE, beside a producer of jobs with metadata.
+FILTERED_SHARE: Final = 0.3
 # Of the clusters with little memory so many let bodies go to disk.
 SPILLING_SHARE: Final = 0.6
 
@@ -198,6 +200,10 @@ def draw(seed: int, duration_ms: int, *, weather: str = "", chance: Callable[[st
     names += _more_clients(more, has_events=has_events)
     latest = chance(f"{seed} latest")  # Likewise.
     names += ["patient consumer"] * (latest.random() < PATIENT_SHARE) + ["hoarder"] * (latest.random() < HOARDER_SHARE)
+    filtered = chance(f"{seed} filtered")
+    if filtered.random() < FILTERED_SHARE:
+        names += ["keyed producer"] * ("keyed producer" not in names)
+        names += ["filtered consumer"] * filtered.choice((1, 2, 4))
     clients = [ClientPlan(number, kind) for number, kind in enumerate(names)]
     delay_ms = rng.choice(((1, 1), (1, 2), (1, 5), (2, 20), (10, 40), (1, 100)))
     faults = _faults(rng, kinds, duration_ms)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from disque_py.simulator.clients.event_readers import Reader
 from disque_py.simulator.clients.fetchers import Fetcher
+from disque_py.simulator.clients.filtered_consumers import FilteredConsumer
 from disque_py.simulator.clients.keyed_producers import KeyBook, KeyedProducer
 from disque_py.simulator.clients.workload import Actor, Consumer, Hoarder, Inspector, PatientConsumer, Producer
 
@@ -21,6 +22,7 @@ KINDS: Final[dict[str, type[Actor]]] = {
     "reader": Reader,
     "keyed producer": KeyedProducer,
     "fetcher": Fetcher,
+    "filtered consumer": FilteredConsumer,
     "patient consumer": PatientConsumer,
     "hoarder": Hoarder,
 }
