@@ -9,7 +9,7 @@ from typing import Final
 
 from disque_py.commands.options import between, read_integer
 from disque_py.commands.subcommands import text_of
-from disque_py.commands.where import TRACE_ERROR, TRACE_NAMES, read_pair
+from disque_py.commands.where import TRACE_ERROR, read_pair
 from disque_py.core import filters, incremental, memory, pausing, pulls, spilling
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
@@ -18,6 +18,7 @@ from disque_py.core.errors import SYNTAX, CommandError
 from disque_py.core.fetch_options import META
 from disque_py.core.filters import Filter, Group
 from disque_py.core.job import Job
+from disque_py.core.job_attributes import TRACE_NAMES
 from disque_py.core.queue import PAUSE_NAMES, PAUSED_IN, PAUSED_OUT, Queue
 from disque_py.core.spilled import size_of
 from disque_py.resp.replies import EMPTY_ARRAY, array, bulk, bulk_array, integer, nil_array, nil_bulk, simple
