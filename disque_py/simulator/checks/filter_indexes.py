@@ -45,7 +45,9 @@ def check_indexes(machine: Machine) -> None:
             known = {values: [job.id for job in group.oldest()] for values, group in index.groups.items()}
             known = {values: ids for values, ids in known.items() if ids}
             if known != walked or index.entries != sum(map(len, walked.values())):
-                apart = [values for values in {*known, *walked} if known.get(values) != walked.get(values)]
+                apart = [
+                    values for values in dict.fromkeys([*known, *walked]) if known.get(values) != walked.get(values)
+                ]
                 raise RuleBrokenError(
                     "an index agrees with its queue",
                     f"{queue.name!r} of {machine.name} by {index.names}: {sorted(apart)[:3]}",
