@@ -19,7 +19,7 @@ from disque_py.core.changeable import ATTEMPTS_MAX, Changeable, read_backoff
 from disque_py.core.client import Client
 from disque_py.core.errors import OOM, PAUSED, SYNTAX, CommandError
 from disque_py.core.job import Job
-from disque_py.core.job_attributes import META_BYTES_MAX, JobAttributes
+from disque_py.core.job_attributes import META_BYTES_MAX, TRACE_BYTES_MAX, TRACE_NAMES, JobAttributes
 from disque_py.core.queue import PAUSED_IN, Queue
 from disque_py.core.queue_settings import QUORUM, QueueSettings
 from disque_py.core.spilled import size_of
@@ -53,6 +53,7 @@ RESERVED_META: Final = b"x-disque-"
 KEY_BYTES_MAX: Final = 1024
 
 PRIORITY_ERROR: Final = "ERR PRIORITY must be a 64-bit integer"
+TRACE_ERROR: Final = f"ERR META: traceparent and tracestate may have {TRACE_BYTES_MAX} bytes together"
 META_ERROR: Final = "ERR syntax error: META needs a name and a value"
 KEY_ERROR: Final = f"ERR KEY must have 1 to {KEY_BYTES_MAX} bytes"
 
@@ -307,13 +308,25 @@ class Adding:
     backoff  empty: none
     """
 
-    __slots__ = ("_meta_bytes", "_pairs_max", "_priority", "backoff", "key", "limit", "meta")
+    __slots__ = (
+        "_meta_bytes",
+        "_pairs_max",
+        "_priority",
+        "_trace_bytes",
+        "_trace_count",
+        "backoff",
+        "key",
+        "limit",
+        "meta",
+    )
 
     def __init__(self, broker: Broker) -> None:
         self._pairs_max = broker.settings.job_meta_max_pairs
         self._priority: int | None = None
         self.meta: dict[bytes, bytes] = {}
         self._meta_bytes = 0
+        self._trace_count = 0
+        self._trace_bytes = 0
         self.key = b""
         self.limit = -1
         self.backoff = b""
@@ -349,7 +362,14 @@ class Adding:
             raise CommandError("ERR META names that begin with x-disque- are reserved")
         if name in meta:
             raise CommandError("ERR META has the same name twice")
-        if len(meta) >= self._pairs_max:
+        if name in TRACE_NAMES:
+            meta[name] = argv[at + 2]
+            self._trace_count += 1
+            self._trace_bytes += len(name) + len(argv[at + 2])
+            if self._trace_bytes > TRACE_BYTES_MAX:
+                raise CommandError(TRACE_ERROR)
+            return
+        if len(meta) - self._trace_count >= self._pairs_max:
             raise CommandError(f"ERR META: at most {self._pairs_max} pairs per job (job-meta-max-pairs)")
         meta[name] = argv[at + 2]
         self._meta_bytes += len(name) + len(argv[at + 2])

@@ -6,12 +6,12 @@ from typing import Final
 
 from disque_py.core.errors import CommandError
 from disque_py.core.filters import PAIRS_MAX
+from disque_py.core.job_attributes import TRACE_NAMES
 
 PAIR_ERROR: Final = "ERR syntax error: WHERE needs a name and a value"
 TWICE_ERROR: Final = "ERR WHERE has the same name twice"
 MOST_ERROR: Final = f"ERR at most {PAIRS_MAX} WHERE"
 # Trace context differs in each job, so an index of it would help no consumer.
-TRACE_NAMES: Final = (b"traceparent", b"tracestate")
 TRACE_ERROR: Final = "ERR WHERE can't use the names traceparent and tracestate"
 
 

@@ -242,6 +242,8 @@ class Broker:
         self.ready.pop(queue, None)
         self.upkeep.sweeps.pop(queue, None)
         queue.is_dropped = True
+        if queue.filters is not None:
+            queue.filters.dropped()
         if not queue.interested:
             self.consumers.interest.pop(queue.name, None)
         if len(self.queue_order) > 2 * len(self.queues) + 1024:

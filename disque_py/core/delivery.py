@@ -43,7 +43,11 @@ def collect(broker: Broker, queues: list[Queue], count: int, options: FetchOptio
                 continue
             if where is None:
                 rivals = queue.rivals
-                if rivals is not None and not ordering.may_serve(broker, queue, rivals, is_picky=options.is_picky):
+                if (
+                    rivals is not None
+                    and rivals.best is not None
+                    and not ordering.may_serve(broker, queue, rivals, is_picky=options.is_picky)
+                ):
                     continue
                 job = fetch(broker, queue)
             else:
@@ -195,8 +199,10 @@ def serve_ready(broker: Broker) -> None:
             waiting = queue.waiting
             while waiting and queue.length and not queue.paused & PAUSED_OUT:
                 rivals = queue.rivals
-                if rivals is not None and not ordering.may_serve(
-                    broker, queue, rivals, is_picky=queue.picky == len(waiting)
+                if (
+                    rivals is not None
+                    and rivals.best is not None
+                    and not ordering.may_serve(broker, queue, rivals, is_picky=queue.picky == len(waiting))
                 ):
                     break
                 if queue.picky:
@@ -239,7 +245,11 @@ def _serve_filtered(broker: Broker, queue: Queue, filters: Filters) -> None:
         if plain is not None and plain.arrival < arrival:
             is_picky = plain.options.is_picky
             rivals = queue.rivals
-            if rivals is not None and not ordering.may_serve(broker, queue, rivals, is_picky=is_picky):
+            if (
+                rivals is not None
+                and rivals.best is not None
+                and not ordering.may_serve(broker, queue, rivals, is_picky=is_picky)
+            ):
                 may_serve_plain = False
                 continue
             job = lifecycle.fetch_retried(broker, queue) if is_picky else lifecycle.fetch(broker, queue)

@@ -389,6 +389,14 @@ class Filters:
             if index.build is not None:
                 self.broker.schedule.call_at(self.broker.now_ms + 1, lambda: self._build_part(index))
 
+    def dropped(self) -> None:
+        """Give back the accounted memory of all indexes, because the queue is dropped."""
+        for index in self.indexes.values():
+            self.broker.used_memory -= index.entries * ENTRY_BYTES
+            for group in index.groups.values():
+                self.broker.used_memory -= GROUP_BYTES + sum(map(len, group.values))
+        self.indexes = {}
+
     def all_due(self) -> None:
         """Mark every group with clients and jobs: something kept its clients from being served."""
         for index in self.indexes.values():

@@ -25,6 +25,9 @@ PACKED_BYTES: Final = 12
 
 # The most bytes of names and values of one job: a snapshot must fit into a frame with its body.
 META_BYTES_MAX: Final = 65_536
+# Trace context is added by libraries, so it counts against no limit of the user's pairs. Together these have their own.
+TRACE_NAMES: Final = (b"traceparent", b"tracestate")
+TRACE_BYTES_MAX: Final = 1_024
 
 Packed = tuple[int | None, tuple[bytes, ...], int]
 
@@ -82,8 +85,24 @@ def unpack(field: Any) -> JobAttributes | None:
     priority, meta, is_keyed, *_ = field
     if priority is not None and (type(priority) is not int or not -INT64_LIMIT <= priority < INT64_LIMIT):
         raise ValueError("a priority that is no number of 64 bits")
-    if type(meta) not in (list, tuple) or len(meta) & 1 or len(meta) > 2 * META_PAIRS_MAX:
+    if type(meta) not in (list, tuple) or len(meta) & 1:
         raise ValueError("metadata that are no pairs")
-    if any(type(word) is not bytes for word in meta) or sum(map(len, meta)) > META_BYTES_MAX:
-        raise ValueError("metadata that are no bytes, or too many")
+    if any(type(word) is not bytes for word in meta):
+        raise ValueError("metadata that are no bytes")
+    if len(meta) > 2 * META_PAIRS_MAX or sum(map(len, meta)) > META_BYTES_MAX:
+        _check_limits(meta)
     return JobAttributes(priority, tuple(meta), is_keyed=bool(is_keyed))
+
+
+def _check_limits(meta: list[bytes] | tuple[bytes, ...]) -> None:
+    """ValueError if there are too many pairs or bytes, trace context and other pairs apart (spec F9)."""
+    counts = [0, 0]
+    sizes = [0, 0]
+    for at in range(0, len(meta), 2):
+        kind = int(meta[at] in TRACE_NAMES)
+        counts[kind] += 1
+        sizes[kind] += len(meta[at]) + len(meta[at + 1])
+    if counts[0] > META_PAIRS_MAX or counts[1] > len(TRACE_NAMES):
+        raise ValueError("metadata of too many pairs")
+    if sizes[0] > META_BYTES_MAX or sizes[1] > TRACE_BYTES_MAX:
+        raise ValueError("metadata of too many bytes")

@@ -273,16 +273,15 @@ def fetch_matching(broker: Broker, queue: Queue, wanted: Filter, *, is_picky: bo
         job = group.first(is_picky=is_picky)
         if job is None:
             return None
+        if type(job.body) is Spilled and job.expire_at_ms > broker.now_ms:
+            # The job stays where it is: to put it back would mark its clients as due at once, again and again.
+            if not queue.is_stalled:
+                queue.is_stalled = True
+                broker.spill.heads[queue] = job
+            return None
         job.state = ACTIVE
         _left(broker, queue, job)
         if job.expire_at_ms > broker.now_ms:
-            if type(job.body) is Spilled:
-                job.state = QUEUED
-                queue.push(job)
-                if not queue.is_stalled:
-                    queue.is_stalled = True
-                    broker.spill.heads[queue] = job
-                return None
             return job
         broker.stats.jobs_expired += 1
         note(broker, job, EXPIRED_EVENT)

@@ -20,7 +20,7 @@ from cluster_bus.messages import HINT, INTEREST, NEEDJOBS, PAUSE, QUEUED, QUEUED
 from cluster_bus.node import LEAVING, Node
 from disque_py.core.ids import is_retried_id, is_valid_id
 from disque_py.core.job import Handover, Job
-from disque_py.simulator.checks import backups, counting
+from disque_py.simulator.checks import backups, counting, filter_indexes, order
 from disque_py.simulator.checks.cluster_invariants import jobs_of, look, tell
 from disque_py.simulator.checks.event_audit import audit
 from disque_py.simulator.checks.reachability import travel
@@ -157,6 +157,10 @@ class LivenessPhase:
             self._drain()
         else:
             counting.play(self.simulation)
+            order.play(self.simulation)
+            self._drain()
+            filter_indexes.meet(self.simulation)
+            self._drain()
 
     def _lift(self) -> None:
         simulation, world = self.simulation, self.world
@@ -446,6 +450,8 @@ def _remains(broker: Broker) -> dict[str, int]:
         "announcements": len(broker.copies.announcements),
         "deferred jobs": len(broker.pauses.deferred),
         "told interests": len(broker.consumers.told_interest),
+        "told busy queues": len(broker.consumers.told_busy),
+        "told filters": len(broker.consumers.told_filters),
         "incremental commands": len(broker.waits.incremental),
         "blocked clients": broker.waits.blocked_count,
         "questions to all nodes": len(broker.gatherings.asked),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from disque_py.simulator.checks.cluster_invariants import Losses, look
 from disque_py.simulator.checks.collection import CollectionChecker
+from disque_py.simulator.checks.filter_indexes import check_indexes
 from disque_py.simulator.checks.leases import Leases
 from disque_py.simulator.checks.settings import Settings, check_kept
 from disque_py.simulator.clients.kinds import start_clients
@@ -162,6 +163,7 @@ class Simulation:
         """Compare promises with the jobs that are there, and one node's memory with its journal."""
         look(self.world, self.oracle, self.losses)
         for machine in self.world.running():
+            check_indexes(machine)
             if machine.event_logs is not None:
                 machine.event_logs.check_states()
         machines = [machine for machine in self.world.running() if machine.journal_storage is not None]

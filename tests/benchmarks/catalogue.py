@@ -6,6 +6,7 @@ from core import CORE
 from events import EVENTS
 from figures import Benchmark
 from filling import FILLING
+from filters import FILTERS
 from idle import IDLE
 from journal import JOURNAL
 from latency import LATENCY
@@ -20,6 +21,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     LATENCY,
     IDLE,
     MEMORY,
+    FILTERS,
     ONE_NODE,
     THREE_NODES,
     FILLING,

@@ -13,9 +13,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from disque_py.core.client import WAITS_FOR_JOBS
+from disque_py.core.filters import ENTRY_BYTES as INDEX_ENTRY_BYTES
+from disque_py.core.filters import GROUP_BYTES
 from disque_py.core.job import ACKED, ACTIVE, QUEUED, WAIT_REPL, Handover, Job, Wanted, memory_of
 from disque_py.core.keys import USED_BYTES
-from disque_py.core.queue import LINE_BYTES, QUEUE_BYTES
+from disque_py.core.queue import LINE_BYTES, QUEUE_BYTES, Queue
 from disque_py.core.schedule import HORIZON_MS, SWEEP_MS
 from disque_py.core.tokens import ENTRY_BYTES, TOKEN_BYTES
 from disque_py.simulator.checks.in_flight import is_unsafe, unsafe_ms, unseen_jobs, unsent_jobs
@@ -278,7 +280,7 @@ def check_books(machine: Machine) -> None:
     used = sum(map(memory_of, jobs))
     used += USED_BYTES * len(broker.producers.keys.over) + ENTRY_BYTES * len(broker.tokens.by_job)
     used += sum(TOKEN_BYTES + len(name) for name in broker.tokens.by_name)
-    used += sum(QUEUE_BYTES + len(name) for name in broker.queues)
+    used += sum(QUEUE_BYTES + len(name) + _bytes_of_filters(queue) for name, queue in broker.queues.items())
     for search in broker.producers.searches.values():
         used += sum(memory_of(job) for job in search.callers if isinstance(job.work, Wanted) and not job.work.is_over)
     used += LINE_BYTES * sum(len(client.queues) for client in broker.clients.values())
@@ -322,6 +324,14 @@ def check_books(machine: Machine) -> None:
         machine, "paused_count", broker.pauses.paused_count, sum(bool(queue.paused) for queue in broker.queues.values())
     )
     _check_growth(machine)
+
+
+def _bytes_of_filters(queue: Queue) -> int:
+    """Return the accounted bytes of a queue's indexes."""
+    indexes = queue.filters.indexes.values() if queue.filters is not None else ()
+    groups = [group for index in indexes for group in index.groups.values()]
+    used = sum(GROUP_BYTES + sum(map(len, group.values)) for group in groups)
+    return used + INDEX_ENTRY_BYTES * sum(group.length for group in groups)
 
 
 def _check_growth(machine: Machine) -> None:

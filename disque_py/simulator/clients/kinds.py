@@ -8,6 +8,7 @@ from disque_py.simulator.clients.askers import Asker
 from disque_py.simulator.clients.attempts import LimitedProducer, Quitter
 from disque_py.simulator.clients.event_readers import Reader
 from disque_py.simulator.clients.fetchers import Fetcher
+from disque_py.simulator.clients.filtered_consumers import FilteredConsumer
 from disque_py.simulator.clients.keyed_producers import KeyBook, KeyedProducer
 from disque_py.simulator.clients.workload import Actor, Consumer, Hoarder, Inspector, PatientConsumer, Producer
 
@@ -23,6 +24,7 @@ KINDS: Final[dict[str, type[Actor]]] = {
     "reader": Reader,
     "keyed producer": KeyedProducer,
     "fetcher": Fetcher,
+    "filtered consumer": FilteredConsumer,
     "patient consumer": PatientConsumer,
     "hoarder": Hoarder,
     "limited producer": LimitedProducer,

@@ -9,6 +9,7 @@ from cluster_bus.messages import REPLJOB
 from cluster_bus.node import FAIL, LEAVING, PFAIL
 from copies import queue_of, sent_of
 from disque_py.core.job import ACTIVE, QUEUED
+from disque_py.core.job_attributes import unpack
 from journaled import JournaledNode
 
 
@@ -115,6 +116,18 @@ def test_so_many_pairs_and_no_more():
         add(broker, client, "META", "a", "b", "META", "c", "d")
     )
     assert add(broker, client, "META", "a", "b").startswith(b"D-")
+
+
+def test_trace_context_counts_against_no_limit_but_its_own():
+    """Spec F9."""
+    broker, client = start(job_meta_max_pairs=1)
+    trace = ("META", "traceparent", "p" * 55, "META", "tracestate", "s" * 900)
+    job_id = add(broker, client, *trace, "META", "a", "b" * 65_535)
+    assert job_id.startswith(b"D-")
+    job = broker.find(job_id)
+    assert unpack(job.attributes.pack()).meta == job.meta
+    refused = add(broker, client, "META", "traceparent", "p" * 55, "META", "tracestate", "s" * 1_000)
+    assert str(refused) == "ERR META: traceparent and tracestate may have 1024 bytes together"
 
 
 def test_memory_is_accounted_for_and_given_back():

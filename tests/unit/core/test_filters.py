@@ -238,3 +238,15 @@ def test_a_wrong_where_is_refused_before_anything_is_done(words, text):
     if words != ("WHERE", "a"):
         assert error_of(broker, client, "GETJOB", *words, "FROM", "q") == text
     assert not broker.queues
+
+
+def test_a_dropped_queue_gives_the_memory_of_its_indexes_back():
+    broker, client = start()
+    before = broker.used_memory
+    job = add(broker, client, "t", "a")
+    assert get(broker, client, "t", "b") == []
+    ask(broker, client, "DELJOB", job)
+    queue = broker.queues[b"q"]
+    queue.filters.group_of((b"t", b"c"))
+    broker.drop_queue(queue)  # Within a minute of the last use, as when memory is short.
+    assert broker.used_memory == before

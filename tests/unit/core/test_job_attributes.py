@@ -34,6 +34,7 @@ def test_unknown_fields_are_ignored():
     [
         7, (), (1, ()), ("1", (), 0), (1 << 63, (), 0), (None, (b"odd",), 0), (None, ("a", "b"), 0),
         (None, (b"a", b"x" * META_BYTES_MAX), 0), (None, (b"a", b"b") * 1001, 0), (None, {}, 0),
+        (None, (b"a", b"b") * 1000 + (b"tracestate", b"x" * 1024), 0),
     ],
 )  # fmt: skip
 def test_a_field_that_no_node_can_have_sent_is_refused(field):

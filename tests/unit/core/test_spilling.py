@@ -7,8 +7,9 @@ from random import Random
 
 import pytest
 
-from disque_py.core import spilling
+from disque_py.core import lifecycle, spilling
 from disque_py.core.client import RUNNING
+from disque_py.core.filters import Filter
 from disque_py.core.spilled import SPILLED_BYTES, Spilled
 from disque_py.node import dispatch
 from spilled import BODY_BYTES, SpillingNode, take_all
@@ -420,3 +421,17 @@ def get_in_order(node: SpillingNode, queue: str, count: int) -> None:
 def expired(node: SpillingNode, ids: set[bytes]) -> set[bytes]:
     """Return the jobs that may have expired in the restart."""
     return {job_id for job_id in ids if node.broker.find(job_id) is None and node.broker.stats.jobs_expired}
+
+
+def test_a_filtered_job_whose_body_is_on_disk_stays_in_its_queue():
+    """To put it back would make the clients that wait for it due again, and the turn would not end."""
+    node = SpillingNode()
+    node.answer("PAUSE", "q", "out")
+    ids = node.fill(20, "q", "RETRY", 3600, "META", "t", "a")
+    for job_id in ids[: ids.index(node.out()[-1])]:
+        node.answer("DEQUEUE", job_id)
+    assert not node.ask("GETJOB", "WHERE", "t", "a", "FROM", "q")
+    queue = node.broker.queues[b"q"]
+    assert lifecycle.fetch_matching(node.broker, queue, Filter({b"t": b"a"}), is_picky=False) is None
+    assert queue.is_stalled
+    assert not node.broker.ready

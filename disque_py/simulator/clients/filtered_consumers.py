@@ -1,0 +1,55 @@
+"""Filtered consumers: GETJOB … WHERE, waiting and polling, with and without LEASE and TOKEN, beside plain consumers.
+
+Each job that they get must carry all pairs that were asked for (spec W1). They work on jobs as any other consumer does.
+Keyed producers give jobs the metadata.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from disque_py.simulator.checks.filter_indexes import check_pairs
+from disque_py.simulator.clients.connection import words
+from disque_py.simulator.clients.keyed_producers import META
+from disque_py.simulator.clients.workload import RECONNECT_MS, Consumer, Line
+
+META_AT: Final = 4
+
+
+class FilteredConsumer(Consumer):
+    """A consumer that takes only jobs with certain metadata."""
+
+    _count = 0
+
+    def act(self) -> int:
+        """Fetch with a filter, if the last fetch is over."""
+        rng = self.rng
+        line = self.reach()
+        if line is None:
+            return RECONNECT_MS
+        if line.outstanding:
+            if rng.random() < 0.02:
+                line.hang_up()
+            return 20
+        pairs = dict(rng.sample(META, rng.choice((1, 1, 1, 2))))
+        how: list[str | int] = ["NOHANG"] if rng.random() < 0.3 else ["TIMEOUT", rng.choice((20, 300, 2_000))]
+        if rng.random() < 0.3:
+            how += ["LEASE", rng.choice((1, 2, 4))]
+        if rng.random() < 0.3:
+            self._count += 1
+            how += ["TOKEN", f"w{self.number}-{self._count}"]
+        for name, value in pairs.items():
+            how += ["WHERE", name, value]
+        wanted = rng.sample(self.queues, rng.randrange(1, min(3, len(self.queues)) + 1))
+        line.since = line.machine.next_event()
+        request = words("GETJOB", *how, "WITHMETA", "COUNT", rng.choice((1, 1, 5)), "FROM", *wanted)
+        asked = {name.encode(): value.encode() for name, value in pairs.items()}
+        line.ask([(request, self._got_filtered, (line, asked))], self.travel())
+        return 1 + int(rng.expovariate(self.load / 20))
+
+    def _got_filtered(self, reply: Any, asked: tuple[Line, dict[bytes, bytes]]) -> None:
+        line, pairs = asked
+        if isinstance(reply, list):
+            for entry in reply:
+                check_pairs(entry, pairs, META_AT)
+            self._got(reply, line)
