@@ -17,13 +17,13 @@ from disque_py.client.protocol import Reply, Word, text, word
 from disque_py.client.request import Lane, Repeat, Request, words
 from disque_py.client.results import ClusterNode, Hello, Job, JobInfo, QueueStat
 from disque_py.client.spans import Milliseconds, Seconds, milliseconds, seconds, whole
+from disque_py.event_format import JobStatus
 
 Body: TypeAlias = "bytes | bytearray | memoryview | str"
 JobRef: TypeAlias = "Job | str | bytes"
 Meta: TypeAlias = Mapping[str, str | bytes]
 PauseState: TypeAlias = Literal["in", "out", "all", "none"]
 JobState: TypeAlias = Literal["wait-repl", "active", "queued", "acked"]
-JobStatus: TypeAlias = Literal["invisible", "pending", "running", "completed", "canceled", "errored"]
 
 # The default time for the copies of a job. In Disque's protocol it is mandatory; here it has a default.
 ADD_TIMEOUT_MS: Final = 5_000
