@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import struct
 from base64 import b64encode
-from typing import Any, Final
+from typing import Any, Final, Literal, TypeAlias
 
 # -- states -----------------------------------------------------------------------------------------
 
@@ -47,6 +47,9 @@ STATUS_NAMES: Final = (
     "errored",
     "expired",
 )
+# The states that STATUS takes. An expired job is on no node.
+JobStatus: TypeAlias = Literal["invisible", "pending", "running", "completed", "canceled", "errored"]
+JOB_STATUSES: Final = tuple([name for name in STATUS_NAMES[INVISIBLE:EXPIRED] if name is not None])
 
 # -- codes ------------------------------------------------------------------------------------------
 

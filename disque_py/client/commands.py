@@ -18,6 +18,7 @@ from disque_py.client.protocol import Reply, Word, text, word
 from disque_py.client.request import Lane, Repeat, Request, words
 from disque_py.client.results import ClusterNode, Hello, Job, JobInfo, QueueSettings, QueueStat
 from disque_py.client.spans import Milliseconds, Seconds, milliseconds, seconds, whole
+from disque_py.event_format import JobStatus
 
 Body: TypeAlias = "bytes | bytearray | memoryview | str"
 JobRef: TypeAlias = "Job | str | bytes"
@@ -27,7 +28,6 @@ PauseState: TypeAlias = Literal["in", "out", "all", "none"]
 # A setting's default.
 Default: TypeAlias = Literal[""]
 JobState: TypeAlias = Literal["wait-repl", "active", "queued", "acked"]
-JobStatus: TypeAlias = Literal["invisible", "pending", "running", "completed", "canceled", "errored"]
 
 # The default time for the copies of a job. In Disque's protocol it is mandatory; here it has a default.
 ADD_TIMEOUT_MS: Final = 5_000

@@ -27,9 +27,10 @@ from disque_py.core.job import ACKED, GONE, QUEUED, Job
 from disque_py.core.priority_queue import key_of
 from disque_py.core.queue import Queue
 from disque_py.core.spilled import size_of
+from disque_py.event_format import JOB_STATUSES
 
 PENDING: Final = b"pending"
-STATUSES: Final = (b"invisible", PENDING, b"running", b"completed", b"canceled", b"errored")
+STATUSES: Final = tuple([status.encode() for status in JOB_STATUSES])
 # The statuses for which all jobs are walked. A node keeps no job of the others.
 WALKED: Final[dict[bytes, census.Predicate]] = {b"invisible": census.is_invisible, b"running": census.is_running}
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from disque_py.event_format import JOB_STATUSES
 from disque_py.simulator.clients.connection import Request, words
 from disque_py.simulator.clients.workload import EXPECTED_ERRORS, RECONNECT_MS, Actor
 from disque_py.simulator.oracle import RuleBrokenError
@@ -15,7 +16,7 @@ from disque_py.simulator.oracle import RuleBrokenError
 if TYPE_CHECKING:
     from disque_py.simulator.clients.workload import Line
 
-STATUSES: Final = ("invisible", "pending", "pending", "running", "errored")
+STATUSES: Final = JOB_STATUSES
 PEEKED_MAX: Final = 8
 HANG_UP_SHARE: Final = 0.15
 EVERY_MS: Final = 250
