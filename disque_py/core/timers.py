@@ -72,9 +72,13 @@ def next_ms(broker: Broker) -> int:
         at_ms = broker.extensions[0][0]
     if broker.early and broker.loading_wait_until_ms < at_ms:
         at_ms = broker.loading_wait_until_ms
-    for due_ms in (None if broker.is_loading else broker.schedule.next_ms(), broker.timeouts.next_ms()):
-        if due_ms is not None and due_ms < at_ms:
-            at_ms = due_ms
+    if not broker.is_loading:
+        job_ms = broker.schedule.next_ms()
+        if job_ms is not None and job_ms < at_ms:
+            at_ms = job_ms
+    client_ms = broker.timeouts.next_ms()
+    if client_ms is not None and client_ms < at_ms:
+        at_ms = client_ms
     return at_ms
 
 

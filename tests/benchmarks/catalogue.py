@@ -11,6 +11,7 @@ from journal import JOURNAL
 from latency import LATENCY
 from memory import MEMORY
 from one_node import ONE_NODE
+from single import SINGLE
 from spill import SPILL
 from three_nodes import THREE_NODES
 
@@ -21,6 +22,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     IDLE,
     MEMORY,
     ONE_NODE,
+    SINGLE,
     THREE_NODES,
     FILLING,
     JOURNAL,
