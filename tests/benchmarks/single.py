@@ -1,6 +1,6 @@
 """The cost of one command at a time: each client sends a command, waits for the reply, and sends the next.
 
-So real workers behave. What a node does per command is then hidden by no batch: a read, a write, and all between them.
+So real workers behave. No batch hides the price of each command then: a read, a write, and all between them.
 The contestants answer the same load in turns, round by round, so that a busy hour is busy for all of them. Compared is
 CPU time of the server's process, system time included.
 
