@@ -31,8 +31,13 @@ FOLDERS = (
     "disque_py/simulator",
     "disque_py/storage",
 )
-# Modules of the outside that every command passes, although they know the event loop.
-FILES = ("disque_py/server/connection.py", "disque_py/server/turn_loop.py")
+# Modules elsewhere that every command or turn passes: the values in force, the way from the event loop to the broker.
+FILES = (
+    "disque_py/config/settings.py",
+    "disque_py/server/clock.py",
+    "disque_py/server/connection.py",
+    "disque_py/server/turn_loop.py",
+)
 STAYS_PYTHON = re.compile(r"^# Stays Python: \S.*\.$", re.MULTILINE)
 BUILDS = {"bdist_wheel", "build", "build_ext"}
 

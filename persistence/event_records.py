@@ -119,8 +119,8 @@ def encode_block(events: list[Any], seq: int, durable_seq: int, wall_ms: int) ->
 
 def encode_packed(payload: bytes, count: int, seq: int, durable_seq: int, wall_ms: int) -> bytes:
     """Return one block with so many events, which are packed already."""
-    checked = _pack_checked(seq, durable_seq, wall_ms, count)
-    return b"".join((_pack_unchecked(len(payload), _crc(payload, _crc(checked))), checked, payload))
+    checked = _pack_checked(seq, durable_seq, wall_ms, count) + payload
+    return _pack_unchecked(len(payload), _crc(checked)) + checked
 
 
 def block_bytes(data: bytes, at: int) -> int:

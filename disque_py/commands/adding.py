@@ -189,7 +189,7 @@ def addjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
         if broker.is_journaling:
             broker.dirty[job] = False
         broker.stats.jobs_added += 1
-        return b"+" + job.id + b"\r\n"
+        return b"+%b\r\n" % job.id
     if is_async and not timeout_ms:
         timeout_ms = ASYNC_WAIT_MS
     replication.start(broker, client, job, timeout_ms, is_external=is_external, is_default=is_default)
@@ -258,7 +258,7 @@ def _create_with_key(
         _start_alone(broker, job)
         lifecycle.mark_dirty(broker, job)
         broker.stats.jobs_added += 1
-        return b"+" + job.id + b"\r\n"
+        return b"+%b\r\n" % job.id
     if is_async and not timeout_ms:
         timeout_ms = ASYNC_WAIT_MS
     replication.start(broker, client, job, timeout_ms, is_external=is_external, is_default=is_default, slot=slot)

@@ -56,7 +56,11 @@ def getjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     while True:
         if at >= end:
             raise CommandError(NO_FROM)
-        option = argv[at].lower()
+        option = argv[at]
+        if option == b"FROM":  # As nearly all write it.
+            at += 1
+            break
+        option = b"nohang" if option == b"NOHANG" else option.lower()
         if option == b"from":
             at += 1
             break
@@ -108,6 +112,8 @@ def getjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     known = broker.queues
     queues = [queue for name in names if (queue := known.get(name)) is not None]
     entries = delivery.collect(broker, queues, count, options, delivery.REPLY_BYTES_MAX)
+    if len(entries) == 1:
+        return b"*1\r\n" + entries[0]
     if entries:
         return b"*%d\r\n%b" % (len(entries), b"".join(entries))
     if broker.memory.spilled_count and any(queue.is_stalled for queue in queues):

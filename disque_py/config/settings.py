@@ -118,6 +118,13 @@ class Settings:
         """The port for other nodes: cluster-port, or the client port + 10000."""
         return self.cluster_port or (self.port or self.tls_port) + BUS_PORT_DISTANCE
 
+    def copy(self) -> Settings:
+        """Return another object with the same values. Values are replaced, never changed."""
+        same = Settings()
+        for directive in DIRECTIVES:
+            setattr(same, directive.attribute, getattr(self, directive.attribute))
+        return same
+
     def value(self, name: str) -> Any:
         """Return the value of a directive by its name in lower case. KeyError."""
         return getattr(self, BY_NAME[name].attribute)

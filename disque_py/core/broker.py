@@ -78,7 +78,8 @@ class Broker:
 
     Jobs
       shards, job_count    jobs by id (see `find`)
-      ids, _last_ctime     the source of new job ids; the creation time of the last new job
+      ids, _last_ctime, _last_wall_ms   the source of new job ids; the creation time of the last new job, and the wall
+                           clock then
       schedule             timers of jobs, and tasks for later
       upkeep               walks that go on a part per tick
       tombstones           ids of jobs that were deleted lately
@@ -177,6 +178,7 @@ class Broker:
         self.run = cluster.me.run
         self.run_name = rng.randbytes(20).hex()
         self._last_ctime = 0
+        self._last_wall_ms = -1
         self.jitter: Callable[[], int] = _jitters(rng).__next__
         self.apply_maxmemory()
 
@@ -188,11 +190,12 @@ class Broker:
 
     def next_ctime(self) -> int:
         """Return a new job's creation time: wall clock in ms x 1,000,000, but strictly increasing."""
-        ctime = self.wall_ms * 1_000_000
-        if ctime <= self._last_ctime:
-            ctime = self._last_ctime + 1
-        self._last_ctime = ctime
-        return ctime
+        if self.wall_ms == self._last_wall_ms:
+            self._last_ctime += 1
+            return self._last_ctime
+        self._last_wall_ms = self.wall_ms
+        self._last_ctime = max(self.wall_ms * 1_000_000, self._last_ctime + 1)
+        return self._last_ctime
 
     # -- queues ------------------------------------------------------------------------------------
 

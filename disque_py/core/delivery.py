@@ -82,7 +82,7 @@ def deliver(broker: Broker, queue: Queue, job: Job, options: FetchOptions) -> by
             broker.tokens.add(options.token, job)
     if job.retry_ms and job.holders is not broker.sets.mine:
         requeue.tell_leased(broker, job)
-    body: Any = job.body  # Bytes: fetch never gives a job whose body is on disk.
+    body: bytes = job.body  # type: ignore[assignment]  # fetch never gives a job whose body is on disk.
     if options is PLAIN:
         return b"*3\r\n%b%b\r\n$%d\r\n%b\r\n" % (queue.head_bytes, job.id, len(body), body)
     if options is WITH_COUNTERS:

@@ -23,10 +23,12 @@ class Outbox:
     moved     jobs whose base is to be written anew, although the journal has one
     tokens    tokens with deliveries that must be recorded (tokens.py)
     keys      keys of jobs that are over (keys.py)
+    clients   clients with replies, or with more to run
+    served    clients whose request was run at once, as it came; some may be among `clients`, too
     is_void   all jobs and queues were reset: the journal begins anew before the other records of this turn
     """
 
-    __slots__ = ("clients", "gone", "is_void", "keys", "messages", "moved", "pauses", "send", "tokens")
+    __slots__ = ("clients", "gone", "is_void", "keys", "messages", "moved", "pauses", "send", "served", "tokens")
 
     def __init__(self, messages: Outgoing) -> None:
         self.gone: list[tuple[bytes, int]] = []
@@ -38,3 +40,4 @@ class Outbox:
         self.messages = messages
         self.send = messages.send
         self.clients: dict[Client, None] = {}
+        self.served: list[Client] = []

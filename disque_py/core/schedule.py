@@ -4,6 +4,9 @@ A timer must cost little to set, less to cancel, and nothing to keep: most jobs 
 their timers is due. A `Timetable` keeps its items in buckets of GRAIN_MS, in the order in which they came. The
 buckets are dicts, because the order of a set differs between runs of one seed. Taking an item out is one deletion.
 
+Shortly before a bucket is due, its items are spread over buckets of one millisecond, the *front*. So items are late by
+a millisecond at most, and those that are cancelled long before never cost a bucket of their own.
+
 Jobs have a horizon: only those due within HORIZON_MS are in the table. A sweep over all jobs every SWEEP_MS finds the
 rest, such as a TTL of a day or a RETRY of five minutes (timers.py). So ten million jobs that wait for a day cost one
 look every hundred seconds and no memory. A job that is done before its RETRY was never scheduled.
@@ -20,6 +23,8 @@ from disque_py.core.job import Job
 
 GRAIN_SHIFT: Final = 4
 GRAIN_MS: Final = 1 << GRAIN_SHIFT
+# A bucket that begins within this span is spread over milliseconds. The broker looks more often (HOUSEKEEPING_MS).
+FRONT_MS: Final = 256
 # Shorter than the default RETRY of 300 s with its leads: a job that is acknowledged before costs no timer at all.
 HORIZON_MS: Final = 240_000
 SWEEP_MS: Final = 100_000
@@ -36,14 +41,18 @@ T = TypeVar("T", bound=Timed)
 
 
 class Timetable(Generic[T]):
-    """Items by the moment when they are due. Never early; late by up to GRAIN_MS."""
+    """Items by the moment when they are due. Never early; at most a millisecond late."""
 
-    __slots__ = ("_buckets", "_keys", "_known", "_visits", "now_ms")
+    __slots__ = ("_buckets", "_front", "_front_end_ms", "_keys", "_known", "_moments", "_visits", "now_ms")
 
     def __init__(self) -> None:
         self._buckets: dict[int, dict[T, None]] = {}
         self._keys: list[int] = []
         self._known: set[int] = set()  # The members of _keys, each once.
+        # The items that are due before _front_end_ms, by the millisecond, and a heap of these moments.
+        self._front: dict[int, dict[T, None]] = {}
+        self._moments: list[int] = []
+        self._front_end_ms = 0
         self._visits: Iterator[T] = iter(())
         self.now_ms = 0
 
@@ -57,16 +66,30 @@ class Timetable(Generic[T]):
         if not at_ms:
             item.awake_at_ms = 0
             return
-        if at_ms < self.now_ms:
-            at_ms = self.now_ms  # Overdue means the next bucket, never one that is being visited.
+        if at_ms <= self.now_ms:
+            at_ms = self.now_ms + 1  # Overdue means the next moment, never one that is being visited.
         item.awake_at_ms = at_ms
-        key = (at_ms >> GRAIN_SHIFT) + 1
+        self._put(item, at_ms)
+
+    def _put(self, item: T, at_ms: int) -> None:
+        if at_ms < self._front_end_ms:
+            self._put_in_front(item, at_ms)
+            return
+        key = at_ms >> GRAIN_SHIFT
         bucket = self._buckets.get(key)
         if bucket is None:
             self._buckets[key] = {item: None}
             if key not in self._known:
                 self._known.add(key)
                 heappush(self._keys, key)
+        else:
+            bucket[item] = None
+
+    def _put_in_front(self, item: T, at_ms: int) -> None:
+        bucket = self._front.get(at_ms)
+        if bucket is None:
+            self._front[at_ms] = {item: None}
+            heappush(self._moments, at_ms)
         else:
             bucket[item] = None
 
@@ -78,14 +101,17 @@ class Timetable(Generic[T]):
             item.awake_at_ms = 0
 
     def _take_out(self, item: T, awake_at_ms: int) -> None:
-        key = (awake_at_ms >> GRAIN_SHIFT) + 1
+        if awake_at_ms < self._front_end_ms:
+            del self._front[awake_at_ms][item]  # The moment stays in its heap until it is over.
+            return
+        key = awake_at_ms >> GRAIN_SHIFT
         bucket = self._buckets[key]
         del bucket[item]
         if not bucket:
             del self._buckets[key]  # A dict that was large stays large; a bucket in use again is made again.
 
     def due(self, count_max: int) -> Iterator[T]:
-        """Yield up to `count_max` due items, earliest bucket first; each is out of the table when yielded.
+        """Yield up to `count_max` due items, earliest moment first; each is out of the table when yielded.
 
         The next call takes the rest, from the point where this one stopped.
         """
@@ -99,35 +125,62 @@ class Timetable(Generic[T]):
             yield item
 
     def _visit_due(self) -> Iterator[T]:
-        keys = self._keys
-        while keys and keys[0] <= self.now_ms >> GRAIN_SHIFT:
-            key = keys[0]
-            bucket = self._buckets.get(key)
+        moments = self._moments
+        while True:
+            if not moments and not self._advance(self.now_ms):
+                return
+            moment = moments[0]
+            if moment > self.now_ms:
+                return
+            bucket = self._front[moment]
             if not bucket:
-                self._known.discard(heappop(keys))
+                heappop(moments)
+                del self._front[moment]
                 continue
             for item in list(bucket):
                 if item in bucket:  # An item visited before it may have cancelled it.
-                    self._take_out(item, item.awake_at_ms)
+                    del bucket[item]
                     item.awake_at_ms = 0
                     yield item
 
-    def next_ms(self) -> int | None:
-        """Return when the next item is due; None when none is."""
+    def _advance(self, until_ms: int) -> bool:
+        """Spread the next bucket over the front, which is empty, if it begins by `until_ms`. Return whether it did."""
         keys = self._keys
-        while keys and keys[0] not in self._buckets:
+        while keys:
+            key = keys[0]
+            if key << GRAIN_SHIFT > until_ms and key in self._buckets:
+                return False
             self._known.discard(heappop(keys))
-        return keys[0] << GRAIN_SHIFT if keys else None
+            bucket = self._buckets.pop(key, None)
+            if bucket is not None:
+                self._front_end_ms = (key + 1) << GRAIN_SHIFT
+                for item in bucket:
+                    self._put_in_front(item, item.awake_at_ms)
+                return True
+        return False
+
+    def next_ms(self) -> int | None:
+        """Return when the next item is due; None when none is. If that is far, return a moment a little before."""
+        moments = self._moments
+        while True:
+            while moments and not self._front[moments[0]]:
+                del self._front[heappop(moments)]
+            if moments:
+                return moments[0]
+            if not self._advance(self.now_ms + FRONT_MS):
+                return self._keys[0] << GRAIN_SHIFT if self._keys else None
 
     def count(self) -> int:
-        """Return how many items have an entry, counted one bucket after the other."""
-        return sum(len(bucket) for bucket in self._buckets.values())
+        """Return how many items have an entry."""
+        return sum(len(bucket) for bucket in [*self._buckets.values(), *self._front.values()])
 
     def clear(self) -> None:
         """Forget all entries; their items are gone."""
         self._buckets.clear()
         self._keys.clear()
         self._known.clear()
+        self._front.clear()
+        self._moments.clear()
         self._visits = iter(())
 
 
@@ -211,18 +264,10 @@ class Schedule(Timetable[Job]):
         if not at_ms or at_ms > self.horizon_ms:
             item.awake_at_ms = 0
             return
-        if at_ms < self.now_ms:
-            at_ms = self.now_ms
+        if at_ms <= self.now_ms:
+            at_ms = self.now_ms + 1
         item.awake_at_ms = at_ms
-        key = (at_ms >> GRAIN_SHIFT) + 1
-        bucket = self._buckets.get(key)
-        if bucket is None:
-            self._buckets[key] = {item: None}
-            if key not in self._known:
-                self._known.add(key)
-                heappush(self._keys, key)
-        else:
-            bucket[item] = None
+        self._put(item, at_ms)
 
     def call_at(self, at_ms: int, task: Callable[[], None]) -> None:
         """Call `task` at `at_ms`. It can't be cancelled, so the task checks whether it still matters."""

@@ -87,9 +87,13 @@ def next_ms(broker: Broker) -> int:
     if broker.waits.early:
         wait_until_ms = broker.queue_settings.exchange.wait_until_ms
         at_ms = min(at_ms, broker.waits.loading_until_ms if broker.is_loading else wait_until_ms)
-    for due_ms in (None if broker.is_loading else broker.schedule.next_ms(), broker.waits.timeouts.next_ms()):
-        if due_ms is not None and due_ms < at_ms:
-            at_ms = due_ms
+    if not broker.is_loading:
+        job_ms = broker.schedule.next_ms()
+        if job_ms is not None and job_ms < at_ms:
+            at_ms = job_ms
+    client_ms = broker.waits.timeouts.next_ms()
+    if client_ms is not None and client_ms < at_ms:
+        at_ms = client_ms
     return at_ms
 
 

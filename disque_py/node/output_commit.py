@@ -15,7 +15,7 @@ that may go on.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
 from cluster_bus.messages import (
@@ -142,16 +142,16 @@ class OutputCommit:
         """
         self._messages = deque((position, without(runs, node)) for position, runs in self._messages)
 
-    def hold_replies(self, clients: Iterable[Client]) -> None:
+    def hold_replies(self, clients: list[Client]) -> None:
         """Put aside the replies that these clients may not read yet."""
         commit_position = self.commit_position
         position = commit_position.position
-        is_in_trouble = not commit_position.must_wait()
         ready = commit_position.ready_position()
         if position <= ready and not self._clients:
             for client in clients:
                 client.wrote = WROTE_NOTHING
             return
+        is_in_trouble = not commit_position.must_wait()
         for client in clients:
             out = client.out
             held = client.held

@@ -288,14 +288,24 @@ class Driver:
             self.has_more = True  # A long command is not over: its next part is due at once.
         # A client that is woken may run its next requests: they belong to the next turn.
         self.is_open = False
-        clients = broker.outbox.clients
+        outbox = broker.outbox
+        served = outbox.served
+        if served:
+            outbox.served = []
+        clients = outbox.clients
         if clients:
-            broker.outbox.clients = {}
+            outbox.clients = {}
         if output_commit is not None:
-            output_commit.hold_replies(clients)
-            for client in output_commit.released():
-                clients[client] = None
+            if served:
+                output_commit.hold_replies(served)
+            if clients:
+                output_commit.hold_replies(list(clients))
+        released = output_commit.released() if output_commit is not None and output_commit.is_waiting else []
+        for client in served:
+            client.port.wake()
         for client in clients:
+            client.port.wake()
+        for client in released:
             client.port.wake()
 
     def release(self) -> None:
@@ -338,7 +348,8 @@ class Driver:
             for name, fields in notices:
                 self._notice(line(name, **fields))
             self.write_first()
-        tray.address_changed.clear()
+        if tray.address_changed:
+            tray.address_changed.clear()
         if tray.must_save:
             tray.must_save = False
             self._save_nodes()

@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, cast
 
 from cluster_bus.bus import is_loopback
@@ -88,12 +89,14 @@ class ClientConnection:
         "_turns",
         "_unread",
         "_unread_bytes",
+        "_write",
         "client",
     )
 
     def __init__(self, turns: TurnLoop) -> None:
         self._turns = turns
         self._transport: asyncio.Transport | None = None
+        self._write: Callable[[bytes], None] = _ignore
         self._parser = RequestParser(turns.driver.broker.settings.proto_max_bulk_len)
         self._requests: list[list[bytes]] = []
         self._at = 0
@@ -134,6 +137,7 @@ class ClientConnection:
         client.is_unix = transport.get_extra_info("socket").family.name == "AF_UNIX"
         client.is_tls = transport.get_extra_info("sslcontext") is not None
         client.fd = transport.get_extra_info("socket").fileno()
+        self._write = transport.write
         self.client = client
         broker.clients[client_id] = client
         turns.connections[client_id] = self
@@ -152,6 +156,7 @@ class ClientConnection:
         """Forget the client, whose connection is gone."""
         client = self.client
         self._transport = None
+        self._write = _ignore
         if self._alarm is not None:
             self._alarm.cancel()
         self._requests = []
@@ -170,10 +175,10 @@ class ClientConnection:
         if client is None or client.close_asked:
             return
         driver = self._turns.driver
-        driver.begin()
+        if not driver.is_open:
+            driver.begin()
         broker = driver.broker
         broker.stats.net_input_bytes += len(data)
-        broker.outbox.clients[client] = None
         self._moved_ms = broker.now_ms
         if (
             self._is_quiet
@@ -183,11 +188,13 @@ class ClientConnection:
         ):
             request = whole_request(data)
             if request is not None and len(data) <= broker.settings.proto_max_bulk_len:
+                broker.outbox.served.append(client)
                 requests = [request]
                 if not dispatch.execute(broker, client, requests):
                     self._requests = requests  # The client waits, for memory or the loading, before this command.
                     self._is_quiet = False
                 return
+        broker.outbox.clients[client] = None
         self._parser.bulk_bytes_max = broker.settings.proto_max_bulk_len
         self._unread.append(data)
         self._unread_bytes += len(data)
@@ -399,7 +406,7 @@ class ClientConnection:
             broker = self._turns.driver.broker
             broker.stats.net_output_bytes += len(data)
             self._moved_ms = broker.now_ms
-            transport.write(data)
+            self._write(data)
             if self._is_stuffed or len(data) > PAUSE_BYTES:
                 self._enforce_output_limit(client)
         if self._is_quiet and not client.close_asked and not self._is_ended:
@@ -487,6 +494,10 @@ class ClientConnection:
 
     def _is_paused(self, now_ms: int) -> bool:
         return self._turns.driver.broker.waits.clients_paused_until_ms > now_ms
+
+
+def _ignore(data: bytes) -> None:
+    """Write nothing: there is no connection yet."""
 
 
 def is_protected(settings: Settings) -> bool:

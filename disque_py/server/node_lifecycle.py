@@ -35,7 +35,7 @@ from disque_py.node import dispatch
 from disque_py.node.turn import Driver
 from disque_py.server import tls
 from disque_py.server.bus_adapter import BusAdapter
-from disque_py.server.clock import SystemClock
+from disque_py.server.clock import SystemClock, stopwatch_ns
 from disque_py.server.collector import tune_collector
 from disque_py.server.connection import ClientConnection, is_protected
 from disque_py.server.event_storage import EventStorage
@@ -286,6 +286,7 @@ class NodeLifecycle:
             self._saver.save,
             write,
         )
+        self._broker.stopwatch_ns = stopwatch_ns
         turns.driver.write_nodes = self._saver.write
         self._host.begin_turn = turns.driver.begin
         self._journal_service = self._host.journal_service = JournalService(

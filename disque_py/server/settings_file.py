@@ -6,7 +6,6 @@ written and synced beside the old one, and then takes its name.
 
 from __future__ import annotations
 
-import copy
 import os
 import sys
 from collections.abc import Callable
@@ -71,7 +70,7 @@ def load(arguments: Sequence[str], environ: Mapping[str, str] = os.environ) -> C
 def rewriting(configuration: Configuration) -> Callable[[], None]:
     """Return a function for a thread that does CONFIG REWRITE with the values of now. It may raise OSError."""
     path = configuration.path
-    settings = copy.copy(configuration.settings)  # A shallow copy is enough: values are replaced, never changed.
+    settings = configuration.settings.copy()
 
     def deed() -> None:
         try:

@@ -12,6 +12,7 @@ from journal import JOURNAL
 from latency import LATENCY
 from memory import MEMORY
 from one_node import ONE_NODE
+from single import SINGLE
 from spill import SPILL
 from three_nodes import THREE_NODES
 
@@ -23,6 +24,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     MEMORY,
     FILTERS,
     ONE_NODE,
+    SINGLE,
     THREE_NODES,
     FILLING,
     JOURNAL,

@@ -52,7 +52,7 @@ def test_a_mark_in_other_words_would_be_no_mark(build, modules):
 def test_modules_that_know_the_outside_are_not_compiled_unless_every_command_passes_them(build, modules):
     """Other modules for sockets, files and threads gain nothing."""
     outside = {m.name for m in modules if not m.is_pure}
-    assert outside & set(build.modules()) == set(build.FILES)
+    assert outside & set(build.modules()) == outside & set(build.FILES)
 
 
 def test_no_compiled_class_derives_from_a_builtin_one(build, modules):

@@ -23,7 +23,7 @@ from disque_py.core.broker import Broker
 from disque_py.core.client import Client
 from disque_py.node import dispatch
 from disque_py.node.turn import Driver
-from disque_py.server.clock import SystemClock
+from disque_py.server.clock import SystemClock, stopwatch_ns
 from disque_py.server.connection import ClientConnection
 from disque_py.server.turn_loop import TurnLoop
 
@@ -103,6 +103,7 @@ class Loopback:
             lambda: None,
             lambda line: None,
         )
+        self.broker.stopwatch_ns = stopwatch_ns
         self._servers: list[asyncio.Server] = []
         self._talks: list[Talk] = []
         self.port = 0

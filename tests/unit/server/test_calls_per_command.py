@@ -21,7 +21,7 @@ from loopback import encode, serve
 
 ROUNDS = 40
 CLIENTS = 10
-MOST = {"ping": 34, "add": 56, "get": 62, "ack": 50}
+MOST = {"ping": 34, "add": 55, "get": 59, "ack": 49}
 
 
 class Taker(asyncio.Transport):
@@ -100,5 +100,5 @@ def test_a_command_of_a_client_that_waits_for_replies_takes_few_calls():
         found.update(ping=ping, add=add, get=get, ack=ack)
 
     found = {}
-    serve(story)
+    serve(story, slowlog_log_slower_than=-1)  # A busy machine makes commands slow.
     assert {word: count for word, count in found.items() if count > MOST[word]} == {}
