@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 
 from cluster_bus.bus import Bus
-from cluster_bus.codec import Run, encode_run, frame
+from cluster_bus.codec import PROTOCOL_MAX, Run, encode_run, frame
 from cluster_bus.handshake import Hello
 from cluster_bus.membership import Membership
 from cluster_bus.node import Node
@@ -69,7 +69,7 @@ class BusNode:
         for node in dials:
             self.bus.dial(node)
         for nodes, kind, items in self.outgoing.take():
-            data = frame(1, [encode_run(kind, items)])
+            data = frame(PROTOCOL_MAX, [encode_run(kind, items)])
             for node in nodes:
                 self.bus.send(node, data)
 

@@ -58,7 +58,7 @@ def test_too_many_words_fit_no_form():
 @pytest.mark.parametrize(
     ("typed", "words"),
     [
-        ("JSCAN 0", ["COUNT", "BUSYLOOP", "QUEUE", "STATE", "REPLY"]),
+        ("QSCAN 0", ["COUNT", "BUSYLOOP", "MINLEN", "MAXLEN", "IMPORTRATE"]),
         ("ADDJOB q b 0 RETRY", []),
         ("GETJOB COUNT 1 FROM", []),
         ("CLUSTER", ["MEET", "NODES", "MYID", "INFO", "SAVECONFIG", "FORGET", "RESET", "LEAVING"]),
