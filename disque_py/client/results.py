@@ -124,6 +124,7 @@ class QueueStat:
     oldest_ms: int | None = None
     invisible: int = 0
     running: int = 0
+    errored: int = 0
     nodes: int = 1
     nodes_missing: list[str] = field(default_factory=list)
     more: dict[str, Any] = field(default_factory=dict, repr=False)
@@ -281,6 +282,7 @@ def queue_stat(reply: Reply) -> QueueStat | None:
         oldest_ms=pairs.pop("oldest-ms", None),
         invisible=pairs.pop("invisible", 0),
         running=pairs.pop("running", 0),
+        errored=pairs.pop("errored", 0),
         nodes=pairs.pop("nodes", 1),
         nodes_missing=pairs.pop("nodes-missing", []),
         more=pairs,

@@ -266,6 +266,7 @@ def _fields(name: bytes, found: Stat, protocol: int) -> list[tuple[bytes, bytes]
         (bulk("oldest-ms"), nil_bulk(protocol) if found.oldest_ms < 0 else integer(found.oldest_ms)),
         (bulk("invisible"), integer(found.invisible)),
         (bulk("running"), integer(found.running)),
+        (bulk("errored"), integer(found.errored)),
     ]
 
 

@@ -32,7 +32,11 @@ from disque_py.event_format import JOB_STATUSES
 PENDING: Final = b"pending"
 STATUSES: Final = tuple([status.encode() for status in JOB_STATUSES])
 # The statuses for which all jobs are walked. A node keeps no job of the others.
-WALKED: Final[dict[bytes, census.Predicate]] = {b"invisible": census.is_invisible, b"running": census.is_running}
+WALKED: Final[dict[bytes, census.Predicate]] = {
+    b"invisible": census.is_invisible,
+    b"running": census.is_running,
+    b"errored": census.is_errored,
+}
 
 # Bytes of a job in QPEEK besides queue name and body; so no share has more than this many jobs.
 ENTRY_BYTES: Final = 70
@@ -123,6 +127,8 @@ def length(broker: Broker, name: bytes, where: Filter | None, status: bytes) -> 
         return 0
     if where is None:
         figures = yield from census.taken(broker, name)
+        if status == b"errored":
+            return figures.errored
         return figures.running if status == b"running" else figures.invisible
     found: list[int] = [0]
 
@@ -356,6 +362,7 @@ class Stat:
     __slots__ = (
         "age_s",
         "blocked",
+        "errored",
         "idle_s",
         "import_rate",
         "invisible",
@@ -385,6 +392,7 @@ class Stat:
         self.oldest_ms = -1
         self.invisible = 0
         self.running = 0
+        self.errored = 0
 
 
 def stat(broker: Broker, name: bytes) -> Generator[None, None, Stat]:
@@ -393,6 +401,7 @@ def stat(broker: Broker, name: bytes) -> Generator[None, None, Stat]:
     found = Stat()
     found.invisible = figures.invisible
     found.running = figures.running
+    found.errored = figures.errored
     queue = broker.queues.get(name)
     if queue is None:
         return found
@@ -430,12 +439,13 @@ def _stat_share(broker: Broker, words: list[Any]) -> Share:
         found.oldest_ms,
         found.invisible,
         found.running,
+        found.errored,
     ]
 
 
 def stat_of(answer: Any) -> Stat:
     """Return a node's figures of a queue."""
-    values = _list_of(answer, 13)
+    values = _list_of(answer, 14)
     found = Stat()
     found.is_known = _number_of(values[0], 0, 1) == 1
     found.length = _number_of(values[1])
@@ -450,6 +460,7 @@ def stat_of(answer: Any) -> Stat:
     found.oldest_ms = _number_of(values[10], -1)
     found.invisible = _number_of(values[11])
     found.running = _number_of(values[12])
+    found.errored = _number_of(values[13])
     return found
 
 
@@ -459,6 +470,7 @@ def sum_of_stats(shares: list[Stat]) -> Stat:
     for share in shares:
         total.invisible += share.invisible
         total.running += share.running
+        total.errored += share.errored
         if not share.is_known:
             continue
         total.idle_s = min(total.idle_s, share.idle_s) if total.is_known else share.idle_s

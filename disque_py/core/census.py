@@ -3,7 +3,8 @@
 A job has copies on several nodes, and each job counts once (spec Z2): a pending job where it is queued, a running job
 where it was delivered, and an invisible job on the node that made it invisible. That is its creator while a DELAY
 lasts, or the node that got the DEQUEUE or the NACK. While the creator can't be reached, a delayed job counts on its
-reachable holder with the lowest id. A node keeps no job that is completed, canceled or errored, so it counts none.
+reachable holder with the lowest id. So does a job that is errored, or whose back-off lasts, because every holder hears
+of that. A node keeps no job that is completed or canceled, so it counts none.
 
 A queue knows its pending jobs. For the other statuses all jobs are walked, a part per step. A counter per queue would
 cost a look-up of the queue for each copy, delivery and ack, and queues are dropped while their jobs run. A walk costs
@@ -38,9 +39,10 @@ class Figures:
     ready_ms   when its oldest pending job became ready (Unix); 0: it has none
     """
 
-    __slots__ = ("invisible", "ready_ms", "running")
+    __slots__ = ("errored", "invisible", "ready_ms", "running")
 
     def __init__(self) -> None:
+        self.errored = 0
         self.invisible = 0
         self.running = 0
         self.ready_ms = 0
@@ -87,6 +89,8 @@ def _counted(broker: Broker, census: Census) -> Iterator[None]:
                 _of(figures, job.queue).running += 1
             elif is_invisible(broker, job):
                 _of(figures, job.queue).invisible += 1
+            elif is_errored(broker, job):
+                _of(figures, job.queue).errored += 1
         looked += len(shard)
         if looked >= LOOKED_PER_PART:
             looked = 0
@@ -127,7 +131,7 @@ def is_running(broker: Broker, job: Job) -> bool:
     if job.state != ACTIVE:
         return False
     if job.retry_ms:
-        return job.is_leased_here and job.requeue_at_ms > broker.now_ms
+        return job.is_leased_here and not job.is_errored and job.requeue_at_ms > broker.now_ms
     return job.is_delivered and job.attempt > 0
 
 
@@ -138,6 +142,9 @@ def is_invisible(broker: Broker, job: Job) -> bool:
         return True
     if job.state != ACTIVE or is_running(broker, job):
         return False
+    part = job.part
+    if part is not None and (part.is_errored or part.is_delayed):
+        return not part.is_errored and _is_lowest_holder(broker, job)
     if isinstance(work, Handover):
         return work.client is not None  # Its producer waits until another node has it.
     if not job.was_queued:
@@ -162,5 +169,15 @@ def _counts_delay_here(broker: Broker, job: Job) -> bool:
     for node in broker.cluster.linked:
         if node.name[:8] == creator:
             return not job.was_queued  # The creator kept no copy, and this node was told to queue the job.
+    return _is_lowest_holder(broker, job)
+
+
+def is_errored(broker: Broker, job: Job) -> bool:
+    """Whether the job has no attempts left, and counts on this node."""
+    return job.state == ACTIVE and job.is_errored and _is_lowest_holder(broker, job)
+
+
+def _is_lowest_holder(broker: Broker, job: Job) -> bool:
+    """Whether no reachable holder has a lower id than this node."""
     my_id = broker.me.id
     return not any(node.is_linked and node.id < my_id for node in job.holders)

@@ -107,3 +107,25 @@ def test_few_jobs_are_walked_anew_for_each_client():
     deliver(broker)
     assert taken(broker).running == 1
     assert broker.upkeep.census is None
+
+
+def test_an_errored_job_counts_on_the_holder_with_the_lowest_id():
+    """Spec Z2."""
+    broker, client, _ = start()
+    job_id = ask_parsed(broker, client, "ADDJOB", "q", "x", 0, "ATTEMPTS", 1, "RETRY", 30)
+    ask(broker, client, "GETJOB", "FROM", "q")
+    ask(broker, client, "NACK", job_id)
+    assert [qlen(broker, client, status) for status in ("pending", "invisible", "running", "errored")] == [0, 0, 0, 1]
+    lower = add_node(broker, 0)
+    assert lower.id < broker.me.id
+    broker.find(job_id).holders = broker.sets.add(broker.find(job_id).holders, lower)
+    assert qlen(broker, client, "errored") == 0
+
+
+def test_a_job_is_invisible_while_the_delay_of_a_nack_lasts():
+    """Spec Z2."""
+    broker, client, _ = start()
+    job_id = ask_parsed(broker, client, "ADDJOB", "q", "x", 0, "RETRY", 30)
+    ask(broker, client, "GETJOB", "FROM", "q")
+    ask(broker, client, "NACK", job_id, "DELAY", 20)
+    assert [qlen(broker, client, status) for status in ("pending", "invisible", "running", "errored")] == [0, 1, 0, 0]
