@@ -149,7 +149,7 @@ def _move(broker: Broker, job: Job, part: Changeable, name: bytes) -> bool:
     """Move a job to a dead-letter queue; return whether it is queued there."""
     source = job.queue
     count = part.history[4] + 1 if part.history is not None else 1
-    part.history = (source, part.error or b"", job.attempt - part.start, broker.wall_ms, count)
+    part.history = (source, part.error or b"", max(0, job.attempt - part.start), broker.wall_ms, count)
     part.is_dead_letter = True
     rules = broker.queue_settings.of(name)
     part.limit = rules.attempts
@@ -314,6 +314,7 @@ def adopt(broker: Broker, job: Job, part: Changeable, field: Any) -> None:
     due_ms: int = field[changeable.DUE_AT]
     priority: int | None = field[changeable.PRIORITY_AT]
     broker.behind.pop(job, None)
+    job.attempt = max(job.attempt, part.start, part.ended)  # We may not have heard of these deliveries.
     retry_at_ms = broker.now_ms + job.retry_ms + broker.jitter()
     if job.state == QUEUED and (
         part.is_errored or part.is_spent(job.attempt) or due_ms or name != job.queue or priority != attributes.priority

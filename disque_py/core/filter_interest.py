@@ -162,7 +162,7 @@ def on_interest(broker: Broker, sender: Node, items: list[Any]) -> None:
         if nodes is None:
             nodes = groups[pairs] = {}
             queue = broker.queues.get(name)
-            if queue is not None:
+            if queue is not None and filters_of(broker, queue).may_index(pairs[::2]):
                 filters = filters_of(broker, queue)
                 group = filters.group_of(pairs)
                 filters.demand(group).interested = nodes
@@ -311,7 +311,9 @@ def on_need(broker: Broker, sender: Node, items: list[Any]) -> None:
             continue
         filters = filters_of(broker, queue)
         wanted = _filter(pairs)
-        index = filters.index(wanted.names)
+        index = filters.indexes.get(wanted.names)
+        if index is None:
+            continue  # Its client left; while one waits there is an index.
         if index.build is not None:
             filters.build_soon(index)
         group = filters.group(wanted)

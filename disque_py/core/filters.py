@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from heapq import merge
 from typing import TYPE_CHECKING, Final
 
+from disque_py.core.errors import CommandError
 from disque_py.core.job import QUEUED, Job
 from disque_py.core.priority_queue import Key
 from disque_py.core.sorted_jobs import SortedJobs
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
     from disque_py.core.queue import Queue
 
 PAIRS_MAX: Final = 8
+# Combinations of names that a queue is indexed by at the same time.
+INDEXES_MAX: Final = 64
+INDEX_BYTES: Final = 600
 # Filters that clients of a node wait with: other nodes keep no more of one node.
 LINES_MAX: Final = 100_000
 # An index without clients is dropped when it was not used for so long.
@@ -254,7 +258,7 @@ class Filters:
             values = values_of(job, index.names)
             if values is not None:
                 group = self._add(index, values, job)
-                if group.waiting:
+                if group.waiting and not self.queue.is_stalled:
                     self.due[group] = None
                     self.broker.ready[self.queue] = None
                 if group.demand is not None and group.demand.interested:
@@ -298,6 +302,24 @@ class Filters:
             self.broker.used_memory -= GROUP_BYTES + sum(map(len, group.values))
             self.due.pop(group, None)
 
+    def may_index(self, names: Names) -> bool:
+        """Whether these names are indexed or may be. An index that no client waits with makes room if need be."""
+        if names in self.indexes or len(self.indexes) < INDEXES_MAX:
+            return True
+        idle = [index for index in self.indexes.values() if not index.waiting and not index.demands]
+        if not idle:
+            return False
+        self._drop(min(idle, key=_used_ms))
+        return True
+
+    def _drop(self, index: Index) -> None:
+        broker = self.broker
+        del self.indexes[index.names]
+        broker.used_memory -= INDEX_BYTES + index.entries * ENTRY_BYTES
+        for group in index.groups.values():
+            broker.used_memory -= GROUP_BYTES + sum(map(len, group.values))
+        _free(broker, _dismantled(index))
+
     # -- the clients' side ----------------------------------------------------------------------------
 
     def index(self, names: Names) -> Index:
@@ -305,6 +327,7 @@ class Filters:
         index = self.indexes.get(names)
         if index is None:
             index = self.indexes[names] = Index(names)
+            self.broker.used_memory += INDEX_BYTES
             index.build = self._built(index)
             if not self.is_timed:
                 self.is_timed = True
@@ -392,7 +415,7 @@ class Filters:
     def dropped(self) -> None:
         """Give back the accounted memory of all indexes, because the queue is dropped."""
         for index in self.indexes.values():
-            self.broker.used_memory -= index.entries * ENTRY_BYTES
+            self.broker.used_memory -= INDEX_BYTES + index.entries * ENTRY_BYTES
             for group in index.groups.values():
                 self.broker.used_memory -= GROUP_BYTES + sum(map(len, group.values))
         self.indexes = {}
@@ -442,13 +465,9 @@ class Filters:
         self.is_timed = False
         if self.queue.is_dropped:
             return
-        for names, index in list(self.indexes.items()):
+        for index in list(self.indexes.values()):
             if not index.waiting and not index.demands and broker.now_ms - index.used_ms >= INDEX_IDLE_MS:
-                del self.indexes[names]
-                broker.used_memory -= index.entries * ENTRY_BYTES
-                for group in index.groups.values():
-                    broker.used_memory -= GROUP_BYTES + sum(map(len, group.values))
-                _free(broker, _dismantled(index))
+                self._drop(index)
         if self.indexes:
             self.is_timed = True
             broker.schedule.call_at(broker.now_ms + INDEX_IDLE_MS, self._drop_idle)
@@ -478,6 +497,16 @@ def filters_of(broker: Broker, queue: Queue) -> Filters:
     return queue.filters
 
 
+def _used_ms(index: Index) -> int:
+    return index.used_ms
+
+
+def _refuse_index(broker: Broker, queue: Queue, names: Names) -> None:
+    """Raise CommandError if the queue can't be indexed by these names as well."""
+    if not filters_of(broker, queue).may_index(names):
+        raise CommandError(f"ERR too many combinations of names in WHERE, at most {INDEXES_MAX} per queue")
+
+
 def is_indexed(broker: Broker, name: bytes, wanted: Filter) -> bool:
     """Whether the filter's jobs can be found at once; true for a queue without jobs."""
     queue = broker.queues.get(name)
@@ -485,6 +514,7 @@ def is_indexed(broker: Broker, name: bytes, wanted: Filter) -> bool:
         return True
     if queue.filters is None and not queue.length:
         return True
+    _refuse_index(broker, queue, wanted.names)
     index = filters_of(broker, queue).index(wanted.names)
     if index.build is not None and queue.length <= LOOKED_PER_PART:
         next(index.build, None)
@@ -497,6 +527,7 @@ def built(broker: Broker, name: bytes, wanted: Filter) -> Iterator[None]:
         queue = broker.queues.get(name)
         if queue is None:
             return
+        _refuse_index(broker, queue, wanted.names)
         index = filters_of(broker, queue).index(wanted.names)
         if index.build is None:
             return
@@ -511,6 +542,7 @@ def adopt(broker: Broker, queue: Queue) -> None:
     if wanted:
         filters = filters_of(broker, queue)
         for pairs, nodes in wanted.items():
-            filters.demand(filters.group_of(pairs)).interested = nodes
+            if filters.may_index(pairs[::2]):
+                filters.demand(filters.group_of(pairs)).interested = nodes
         for index in filters.indexes.values():
             filters.build_soon(index)

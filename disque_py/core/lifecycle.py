@@ -297,10 +297,10 @@ def _if_in_memory(broker: Broker, queue: Queue, job: Job) -> Job | None:
     """Return the fetched job. If its body is on disk, make it the head again, and let the queue wait for the body."""
     if type(job.body) is Spilled:
         job.state = QUEUED
-        queue.push(job)
         if not queue.is_stalled:
-            queue.is_stalled = True
+            queue.is_stalled = True  # Before the push: it would mark clients with a filter as due, again and again.
             broker.spill.heads[queue] = job
+        queue.push(job)
         return None
     queue.ahead -= 1
     if queue.ahead < AHEAD_MIN < queue.length:
@@ -378,7 +378,8 @@ def postpone(broker: Broker, job: Job, until_ms: int) -> None:
     assert job.state == ACTIVE
     job.requeue_at_ms = until_ms
     job.was_announced = False
-    if job.awake_at_ms == 0 or job.awake_at_ms > until_ms:
+    # The timer may stay as it is only if it comes before the WILLQUEUE, which needs its lead.
+    if job.awake_at_ms == 0 or job.awake_at_ms > until_ms - willqueue_lead_ms(job):
         arm(broker, job)
 
 
@@ -398,6 +399,10 @@ def rename_queue(broker: Broker, job: Job, name: bytes) -> None:
     if known is not None:
         name = known.name  # One object for all its jobs.
     old = job.queue
+    if job.is_listed:
+        queue = broker.queues.get(old)
+        if queue is not None:
+            queue.unlist(job)  # Its dead entry would count again when the job is queued elsewhere.
     if len(old) > NAME_BYTES_FREE:
         broker.used_memory -= len(old)
     if len(name) > NAME_BYTES_FREE:

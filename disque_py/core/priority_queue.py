@@ -155,6 +155,32 @@ class PriorityQueue:
             self.at = 0
         return entry[4]
 
+    def remove(self, job: Job) -> bool:
+        """Remove a job's entry, wherever it is. Return whether there was one."""
+        if _removed(self.head, job) or _removed(self.tail, job):
+            return True
+        for chunk in self.chunks:
+            if chunk and chunk[-1].ctime >= job.ctime and _removed(chunk, job):
+                return True
+        key = key_of(job)
+        number = bisect_left(self.lasts, key)  # A key comes before the entries that it begins.
+        if number == len(self.lasts):
+            return False
+        part = self.parts[number]
+        place = bisect_left(part, key, self.at if number == 0 else 0)
+        if place == len(part) or part[place][4] is not job:
+            return False
+        del part[place]
+        if len(part) == (self.at if number == 0 else 0):
+            self._drop(number)
+            if number == 0:
+                self.at = 0
+        else:
+            del self.ranks[number][place]
+            self.lasts[number] = part[-1]
+            self.last_ranks[number] = part[-1][0]
+        return True
+
     def next_chunk(self) -> list[Job]:
         """Make the oldest part of the run, reversed, the new head, and return it; empty if the run is."""
         chunks = self.chunks
@@ -292,6 +318,14 @@ class PriorityQueue:
         for number in range(len(self.parts) - 1, -1, -1):
             part = self.parts[number]
             yield from islice(reversed(part), len(part) - (self.at if number == 0 else 0))
+
+
+def _removed(jobs: list[Job], job: Job) -> bool:
+    for at in range(len(jobs)):
+        if jobs[at] is job:
+            del jobs[at]
+            return True
+    return False
 
 
 def key_of(job: Job) -> Key:

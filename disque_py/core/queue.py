@@ -253,6 +253,12 @@ class Queue:
         if self.filters is not None and job.attributes is not None:
             self.filters.left(job)
 
+    def unlist(self, job: Job) -> None:
+        """Remove the dead entry of a job that goes to another queue."""
+        if (self.retried if job.retry_ms else self.once).remove(job):
+            job.is_listed = False
+            self.dead -= 1
+
     @property
     def has_clients(self) -> bool:
         """Whether clients of this node wait here, with or without a filter."""

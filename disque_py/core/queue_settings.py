@@ -25,7 +25,7 @@ INT64_MAX: Final = (1 << 63) - 1
 # As DELAY, RETRY and TTL: spans are kept in milliseconds, in 64 bits.
 SPAN_MS_MAX: Final = INT64_MAX // 1_000_000 * 1_000
 REPLICATE_MAX: Final = 65_535
-ATTEMPTS_MAX: Final = (1 << 31) - 1
+ATTEMPTS_MAX: Final = 1_000_000_000  # As of ADDJOB: other nodes and the journal take no more.
 NAMES_MAX: Final = 8
 NAME_BYTES_MAX: Final = 1_024
 # `replicate quorum`: the number of copies follows the size of the cluster.
@@ -368,7 +368,7 @@ def _parsed(texts: dict[bytes, bytes]) -> QueueSettings:
         elif name == b"replicate":
             found.replicate = QUORUM if text == b"quorum" else int(text)
         elif name == b"attempts":
-            found.attempts = int(text)
+            found.attempts = min(int(text), ATTEMPTS_MAX)
         elif name == b"backoff":
             found.backoff = text
         elif name == b"maxlen":

@@ -246,7 +246,7 @@ def _on_known(broker: Broker, sender: Node, job: Job, known: Job | None, snapsho
     known.holders = sets.union(known.holders, job.holders)
     events.heard(known, job.version)
     mark_holders_dirty(broker, known)
-    if job.attributes is not None or known.attributes is not None:
+    if known.state != ACKED and (job.attributes is not None or known.attributes is not None):
         changing.merge(broker, sender, known, job, snapshot)
     if known.state == ACKED:
         broker.send(only, SETACK, changing.setack_of(broker, known))

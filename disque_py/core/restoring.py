@@ -269,6 +269,8 @@ class Restoring:
                 job.state = ACKED
             if flags & IS_CANCELED:
                 job.work = Cancellation()
+            elif isinstance(job.work, Cancellation):
+                job.work = None  # It was completed after all.
         else:
             job.state = ACTIVE
 

@@ -191,6 +191,7 @@ class ClientConnection:
                 broker.outbox.served.append(client)
                 requests = [request]
                 if not dispatch.execute(broker, client, requests):
+                    self._at = 0
                     self._requests = requests  # The client waits, for memory or the loading, before this command.
                     self._is_quiet = False
                 return

@@ -113,7 +113,7 @@ def _place(words: Sequence[Any]) -> str:
     return "its age" if priority == ctime // CTIMES_PER_MS else str(priority)
 
 
-def _where(pairs: tuple[bytes, ...]) -> str:
+def _where(pairs: list[bytes] | tuple[bytes, ...]) -> str:
     return " ".join(f"{pairs[at].decode()}={pairs[at + 1].decode()}" for at in range(0, len(pairs), 2))
 
 

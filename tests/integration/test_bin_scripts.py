@@ -122,7 +122,7 @@ def test_every_program_has_help(program):
 
 def test_help_of_the_demo_with_spark_needs_no_spark():
     output = output_of(BIN / "demo", "--spark", "--help", DISQUE_VENV=Path(sys.executable).parents[1])[1]
-    assert output.startswith("usage: bin/demo --spark")
+    assert output.startswith("Usage: bin/demo --spark")
 
 
 @pytest.mark.parametrize("words", [["--hlep"], ["tset"], ["test,sprak"], ["test", "spark"]])

@@ -207,7 +207,7 @@ def test_a_command_without_a_list_takes_no_more_words_than_are_read_in_one_go():
     assert error_of(broker, client, "ADDJOB", "q", "body", 0, *many).startswith("ERR too many arguments for 'addjob'")
     assert error_of(broker, client, "JSCAN", *many).startswith("ERR too many arguments")
     assert error_of(broker, client, "PING", *many).startswith("ERR too many arguments")
-    assert error_of(broker, client, "SHOW", *many) == "ERR wrong number of arguments for 'show' command"
+    assert error_of(broker, client, "SHOW", *many).startswith("ERR too many arguments")
 
 
 def test_the_name_of_a_client_is_not_very_long():

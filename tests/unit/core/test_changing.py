@@ -254,6 +254,7 @@ def test_a_delay_travels_as_a_span():
 # -- dead letters -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.plain
 def test_a_job_without_attempts_moves_to_the_dead_letter_queue():
     """Its history stands behind its own META. Spec Y7."""
     broker, client, _ = start()

@@ -9,7 +9,8 @@ import pytest
 from brokers import ask, ask_parsed, error_of, make_broker, make_client, pass_time
 from disque_py.core import incremental, timers
 from disque_py.core.client import RUNNING, WAITS_FOR_JOBS
-from disque_py.core.filters import INDEX_IDLE_MS, LOOKED_PER_PART, Filter
+from disque_py.core.filters import INDEX_IDLE_MS, INDEXES_MAX, LOOKED_PER_PART, Filter
+from disque_py.core.queue_settings import QueueSettings
 from disque_py.node import dispatch
 
 
@@ -250,3 +251,33 @@ def test_a_dropped_queue_gives_the_memory_of_its_indexes_back():
     queue.filters.group_of((b"t", b"c"))
     broker.drop_queue(queue)  # Within a minute of the last use, as when memory is short.
     assert broker.used_memory == before
+
+
+def test_a_dead_letter_that_a_filtered_client_gave_up_is_in_its_new_queue():
+    """Its dead entry in the old queue does not count again."""
+    broker, client = start()
+    broker.queue_settings.in_force[b"q"] = rules = QueueSettings()
+    rules.dead_letter = b"d"
+    job, other = add(broker, client, "t", "a"), add(broker, client, "t", "b")
+    assert get(broker, client, "t", "a") == [job]
+    ask(broker, client, "NACK", job, "FINAL")
+    assert (broker.queues[b"d"].length, broker.queues[b"d"].dead, broker.queues[b"q"].dead) == (1, 0, 0)
+    assert get(broker, client) == [other]
+    assert get(broker, client, queue="d") == [job]
+
+
+def test_a_queue_has_a_bounded_number_of_indexes():
+    broker, client = start()
+    add(broker, client, "t", "a")
+    for number in range(INDEXES_MAX + 10):
+        assert ask_parsed(broker, client, "QLEN", "q", "WHERE", f"n{number}", "x") == 0
+    assert len(broker.queues[b"q"].filters.indexes) == INDEXES_MAX
+
+
+def test_indexes_that_clients_wait_with_are_not_replaced():
+    broker, client = start()
+    add(broker, client, "t", "a")
+    for number in range(INDEXES_MAX):
+        ask(broker, make_client(broker), "GETJOB", "WHERE", f"n{number}", "x", "FROM", "q")
+    text = error_of(broker, client, "QLEN", "q", "WHERE", "more", "x")
+    assert text == f"ERR too many combinations of names in WHERE, at most {INDEXES_MAX} per queue"

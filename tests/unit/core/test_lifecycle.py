@@ -307,3 +307,13 @@ def test_the_books_agree_after_any_steps(seed):
         lifecycle.forget(broker, job)
     weigh(broker)
     assert broker.schedule.next_ms() is None
+
+
+def test_a_job_that_is_postponed_to_a_little_earlier_is_still_announced_in_time():
+    """Its timer stood right before the new moment, after the one of its WILLQUEUE. Spec N8."""
+    broker = make_broker()
+    job = hold(broker, add_node(broker), number=1)
+    until_ms = broker.now_ms + job.retry_ms
+    lifecycle.postpone(broker, job, until_ms + 400)
+    lifecycle.postpone(broker, job, until_ms)
+    assert job.awake_at_ms == until_ms - lifecycle.WILLQUEUE_LEAD_MS

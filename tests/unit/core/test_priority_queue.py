@@ -97,3 +97,17 @@ def test_a_dismantled_priority_queue_holds_nothing():
     for _ in queue.dismantle():
         pass
     assert [len(part) for part in (queue.head, queue.chunks, queue.tail, queue.parts)] == [0, 0, 0, 0]
+
+
+def test_any_entry_can_be_removed():
+    """From the run and from aside; the others keep their order."""
+    rng = Random(4)
+    jobs = [make(number, priority=rng.randrange(9) if number % 3 else None) for number in range(1, 9_000)]
+    queue = queue_of(*jobs)
+    taken = [queue.smallest() for _ in range(50) if queue.head or queue.next_chunk() or queue.parts]
+    there = [job for job in jobs if job not in taken]
+    rng.shuffle(there)
+    for job in there[:4_000]:
+        assert queue.remove(job)
+    assert not queue.remove(there[0])
+    assert list(queue.jobs()) == sorted(there[4_000:], key=key_of)

@@ -6,6 +6,7 @@ import asyncio
 import itertools
 
 import hiredis
+import pytest
 
 from disque_py.config.kinds import OutputLimit, OutputLimits
 from disque_py.core.client import RUNNING, WAITS_FOR_JOBS, Client
@@ -80,6 +81,7 @@ def test_a_monitor_that_does_not_read_is_cut_off_at_the_limit_of_its_class():
     serve(story, client_output_buffer_limit=limits(stream=(2 << 20, 0, 0)))
 
 
+@pytest.mark.plain
 def test_a_client_above_the_soft_limit_for_too_long_is_cut_off(monkeypatch):
     async def story(server):
         _, client = await stuffed(server)
@@ -111,6 +113,7 @@ def test_a_limit_below_the_bytes_that_pause_a_client_counts_too():
     serve(story)
 
 
+@pytest.mark.plain
 def test_only_the_time_above_the_soft_limit_counts(monkeypatch):
     """A slow reader that never catches up, and never has that much unread but for a moment, stays."""
 

@@ -55,6 +55,6 @@ def test_jobs_come_to_the_clients_that_wait_for_their_metadata(simulation):
 
 @pytest.mark.parametrize("kind", [FILTER_HINT, FILTER_INTEREST])
 def test_a_node_that_hears_of_no_filter_breaks_the_rule(simulation, kind):
-    simulation.world.network.filter = lambda sender, receiver, heard, item: heard == kind
+    simulation.world.traffic.filter = lambda sender, receiver, heard, item: heard == kind
     with pytest.raises(RuleBrokenError, match="jobs come to clients that wait with a filter"):
         meet(simulation)

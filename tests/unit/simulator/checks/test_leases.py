@@ -97,7 +97,7 @@ def test_a_holder_that_the_leasing_node_does_not_know_may_deliver():
     """Another holder handed the job to it meanwhile, so it was not told of the lease."""
     scene = Scene()
     job = scene.world["a"].find(scene.promise.id)
-    job.holders = tuple(node for node in job.holders if node.host != "b")
+    job.holders = frozenset(node for node in job.holders if node.host != "b")
     scene.deliver("a")
     scene.world.run(3_000)
     scene.deliver("b")

@@ -28,7 +28,7 @@ def test_urgent_jobs_of_one_node_come_before_the_jobs_of_others(simulation):
 
 def test_nodes_that_hear_of_no_better_job_break_the_rule(simulation):
     """The defect: hints are lost."""
-    simulation.world.network.filter = lambda sender, receiver, kind, item: kind == HINT
+    simulation.world.traffic.filter = lambda sender, receiver, kind, item: kind == HINT
     with pytest.raises(RuleBrokenError, match=RULE):
         play(simulation)
 

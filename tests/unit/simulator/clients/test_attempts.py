@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from disque_py.core import events
-from disque_py.core.events import CANCELED_EVENT, ERRORED_EVENT
+from disque_py.event_format import CANCELED_EVENT, ERRORED_EVENT
 from disque_py.simulator.checks.event_audit import check_ends
 from disque_py.simulator.oracle import Oracle, RuleBrokenError
 from disque_py.simulator.plan import ClientPlan, draw

@@ -29,6 +29,7 @@ def test_it_gets_jobs_with_the_pairs_it_asks_for(consumer):
     assert consumer.oracle.delivered >= len(META)
 
 
+@pytest.mark.plain
 def test_a_job_that_it_did_not_ask_for_breaks_a_rule(consumer):
     with pytest.raises(RuleBrokenError, match="a filter is kept"):
         consumer._got_filtered([[b"q0", b"id", b"x", b"meta", []]], (None, {b"tail": b"N14228"}))
