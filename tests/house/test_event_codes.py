@@ -23,6 +23,10 @@ STATES_MIN = 3
 EVENTS_MIN = 5
 
 
+# Figures of a queue that are named after states: QSTAT and QLEN count jobs by them.
+COUNTED = ("disque_py/commands/queues.py", "disque_py/commands/shares.py", "disque_py/core/census.py")
+
+
 def in_sql(text):
     """How many names of states a text has, in SQL's quotes."""
     return sum(f"'{state}'" in text for state in STATES)
@@ -33,7 +37,7 @@ def repetitions(name, tree):
     for node in ast.walk(tree):
         if isinstance(node, ast.Tuple | ast.List | ast.Set | ast.Dict):
             words = {each.value for each in ast.walk(node) if isinstance(each, ast.Constant)}
-            if len(words & STATES) >= STATES_MIN or len(words & EVENTS) >= EVENTS_MIN:
+            if (len(words & STATES) >= STATES_MIN and name not in COUNTED) or len(words & EVENTS) >= EVENTS_MIN:
                 yield f"{name}:{node.lineno}: names of states or events"
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and in_sql(node.value) >= STATES_MIN:
             yield f"{name}:{node.lineno}: names of states in SQL"

@@ -117,7 +117,7 @@ MUTATIONS = (
              'send(only, GOTACK, (job_id, b"", 0))', "pass"),
     Mutation("an interest that is over is not told", "disque_py.core.interest:_recheck",
              "_tell(broker, queue, value, plain)", "pass"),
-    Mutation("a hint is given once", "disque_py.core.interest:send_hints",
+    Mutation("a hint is given once", "disque_py.core.interest:_send_hint",
              "broker.schedule.call_at(queue.hint_until_ms, partial(broker.owe_hint, queue))", "pass"),
     Mutation("a leased job is queued again by others", "disque_py.core.requeue:on_leased",
              "lifecycle.postpone(broker, job, until_ms)", "pass"),

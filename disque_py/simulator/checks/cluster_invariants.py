@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from disque_py.core.client import WAITS_FOR_JOBS
 from disque_py.core.filters import ENTRY_BYTES as INDEX_ENTRY_BYTES
-from disque_py.core.filters import GROUP_BYTES
+from disque_py.core.filters import GROUP_BYTES, INDEX_BYTES
 from disque_py.core.job import ACKED, ACTIVE, QUEUED, WAIT_REPL, Handover, Job, Wanted, memory_of
 from disque_py.core.keys import USED_BYTES
 from disque_py.core.queue import LINE_BYTES, QUEUE_BYTES, Queue
@@ -330,7 +330,7 @@ def _bytes_of_filters(queue: Queue) -> int:
     """Return the accounted bytes of a queue's indexes."""
     indexes = queue.filters.indexes.values() if queue.filters is not None else ()
     groups = [group for index in indexes for group in index.groups.values()]
-    used = sum(GROUP_BYTES + sum(map(len, group.values)) for group in groups)
+    used = INDEX_BYTES * len(indexes) + sum(GROUP_BYTES + sum(map(len, group.values)) for group in groups)
     return used + INDEX_ENTRY_BYTES * sum(group.length for group in groups)
 
 

@@ -16,7 +16,7 @@ from disque_py.simulator.simulation import Simulation, simulate
 NODE = b"a" * 20
 
 
-def plan_of(seed=3, seconds=4):
+def plan_of(seed=4, seconds=4):
     """A fair plan with both kinds of clients."""
     plan = draw(seed, seconds * 1000, weather="fair")
     clients = (ClientPlan(0, "limited producer"), ClientPlan(1, "quitter"), ClientPlan(2, "quitter"))
