@@ -399,5 +399,5 @@ def _given_up(broker: Broker, job: Job, handover: Handover) -> None:
     if handover.client is not None:
         replication.end_wait(broker, job, replication.NOREPL_TIMEOUT)
     else:
-        events.ended(broker, job, event_format.LOST, "nobody answered whether its hand-over was taken")
+        events.ended(broker, job, event_format.LOST, "no node answered whether its hand-over was taken")
     lifecycle.forget(broker, job)

@@ -482,7 +482,7 @@ def on_keyis(broker: Broker, sender: Node, items: list[Any]) -> None:
             continue
         search = broker.producers.searches.get(chars)
         if search is None or search.making is not None or not search.callers:
-            broker.stats.ignored("answer about a key that nobody waits for")
+            broker.stats.ignored("answer about a key that no producer waits for")
         elif named:
             _end(broker, chars, search, named)
         elif search.unanswered.get(sender) == number:

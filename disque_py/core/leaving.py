@@ -272,7 +272,7 @@ def _drop_if_answered(broker: Broker, job: Job, move: Move) -> None:
         broker.stats.copies_missing_leaving += move.new is None
         lifecycle.forget(broker, job)
     else:
-        broker.drain.block("nobody else has the copy of a job")
+        broker.drain.block("no other node has the copy of a job")
         _take_back(broker, job, move)
 
 

@@ -140,7 +140,7 @@ def test_if_no_supposed_holder_has_the_job_ours_stays():
     say(broker, c, LEFT_OK, (job.id, HAS_NOT))
     assert broker.find(job.id) is job
     assert job.holders == {broker.me}
-    assert broker.drain.blocked_by == "nobody else has the copy of a job"
+    assert broker.drain.blocked_by == "no other node has the copy of a job"
     ((receivers, kind, _),) = step(broker)
     assert (kind, receivers[0] in (b, c)) == (REPLJOB, True)
 
