@@ -393,14 +393,14 @@ def nack(
     if delay is not None:
         words += time_words("delay", delay)
     if reason is not None:
-        words += (b"REASON", short_reason(reason))
+        words += (b"REASON", _short_reason(reason))
     if final:
         words.append(b"FINAL")
     request.argv += (*words, *_of_delivery(jobs, attempt))
     return request
 
 
-def short_reason(reason: str | bytes) -> bytes:
+def _short_reason(reason: str | bytes) -> bytes:
     """Return a reason as NACK takes it: UTF-8, and at most REASON_BYTES_MAX bytes."""
     whole_reason = reason.encode("utf-8", "replace") if isinstance(reason, str) else reason
     if len(whole_reason) <= REASON_BYTES_MAX:
@@ -448,7 +448,7 @@ def nack_token(
     if delay is not None:
         request.argv += time_words("delay", delay)
     if reason is not None:
-        request.argv += (b"REASON", short_reason(reason))
+        request.argv += (b"REASON", _short_reason(reason))
     return request
 
 

@@ -231,7 +231,7 @@ class Worker:
         function   a function of a job and the exception of its handler, or a coroutine function. It returns `Retry`,
                    `Fail`, or None for what the worker's settings say
 
-        Returns the function itself.
+        Returns the function itself. Raises nothing.
         """
         self._error_handler = function
         return function
