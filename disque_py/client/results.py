@@ -271,16 +271,20 @@ def first_job(reply: Reply) -> Job | None:
 
 def _job(entry: Reply) -> Job:
     job = Job(text(entry[0]), str(entry[1], "ascii"), entry[2])
-    if len(entry) > 3:
-        fields = _pairs(entry[3:])
-        job.nacks = fields.pop("nacks", None)
-        job.additional_deliveries = fields.pop("additional-deliveries", None)
-        meta = fields.pop("meta", None)
-        if meta is not None:
-            job.meta = dict(zip(meta[::2], meta[1::2], strict=True))
-        job.lease_ms = fields.pop("lease-ms", None)
-        job.attempt = fields.pop("attempt", None)
-        job.more = fields
+    for at in range(3, len(entry) - 1, 2):
+        name, value = entry[at], entry[at + 1]
+        if name == b"nacks":
+            job.nacks = value
+        elif name == b"additional-deliveries":
+            job.additional_deliveries = value
+        elif name == b"lease-ms":
+            job.lease_ms = value
+        elif name == b"attempt":
+            job.attempt = value
+        elif name == b"meta":
+            job.meta = _pairs(value)
+        else:
+            job.more[text(name)] = _readable(value)
     return job
 
 

@@ -1,8 +1,10 @@
 """The end of a worker's deliveries: acknowledgements and NACKs, collected while the last ones are in flight.
 
-Each names its delivery (ATTEMPT), so it may be sent again without a second effect, and a worker whose lease is over
-does nothing to the next delivery. Many of them leave in one write to the node that delivered the jobs. A node that
-does not know the word gets the plain commands (dialect.py).
+A NACK names its delivery (ATTEMPT), so it may be sent again without a second effect. So does an ack of a handler that
+took half of its lease or longer: if the lease ended, the job is with another worker, and the ack does nothing to that
+delivery. Within its lease no later delivery exists, so the many quick jobs share one plain ACKJOB, which costs half as
+much. All of them leave in one write to the node that delivered the jobs. A node that does not know the word gets the
+plain commands (dialect.py).
 
 A NACK without a delay leaves it to the job's own back-off, or else to the setting `backoff` of its queue. Where neither
 exists, the worker's own policy says how long the job waits, so that a handler which always fails causes no busy loop.
@@ -38,7 +40,6 @@ class Settler:
 
     policy       the wait of jobs that have no back-off, nor their queue; None: every wait is known
     on_refused   called with a job whose node takes no delays, limits and reasons
-    done, given_back   the jobs that wait
     """
 
     def __init__(
@@ -49,7 +50,8 @@ class Settler:
         on_refused: Callable[[GivenBack], None],
         rng: Random,
     ) -> None:
-        self.done: list[Job] = []
+        # The jobs that are done, and whether the ack names the delivery.
+        self.done: list[tuple[Job, bool]] = []
         self.given_back: list[GivenBack] = []
         self.put_back: list[Job] = []
         self.has_done = asyncio.Event()
@@ -63,9 +65,9 @@ class Settler:
         self._acknowledging = asyncio.Lock()
         self._giving_back = asyncio.Lock()
 
-    def add_done(self, job: Job) -> None:
-        """Acknowledge a job soon."""
-        self.done.append(job)
+    def add_done(self, job: Job, took_s: float) -> None:
+        """Acknowledge a job soon, whose handler took so many seconds."""
+        self.done.append((job, 2000 * took_s >= job.lease_ms if job.lease_ms else False))
         self.has_done.set()
 
     def add_given_back(self, back: GivenBack) -> None:
@@ -86,37 +88,38 @@ class Settler:
         """Acknowledge the done jobs. Acks that could not be sent are kept."""
         async with self._acknowledging:
             done, self.done = self.done, []
-            kept = set(range(len(done)))
+            kept = dict(enumerate(done))
             try:
-                exact = [(number, job) for number, job in enumerate(done) if self._attempt_of(job) is not None]
-                plain = [(number, job) for number, job in enumerate(done) if self._attempt_of(job) is None]
+                exact = [at for at, (job, is_exact) in kept.items() if is_exact and self._attempt_of(job) is not None]
+                plain = sorted(kept.keys() - set(exact))
                 trouble: DisqueError | None = None
-                for (number, job), outcome in await self._ack_exactly(exact):
+                for at, outcome in await self._ack_exactly(done, exact):
                     if not isinstance(outcome, DisqueError):
-                        kept.discard(number)
-                    elif self._dialect.is_refused(job, outcome):
-                        plain.append((number, job))
+                        del kept[at]
+                    elif self._dialect.is_refused(done[at][0], outcome):
+                        plain.append(at)
                     else:
                         trouble = outcome
                 if plain:
-                    await self._client.ack_jobs([job for _, job in plain])
-                    kept.difference_update(number for number, _ in plain)
+                    await self._client.ack_jobs([done[at][0] for at in plain])
+                    for at in plain:
+                        del kept[at]
                 if trouble is not None:
                     raise trouble
             finally:
-                self.done += [done[number] for number in sorted(kept)]
+                self.done += kept.values()
 
     def _attempt_of(self, job: Job) -> int | None:
         return self._dialect.attempt_of(job)
 
-    async def _ack_exactly(self, done: list[tuple[int, Job]]) -> list[tuple[tuple[int, Job], Any]]:
-        async def ack(group: list[tuple[int, Job]]) -> list[Any]:
+    async def _ack_exactly(self, done: list[tuple[Job, bool]], places: list[int]) -> list[tuple[int, Any]]:
+        async def ack(group: list[int]) -> list[Any]:
             pipe = self._client.pipeline()
-            for _, job in group:
-                pipe.ack(job, attempt=self._attempt_of(job))
+            for at in group:
+                pipe.ack(done[at][0], attempt=self._attempt_of(done[at][0]))
             return await pipe.execute()
 
-        return await _in_groups(done, lambda item: item[1], ack)
+        return await _in_groups(places, lambda at: done[at][0], ack)
 
     async def give_back(self) -> None:
         """Give the failed jobs back. NACKs that could not be sent are kept, but plain ones: those may act twice."""

@@ -416,8 +416,9 @@ class Worker:
             return None
         if isinstance(answer, (Retry, Fail)):
             return await self._failed(job, answer, loop.time() - began)
-        hooks.on_success(job, loop.time() - began)
-        self._settler.add_done(job)
+        took_s = loop.time() - began
+        hooks.on_success(job, took_s)
+        self._settler.add_done(job, took_s)
         return None
 
     async def _handle(self, job: Job) -> Any:
@@ -487,16 +488,17 @@ class Worker:
         self._hooks.on_give_up(job, error)
         if self._give_up_handler is None:
             return GivenBack(job, reason_of(error), is_final=True)
-        began = asyncio.get_running_loop().time()
+        loop = asyncio.get_running_loop()
+        began = loop.time()
         is_async = _is_coroutine_function(self._give_up_handler)
         try:
             await self._call(self._give_up_handler, is_async, job, error)
         except (Exception, asyncio.CancelledError) as failure:
             if isinstance(failure, asyncio.CancelledError) and _is_cancelled():
                 raise
-            self._hooks.on_failure(job, failure, asyncio.get_running_loop().time() - began)
+            self._hooks.on_failure(job, failure, loop.time() - began)
             return GivenBack(job, reason_of(failure), self._delay_ms(job)) if self._nacks_failures else None
-        self._settler.add_done(job)
+        self._settler.add_done(job, loop.time() - began)
         return None
 
     async def _call(self, function: Callable[..., Any], is_async: bool, *args: Any) -> Any:

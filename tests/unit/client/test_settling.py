@@ -31,15 +31,15 @@ def settle(node, act, policy=None):
 
 
 def job_of(client, job_id=JOB_A, attempt=1):
-    return Job("q", job_id, b"", attempt=attempt, node=client.node)
+    return Job("q", job_id, b"", attempt=attempt, lease_ms=60_000, node=client.node)
 
 
-def test_jobs_of_a_node_are_acknowledged_in_one_write():
-    """Each with its delivery; a job without a number gets the plain command."""
+def test_an_ack_names_its_delivery_when_half_of_the_lease_is_over():
+    """Spec Y9: the job may be with another worker. Quick jobs share the plain command, which is cheaper."""
 
     async def act(settler, client):
-        settler.add_done(job_of(client))
-        settler.add_done(job_of(client, JOB_B, None))
+        settler.add_done(job_of(client), 31.0)
+        settler.add_done(job_of(client, JOB_B), 29.0)
         await settler.acknowledge()
         assert settler.done == []
 
@@ -55,7 +55,7 @@ def test_an_ack_of_an_older_delivery_is_no_error():
     """It counts 0: the job is with another worker."""
 
     async def act(settler, client):
-        settler.add_done(job_of(client))
+        settler.add_done(job_of(client), 60.0)
         await settler.acknowledge()
 
     with Node(answers={"ACKJOB": b":0\r\n"}) as node:
@@ -66,7 +66,7 @@ def test_what_a_node_did_not_take_is_kept():
     """Both may be sent again: they name their delivery."""
 
     async def act(settler, client):
-        settler.add_done(job_of(client))
+        settler.add_done(job_of(client), 60.0)
         settler.add_given_back(GivenBack(job_of(client), "no", 0))
         for settle_them in (settler.acknowledge, settler.give_back):
             with pytest.raises(DisqueError, match="OOM"):

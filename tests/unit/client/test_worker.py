@@ -550,7 +550,8 @@ def test_jobs_are_put_back_although_no_node_takes_acks():
 class Modern(Failing):
     """A node that tells the number of each delivery, and takes ATTEMPT, REASON, DELAY and FINAL."""
 
-    def __init__(self, **answers):
+    def __init__(self, lease_ms=300_000, **answers):
+        self.lease_ms = lease_ms
         given = {"SHOW": b"$-1\r\n", "QUEUE": b"*-1\r\n", **answers}
         super().__init__(**given)
 
@@ -559,7 +560,7 @@ class Modern(Failing):
             return super().get(words)
         self.is_queued = False
         self.fetched_at.append(time.monotonic())
-        lease = bulk("lease-ms") + b":300000\r\n" + bulk("attempt") + b":%d\r\n" % (self.nacks + 1)
+        lease = bulk("lease-ms") + b":%d\r\n" % self.lease_ms + bulk("attempt") + b":%d\r\n" % (self.nacks + 1)
         return b"*1\r\n*7\r\n" + bulk("q") + bulk(self.job_id) + bulk(b"body") + lease
 
     @property
@@ -664,17 +665,26 @@ def test_the_last_of_max_attempts_is_final():
     assert nacked(fail, max_attempts=1) == b"REASON ValueError: delivery 1 FINAL ATTEMPT 1"
 
 
-def test_an_ack_names_its_delivery():
-    with Modern() as node:
-        work(node, nothing, until=lambda: node.named("ACKJOB"))
+def test_the_ack_of_a_slow_handler_names_its_delivery():
+    """Half of the lease was over."""
+
+    async def handle(job):
+        await asyncio.sleep(0.06)
+
+    with Modern(lease_ms=100) as node:
+        work(node, handle, until=lambda: node.named("ACKJOB"))
         assert node.named("ACKJOB") == [[b"ACKJOB", node.job_id.encode(), b"ATTEMPT", b"1"]]
 
 
 def test_a_node_without_attempt_gets_plain_commands():
     """It refuses the words once; the job is acknowledged all the same."""
     refuse = lambda words: b"-BADID Invalid Job ID format.\r\n" if b"ATTEMPT" in words else b":1\r\n"  # noqa: E731
-    with Modern(ACKJOB=refuse) as node:
-        work(node, nothing, until=lambda: len(node.named("ACKJOB")) == 2)
+
+    async def handle(job):
+        await asyncio.sleep(0.06)
+
+    with Modern(lease_ms=100, ACKJOB=refuse) as node:
+        work(node, handle, until=lambda: len(node.named("ACKJOB")) == 2)
         assert [len(words) for words in node.named("ACKJOB")] == [4, 2]
 
 
