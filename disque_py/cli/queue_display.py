@@ -27,6 +27,11 @@ COLUMNS: Final = (
 TEXTS: Final = ("queue", "paused", "settings")
 # Into a pipe a line must stay a line, however narrow rich believes the terminal to be.
 PIPE_WIDTH: Final = 240
+# The columns that a narrow terminal leaves out, one after the other.
+LESS_URGENT: Final = ("settings", "paused", "invisible", "running", "out/s", "in/s")
+QUEUE_WIDTH_MIN: Final = 16
+# The room of a column: its title or a number of six digits, and two blanks.
+CELL_WIDTH_MIN: Final = 7
 # Lines of the live table besides its rows.
 FRAME_LINES: Final = 4
 
@@ -37,21 +42,42 @@ def console_for(stream: Any = None) -> Console:
     return Console(file=out, highlight=False, markup=False, width=None if out.isatty() else PIPE_WIDTH)
 
 
-def queue_table(look: Look, rows_max: int | None = None) -> Table:
-    """Return the table of a look, with as many rows as there is room for."""
+def queue_table(look: Look, rows_max: int | None = None, width: int | None = None) -> Table:
+    """Return the table of a look, with as many rows and columns as there is room for."""
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in COLUMNS:
-        is_last = name == "settings"
+    columns = columns_for(width)
+    for name in columns:
         table.add_column(
             name,
             justify="left" if name in TEXTS else "right",
             no_wrap=True,
-            overflow="ellipsis" if is_last else "fold",
-            ratio=1 if is_last else None,
+            overflow="ellipsis",
+            min_width=None if name == "settings" else len(name),
+            max_width=_queue_width(width, columns) if name == "queue" else None,
         )
     for row in look.rows[:rows_max]:
-        table.add_row(*cells_of(row), style=_style(row))
+        table.add_row(*(cells_of(row)[COLUMNS.index(name)] for name in columns), style=_style(row))
     return table
+
+
+def columns_for(width: int | None) -> list[str]:
+    """Return the columns that fit into a line. The narrower it is, the more of the less urgent ones are left out."""
+    columns = list(COLUMNS)
+    for name in LESS_URGENT:
+        if width is None or _width_of(columns) <= width:
+            break
+        columns.remove(name)
+    return columns
+
+
+def _width_of(columns: list[str]) -> int:
+    return QUEUE_WIDTH_MIN + sum(
+        2 + max(CELL_WIDTH_MIN, len(name)) for name in columns if name not in ("queue", "settings")
+    )
+
+
+def _queue_width(width: int | None, columns: list[str]) -> int | None:
+    return None if width is None else max(QUEUE_WIDTH_MIN, QUEUE_WIDTH_MIN + width - _width_of(columns))
 
 
 def cells_of(row: QueueRow) -> list[str]:
@@ -71,7 +97,9 @@ def cells_of(row: QueueRow) -> list[str]:
 
 def footer(look: Look, rows_max: int | None = None) -> str:
     """Return the line below the table: totals, and everything that is not shown."""
-    parts = [f"{len(look.rows)} queues, {sum(row.pending for row in look.rows):,} jobs pending"]
+    count = len(look.rows)
+    pending = sum(row.pending for row in look.rows)
+    parts = [f"{count} queue{'' if count == 1 else 's'}, {pending:,} job{'' if pending == 1 else 's'} pending"]
     hidden = max(0, len(look.rows) - rows_max) if rows_max is not None else 0
     if hidden:
         parts.append(f"{hidden} shorter queues not shown")
@@ -82,11 +110,11 @@ def footer(look: Look, rows_max: int | None = None) -> str:
     return " · ".join(parts)
 
 
-def screen(look: Look, rows_max: int, title: str) -> Table:
+def screen(look: Look, rows_max: int, width: int, title: str) -> Table:
     """Return a whole screen of the live display."""
     grid = Table.grid()
     grid.add_row(Text(title, style="dim"))
-    grid.add_row(queue_table(look, rows_max))
+    grid.add_row(queue_table(look, rows_max, width))
     grid.add_row(Text(footer(look, rows_max), style="yellow" if look.missing else "dim"))
     return grid
 

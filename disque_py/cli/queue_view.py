@@ -108,7 +108,8 @@ class QueueWatch:
         """Return the names of all reachable nodes' queues, and of those with settings."""
         found = set(_queue_names(self._node))
         with suppress(ReplyError):
-            found.update(self._node.run(commands.queues_with_settings()))
+            with_settings = self._node.run(commands.queues_with_settings())
+            found.update(with_settings)
         for info in self._node.hello.nodes:
             if info.id != self._node.hello.id and info.host and info.port:
                 with suppress(ConnectError, DisqueError), self._open(info.host, info.port) as other:
@@ -155,7 +156,7 @@ def _queue_names(node: OneNode) -> Iterable[str]:
 def settings_of(node: OneNode, names: Iterable[str]) -> dict[str, QueueSettings]:
     """Return the settings of those queues that have any; nothing from a node that knows no settings."""
     try:
-        known = set(node.run(commands.queues_with_settings()))
+        known = node.run(commands.queues_with_settings())
     except ReplyError:
         return {}
     wanted = [name for name in names if name in known]
@@ -184,6 +185,8 @@ def changed_settings(settings: QueueSettings | None) -> dict[str, str]:
 
 
 DEFAULTS: Final = {
+    "delay": "0s",
+    "ttl": "1d",
     "attempts": "0",
     "retention": "7d",
     "maxlen": "0",
@@ -205,7 +208,7 @@ def _as_set(value: Any) -> str:
 
 
 def span_text(milliseconds: int) -> str:
-    """Return a time as people write it and QUEUE SET takes it, in the largest unit that has no fraction: `90s`, `2h`."""
+    """Return a time as QUEUE SET takes it, in the largest unit that has no fraction: `90s`, `2h`."""
     for unit, size in _UNITS:
         if milliseconds and milliseconds % size == 0:
             return f"{milliseconds // size}{unit}"

@@ -32,9 +32,11 @@ def print_fields(fields: Mapping[str, object]) -> None:
     console_for().print(table)
 
 
-def print_rows(columns: Sequence[str], rows: Iterable[Sequence[object]], right: Iterable[str] = ()) -> None:
+def print_rows(
+    columns: Sequence[str], rows: Iterable[Sequence[object]], right: Iterable[str] = (), *, header: bool = True
+) -> None:
     """Print a table. `right` names the columns of numbers."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
+    table = Table(box=None, pad_edge=False, header_style="bold", show_header=header)
     numbers = set(right)
     for name in columns:
         table.add_column(name, justify="right" if name in numbers else "left", no_wrap=True, overflow="ellipsis")

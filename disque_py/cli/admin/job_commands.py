@@ -20,7 +20,7 @@ from disque_py.cli.admin.display import (
     print_rows,
 )
 from disque_py.cli.admin.queue_commands import JSON, WHERE
-from disque_py.cli.admin.values import SPAN, pairs_of
+from disque_py.cli.admin.values import pairs_of, read_span
 from disque_py.client import commands
 from disque_py.client.waiting import Waiting
 from disque_py.event_format import JOB_STATUSES, JobStatus
@@ -37,9 +37,9 @@ def job() -> None:
 @job.command()
 @click.argument("queue", shell_complete=complete_queue)
 @click.argument("body")
-@click.option("--delay", type=SPAN, help="Queue it after this time: 30s, 5m.")
-@click.option("--retry", type=SPAN, help="Deliver it again after this time without an ack; 0: at most once.")
-@click.option("--ttl", type=SPAN, help="Drop it after this time.")
+@click.option("--delay", callback=read_span, help="Queue it after this time: 30s, 5m.")
+@click.option("--retry", callback=read_span, help="Deliver it again after this time without an ack; 0: at most once.")
+@click.option("--ttl", callback=read_span, help="Drop it after this time.")
 @click.option("--attempts", type=click.IntRange(0), help="Deliveries before it is errored; 0: any number.")
 @click.option("--backoff", help="Delay after a failure: exponential:1000:60000:20.")
 @click.option("--priority", type=int, help="Lower is served first.")
@@ -156,7 +156,7 @@ def retry(ctx: click.Context, ids: Sequence[str]) -> None:
 
 @job.command()
 @ID
-@click.option("--timeout", type=SPAN, help="Give up after this time: 30s, 5m.")
+@click.option("--timeout", callback=read_span, help="Give up after this time: 30s, 5m.")
 @click.pass_context
 def wait(ctx: click.Context, job_id: str, timeout: timedelta | None) -> None:
     """Wait until a job is over, and print its end: completed, canceled, errored or gone.

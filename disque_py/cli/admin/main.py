@@ -37,7 +37,7 @@ from disque_py.cli.admin.task_commands import task
 @click.option("--key", default="", help="File of our private key.")
 @click.option("--insecure", is_flag=True, help="Don't check the node's certificate.")
 @click.pass_context
-def main(ctx: click.Context, **words: Any) -> None:
+def main(ctx: click.Context, /, **words: Any) -> None:
     """Look after queues, jobs and tasks. Every command works on the whole cluster of one node.
 
     `disque-cli` sends commands as they are; `disque-cluster` looks after nodes.

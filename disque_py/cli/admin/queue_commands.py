@@ -9,11 +9,11 @@ import click
 from click.shell_completion import CompletionItem
 
 from disque_py.cli.admin.access import complete_queue, open_node
-from disque_py.cli.admin.display import print_fields, print_object
+from disque_py.cli.admin.display import print_fields, print_object, print_rows
 from disque_py.cli.admin.tasks import Task, run_task
 from disque_py.cli.admin.values import pairs_of, settings_of_words
 from disque_py.cli.queue_display import age_text, console_for, footer, queue_table, settings_text
-from disque_py.cli.queue_view import OldServerError, QueueWatch, all_settings, changed_settings
+from disque_py.cli.queue_view import DEFAULTS, OldServerError, QueueWatch, all_settings, changed_settings
 from disque_py.client import QueueSettings, commands
 from disque_py.client.one_node import OneNode
 from disque_py.event_format import JOB_STATUSES
@@ -51,7 +51,7 @@ def list_queues(ctx: click.Context, pattern: str, as_json: bool) -> None:
             print_object(row.as_object())
         return
     console = console_for()
-    console.print(queue_table(look))
+    console.print(queue_table(look, width=console.size.width))
     console.print(footer(look))
 
 
@@ -70,26 +70,29 @@ def show(ctx: click.Context, name: str, as_json: bool) -> None:
         figures = None if stat is None else {key: value for key, value in asdict(stat).items() if key != "name"}
         print_object({"queue": name, "figures": figures, "settings": _settings_object(settings)})
         return
+    fields: dict[str, object] = {"queue": name, "pending": 0}
     if stat is not None:
-        print_fields(
-            {
-                "queue": name,
-                "pending": f"{stat.len:,}",
-                "oldest": None if stat.oldest_ms is None else age_text(stat.oldest_ms),
-                "running": f"{stat.running:,}",
-                "invisible": f"{stat.invisible:,}",
-                "errored": f"{stat.errored:,}",
-                "consumers waiting": stat.blocked,
-                "jobs in, out": f"{stat.jobs_in:,}, {stat.jobs_out:,}",
-                "paused": stat.pause,
-                "nodes": stat.nodes,
-                "nodes missing": " ".join(stat.nodes_missing),
-            }
-        )
-    else:
-        print_fields({"queue": name, "pending": "0"})
+        fields |= {
+            "pending": f"{stat.len:,}",
+            "oldest": None if stat.oldest_ms is None else age_text(stat.oldest_ms),
+            "running": f"{stat.running:,}",
+            "invisible": f"{stat.invisible:,}",
+            "errored": f"{stat.errored:,}",
+            "consumers waiting": stat.blocked,
+            "jobs in, out": f"{stat.jobs_in:,}, {stat.jobs_out:,}",
+            "paused": stat.pause,
+            "nodes": stat.nodes,
+            "nodes missing": " ".join(stat.nodes_missing),
+        }
+    print_fields(fields)
+    click.echo("\nsettings")
     changed = changed_settings(settings)
-    print_fields({"settings": settings_text(changed) or "all defaults"})
+    shown = DEFAULTS if settings is None else all_settings(settings)
+    print_rows(
+        ("", "", ""),
+        [(f"  {field}", value or "-", "" if field in changed else "default") for field, value in shown.items()],
+        header=False,
+    )
     if settings is not None and settings.behind:
         click.echo(f"{settings.behind} nodes have not confirmed the newest settings: they were away, or are older")
 

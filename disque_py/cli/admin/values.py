@@ -5,30 +5,22 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any, Final
+from typing import Final
 
 import click
 
 _SPAN: Final = re.compile(r"(\d+)(ms|s|m|h|d)?")
-_UNITS: Final = {"ms": 1, None: 1_000, "": 1_000, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_UNITS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
-class SpanType(click.ParamType):
-    """A time: `90`, `90s`, `500ms`, `2h`, `1d`; a bare number is in seconds."""
-
-    name = "time"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the time as a timedelta."""
-        if isinstance(value, timedelta):
-            return value
-        found = _SPAN.fullmatch(value)
-        if found is None:
-            self.fail(f"'{value}' is no time: write 500ms, 90s, 5m, 2h or 1d", param, ctx)
-        return timedelta(milliseconds=int(found[1]) * _UNITS[found[2]])
-
-
-SPAN: Final = SpanType()
+def read_span(ctx: click.Context, parameter: click.Parameter, value: str | None) -> timedelta | None:
+    """Return a time as a timedelta: `90`, `90s`, `500ms`, `2h`, `1d`; a bare number is in seconds."""
+    if value is None:
+        return None
+    found = _SPAN.fullmatch(value)
+    if found is None:
+        raise click.BadParameter(f"'{value}' is no time: write 500ms, 90s, 5m, 2h or 1d", ctx, parameter)
+    return timedelta(milliseconds=int(found[1]) * _UNITS[found[2] or "s"])
 
 
 def pairs_of(words: Sequence[str], option: str) -> dict[str, str]:

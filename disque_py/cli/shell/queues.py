@@ -83,7 +83,7 @@ def _live(target: Target, pattern: str, pause_s: float, looks: int, console: Con
                 try:
                     watching = watching or QueueWatch(target)
                     last = watching.look(pattern)
-                    live.update(screen(last, rows_max, title), refresh=True)
+                    live.update(screen(last, rows_max, console.size.width, title), refresh=True)
                 except OldServerError as error:
                     live.stop()
                     return _refused(error, as_json=False)
@@ -99,6 +99,6 @@ def _live(target: Target, pattern: str, pause_s: float, looks: int, console: Con
             with suppress(DisqueError):
                 watching.__exit__()
     if last is not None:  # The last table stays on the screen.
-        console.print(queue_table(last))
+        console.print(queue_table(last, width=console.size.width))
         console.print(footer(last))
     return True
