@@ -1,4 +1,4 @@
-"""The examples of docs/client.md, run unchanged against a node, except for the addresses."""
+"""The examples of docs/client.md and docs/retries.md, run unchanged against a node, except for the addresses."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import pytest
 from disque_py.client import Disque
 from servers import HOST, ROOT, Server
 
-PAGE = ROOT / "docs" / "client.md"
-EXAMPLES = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+PAGES = [(ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("client.md", "retries.md")]
+EXAMPLES = [code for page in PAGES for code in re.findall(r"^```python\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)]
 RUN_SECONDS = 60
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from disque_py.cli.address import Target
 from disque_py.cli.admin.tasks import Task, read_task, result_text
-from scripted_queues import reply
+from disque_py.cli.cluster.view import patient
+from disque_py.client import Address
+from scripted_queues import answers, reply
 
 
 def view(**changes):
@@ -20,11 +23,6 @@ def test_a_task_is_read_by_name():
 
 
 def test_a_limit_bounds_the_count(scripted):
-    from disque_py.cli.address import Target
-    from disque_py.cli.cluster.view import patient
-    from disque_py.client import Address
-    from scripted_queues import answers
-
     node = scripted(answers(QLEN=b":40\r\n"))
     with patient(Target(Address("127.0.0.1", node.port))) as connection:
         assert Task("moved", "QMOVE", ("a", "b"), limit=7).count(connection, "a") == 7
