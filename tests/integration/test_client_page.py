@@ -31,7 +31,7 @@ def test_an_example_runs_unchanged(node, number):
     with Disque(f"{HOST}:{node.port}", password="secret") as disque:
         disque.add_job("mail", b"for the worker")
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    if ").run()" in code:
+    if ".run()" in code:
         assert process.stdout is not None
         process.stdout.readline()
         time.sleep(0.2)

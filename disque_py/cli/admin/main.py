@@ -4,8 +4,8 @@
     disque-admin job cancel D-…
 
 It is a program of its own because the first word of disque-cli is always a command of the broker: `queue set x …` there
-is the command QUEUE SET, whose reply is `OK` (spec X5). This module has the options; queue_commands.py, job_commands.py and
-task_commands.py have the commands. Exit status: 0 done, 1 not done or not whole, 2 bad usage.
+is the command QUEUE SET, whose reply is `OK` (spec X5). This module has the options; queue_commands.py, job_commands.py
+and task_commands.py have the commands. Exit status: 0 done, 1 not done or not whole, 2 bad usage.
 """
 
 from __future__ import annotations

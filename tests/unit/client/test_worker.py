@@ -721,7 +721,7 @@ def test_a_nack_that_was_lost_is_sent_again():
 
 
 def test_a_worker_that_stops_gives_its_jobs_back_at_once():
-    """Whatever the back-off."""
+    """The back-off of the queue does not count."""
     began = []
 
     async def handle(job):
