@@ -229,7 +229,7 @@ class Outcome:
     job      the job as it was shown last; None if no node ever showed it
     """
 
-    status: Literal["completed", "canceled", "errored", "gone"]
+    status: JobStatus | Literal["gone"]
     job: JobInfo | None
 
     @property

@@ -1,7 +1,8 @@
 """Waiting for the end of a job, by looking at it again and again.
 
-A node tells no client that a job is over, so `wait` asks SHOW CLUSTER, with pauses that grow from 20 ms to a second. A node forgets a job soon after it was acknowledged on all nodes that had it. So a completed job is often
-seen as "gone" only. The rule here is the same for both shells, which sleep and ask. Pure.
+A node tells no client that a job is over, so `wait` asks SHOW CLUSTER, with pauses that grow from 20 ms to a second. A
+node forgets a job soon after it was acknowledged on all nodes that had it. So a completed job is often seen as "gone"
+only. The rule here is the same for both shells, which sleep and ask. Pure.
 """
 
 from __future__ import annotations
