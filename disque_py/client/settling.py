@@ -22,7 +22,7 @@ from disque_py.client.address import Address
 from disque_py.client.aio import AsyncDisque
 from disque_py.client.backoff import Backoff
 from disque_py.client.dialect import Dialect
-from disque_py.client.errors import DisqueError
+from disque_py.client.errors import DisqueConnectionError, DisqueError
 from disque_py.client.results import Job, JobInfo, QueueSettings
 from disque_py.client.verdict import GivenBack
 
@@ -188,7 +188,8 @@ class Settler:
             pipe.queue_settings(name)
         for name, settings in zip(names, await pipe.execute(), strict=True):
             has_backoff = isinstance(settings, QueueSettings) and bool(settings.backoff)
-            self._settings[name] = (now + SETTINGS_S, has_backoff)
+            is_known = not isinstance(settings, DisqueConnectionError)
+            self._settings[name] = (now + SETTINGS_S if is_known else now, has_backoff)
 
 
 def _attempts_spent(job: Job, shown: JobInfo | None) -> int:

@@ -16,7 +16,6 @@ from disque_py.cli.queue_display import age_text, console_for, footer, queue_tab
 from disque_py.cli.queue_view import DEFAULTS, OldServerError, QueueWatch, all_settings, changed_settings
 from disque_py.client import QueueSettings, commands
 from disque_py.client.one_node import OneNode
-from disque_py.event_format import JOB_STATUSES
 
 JSON = click.option("--json", "as_json", is_flag=True, help="JSON instead of a table.")
 QUEUE = click.argument("name", shell_complete=complete_queue)
@@ -24,6 +23,12 @@ WHERE = click.option("--where", multiple=True, metavar="NAME=VALUE", help="Only 
 LIMIT = click.option("--limit", type=click.IntRange(1), help="At most so many jobs.")
 RATE = click.option("--rate", type=click.IntRange(1), help="At most so many jobs per second.")
 DETACH = click.option("--detach", is_flag=True, help="Print the task's id and do not wait for its end.")
+# QPURGE and QMOVE leave jobs alone that a worker has, or that are over.
+STATUS = click.option(
+    "--status",
+    type=click.Choice(["pending", "invisible", "errored"]),
+    help="Jobs of this status; pending ones by default.",
+)
 YES = click.option("--yes", is_flag=True, help="Don't ask.")
 
 
@@ -173,7 +178,7 @@ def resume(ctx: click.Context, name: str) -> None:
 @queue.command()
 @QUEUE
 @WHERE
-@click.option("--status", type=click.Choice(JOB_STATUSES), help="Jobs of this status; pending ones by default.")
+@STATUS
 @YES
 @DETACH
 @click.pass_context
@@ -193,7 +198,7 @@ def purge(ctx: click.Context, name: str, where: Sequence[str], status: str | Non
 @click.argument("source", metavar="FROM", shell_complete=complete_queue)
 @click.argument("to", shell_complete=complete_queue)
 @WHERE
-@click.option("--status", type=click.Choice(JOB_STATUSES), help="Jobs of this status; pending ones by default.")
+@STATUS
 @LIMIT
 @RATE
 @DETACH

@@ -44,7 +44,7 @@ def test_peek_shows_jobs_with_their_metadata(admin):
     assert "No pending jobs" in admin("job peek mail", QPEEK=b"*-1\r\n").output
 
 
-@pytest.mark.parametrize(("command", "word"), [("cancel", "CANCELJOB"), ("retry", "ENQUEUE")])
+@pytest.mark.parametrize(("command", "word"), [("cancel", "CANCELJOB"), ("retry", "ENQUEUE"), ("promote", "PROMOTE")])
 @pytest.mark.parametrize("count", [0, 1])
 def test_the_exit_status_tells_whether_all_jobs_were_changed(admin, command, word, count):
     result = admin(f"job {command} {JOB_ID}", **{word: b":%d\r\n" % count})
@@ -61,3 +61,10 @@ def test_wait_prints_the_end_of_a_job(admin, status, code):
 def test_wait_ends_with_its_time(admin):
     result = admin(f"job wait {JOB_ID} --timeout 50ms", SHOW=reply(JOB))
     assert (result.exit_code, "is not over: running" in result.output) == (1, True)
+
+
+def test_reschedule_sends_what_is_given(admin):
+    result = admin(f"job reschedule {JOB_ID} --delay 1500ms --priority -3", RESCHEDULE=b":1\r\n")
+    assert b" ".join(result.node.requests[-1][2:]) == b"DELAYMS 1500 PRIORITY -3"
+    assert admin(f"job reschedule {JOB_ID} --delay 5s", RESCHEDULE=b":0\r\n").exit_code == 1
+    assert admin(f"job reschedule {JOB_ID}").exit_code == 2
