@@ -93,7 +93,10 @@ class WorkerHooks:
         """The handler returned. The ack follows."""
 
     def on_failure(self, job: Job, error: BaseException, seconds: float) -> None:
-        """The handler raised. The job is given back, left to its RETRY, or given up. Logged with a traceback."""
+        """The handler raised anything but Retry and Fail. The job is given back, left to its RETRY, or given up.
+
+        Logged with a traceback.
+        """
         _log.warning("job %s of %s failed, delivery %s", job.id, job.queue, job.delivery_count, exc_info=error)
 
     def on_retry(self, job: Job, retry: Retry) -> None:
@@ -446,7 +449,7 @@ class Worker:
 
     async def _failed(self, job: Job, error: BaseException, took_s: float) -> GivenBack | None:
         """Decide about a job whose handler raised, or asked for another attempt."""
-        if not isinstance(error, Retry):
+        if not isinstance(error, (Retry, Fail)):
             self._hooks.on_failure(job, error, took_s)
         decision: Decision = error if isinstance(error, (Retry, Fail)) else await self._decide(job, error)
         if self._is_last(job) or isinstance(decision, Fail):

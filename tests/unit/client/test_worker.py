@@ -623,7 +623,9 @@ def test_a_handler_may_fail_for_good():
     def handle(job):
         raise Fail("no address")
 
-    assert nacked(handle) == b"REASON no address FINAL ATTEMPT 1"
+    hooks = RecordingHooks()
+    assert nacked(handle, hooks=hooks) == b"REASON no address FINAL ATTEMPT 1"
+    assert hooks.lines == ["start"]
     buried = []
     with Modern() as node:
         work(node, handle, until=lambda: node.named("ACKJOB"), on_give_up=lambda job, error: buried.append(str(error)))
