@@ -453,7 +453,7 @@ class Worker:
             self._hooks.on_failure(job, error, took_s)
         decision: Decision = error if isinstance(error, (Retry, Fail)) else await self._decide(job, error)
         if self._is_last(job) or isinstance(decision, Fail):
-            return await self._give_up(job, error if decision is None else decision)
+            return await self._give_up(job, error if decision is None else decision, took_s)
         if decision is not None:
             self._hooks.on_retry(job, decision)
             return GivenBack(job, decision.reason or reason_of(error), self._delay_ms(job, decision))
@@ -487,7 +487,7 @@ class Worker:
             return False
         return (job.delivery_count or 1) >= self._max_attempts or is_at_most_once(job.id)
 
-    async def _give_up(self, job: Job, error: BaseException) -> GivenBack | None:
+    async def _give_up(self, job: Job, error: BaseException, took_s: float = 0.0) -> GivenBack | None:
         self._hooks.on_give_up(job, error)
         if self._give_up_handler is None:
             return GivenBack(job, reason_of(error), is_final=True)
@@ -501,7 +501,7 @@ class Worker:
                 raise
             self._hooks.on_failure(job, failure, loop.time() - began)
             return GivenBack(job, reason_of(failure), self._delay_ms(job)) if self._nacks_failures else None
-        self._settler.add_done(job, loop.time() - began)
+        self._settler.add_done(job, took_s + loop.time() - began)
         return None
 
     async def _call(self, function: Callable[..., Any], is_async: bool, *args: Any) -> Any:

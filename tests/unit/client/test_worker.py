@@ -678,6 +678,18 @@ def test_the_ack_of_a_slow_handler_names_its_delivery():
         assert node.named("ACKJOB") == [[b"ACKJOB", node.job_id.encode(), b"ATTEMPT", b"1"]]
 
 
+def test_the_time_of_the_handler_counts_for_a_job_that_is_given_up():
+    """The job may be with another worker, as after a slow success."""
+
+    async def handle(job):
+        await asyncio.sleep(0.06)
+        raise Fail
+
+    with Modern(lease_ms=100) as node:
+        work(node, handle, until=lambda: node.named("ACKJOB"), on_give_up=lambda job, error: None)
+        assert node.named("ACKJOB")[0][2:] == [b"ATTEMPT", b"1"]
+
+
 def test_a_node_without_attempt_gets_plain_commands():
     """It refuses the words once; the job is acknowledged all the same."""
     refuse = lambda words: b"-BADID Invalid Job ID format.\r\n" if b"ATTEMPT" in words else b":1\r\n"  # noqa: E731
