@@ -162,8 +162,8 @@ def test_a_cancellation_is_heard_once():
 
 def test_a_long_lease_is_extended_early_to_hear_of_a_cancellation():
     with Node(answers={"WORKING": b":60\r\n"}) as node:
-        numbered(node, 0.9, check_s=0.3)
-        assert len(node.named("WORKING")) == 3
+        numbered(node, 0.9, check_s=0.2)
+        assert len(node.named("WORKING")) >= 2
 
 
 def test_a_node_that_knows_no_attempt_gets_the_plain_command():
