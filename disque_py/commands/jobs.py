@@ -149,7 +149,8 @@ def _cancel_in_parts(broker: Broker, client: Client, argv: list[bytes]) -> incre
         for job_id in elsewhere:
             if job_id in answers.done:
                 total += answers.done[job_id]
-            elif job_id not in answers.known:
+            elif answers.known.get(job_id) != asking.OVER:
+                # No node knows it, or its holder died or stands still: the cancellation is remembered here.
                 total += acks.cancel_here(broker, job_id)
     return integer(total)
 
