@@ -12,7 +12,8 @@ A job that waits long in one queue is announced there before the others' timers 
 of holders and sent once a second (QUEUED_WAITING), so 100,000 waiting jobs cost a few messages.
 
 Counters and attempts travel with every message and merge by maximum. The messages also carry the job's change number
-(changing.py). A job without attempts left is not queued: it becomes errored instead. Spec L2, L3, L4, L5, L6, Y4.
+(changing.py). A job without attempts left is not queued: it becomes errored instead. If two holders are about to do
+that, the one that `wins` does it. Spec L2, L3, L4, L5, L6, Y4.
 """
 
 from __future__ import annotations
@@ -302,6 +303,11 @@ def on_willqueue(broker: Broker, sender: Node, items: list[Any]) -> None:
             tell_queued(broker, job, QUEUED_WAITING)
         elif job.is_leased_here and job.requeue_at_ms > broker.now_ms:
             tell_leased(broker, job)
+        elif job.state == ACTIVE and _is_spent(job) and wins(sender, broker.me, job_id):
+            # Both may be about to end the last lease. The sender does, and tells us: one transition is one event.
+            until_ms = broker.now_ms + lifecycle.willqueue_lead_ms(job) + lifecycle.WILLQUEUE_LEAD_MS
+            if job.requeue_at_ms < until_ms:
+                lifecycle.postpone(broker, job, until_ms)
 
 
 def wins(left: Node, right: Node, job_id: bytes) -> bool:
