@@ -219,8 +219,8 @@ def test_a_nack_of_a_delivery_that_was_not_heard_of_wins_over_the_end_of_the_lea
 @pytest.mark.parametrize(
     ("at", "value"),
     [
-        (0, -1), (0, (1 << 53) + 1), (0, "1"), (1, b"short"), (2, None), (3, 1 << 63), (4, 1 << 54), (6, 1 << 40), (9, -1), (10, 5),
-        (12, 1), (13, (1,)),
+        (0, -1), (0, (1 << 53) + 1), (0, "1"), (1, b"short"), (2, None), (3, 1 << 63), (4, 1 << 54), (6, 1 << 40),
+        (9, -1), (10, 5), (12, 1), (13, (1,)),
     ],
 )  # fmt: skip
 def test_a_part_that_no_node_sends_closes_the_link(at, value):
