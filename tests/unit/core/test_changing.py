@@ -17,7 +17,7 @@ from cluster_bus.messages import (
     YOURJOBS,
 )
 from copies import advance, deliver, hold, hold_queued, make_id, make_job, queue_of, say, sent, sent_of
-from disque_py.core import changing, events, lifecycle
+from disque_py.core import changing, events, handover, lifecycle
 from disque_py.core.changeable import Changeable, unpack
 from disque_py.core.event_packing import Noted
 from disque_py.core.job import ACTIVE, memory_of
@@ -271,6 +271,19 @@ def test_one_of_two_holders_ends_the_last_lease(sender_wins):
     assert job.is_errored == (not sender_wins)
     advance(broker, 600)
     assert job.is_errored
+
+
+@pytest.mark.parametrize("limit", [0, 1])
+def test_a_limited_job_on_its_way_to_another_node_is_not_queued_by_a_third(limit):
+    """The taker may deliver it before it hears of the question. Spec Y4."""
+    broker, _, node = start()
+    third = add_node(broker, 4)
+    job = limited(broker, node, third, limit=limit)
+    lifecycle.enqueue(broker, job)
+    handover.hand_over(broker, node, [lifecycle.fetch(broker, broker.queues[b"q"])])
+    sent(broker)
+    say(broker, third, WILLQUEUE, [job.id, 0])
+    assert [to for to, item in sent_of(broker, QUEUED)] == [(third,)] * limit
 
 
 @pytest.mark.parametrize("words", [(), ("ATTEMPT", 1)])
