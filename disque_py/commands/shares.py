@@ -41,6 +41,10 @@ WALKED: Final[dict[bytes, census.Predicate]] = {
 # Bytes of a job in QPEEK besides queue name and body; so no share has more than this many jobs.
 ENTRY_BYTES: Final = 70
 JOBS_MAX: Final = REPLY_BYTES_MAX // ENTRY_BYTES + 1
+# Values in a share of QPEEK: a frame with far more is refused (decode_limit.py). A job has its array and five values in
+# it, and those of its metadata.
+VALUES_MAX: Final = 30_000
+VALUES_PER_JOB: Final = 6
 # A share that travels is an array of parts, because a message has no array of more than 4096 elements.
 PART_ITEMS: Final = 1_000
 # QDEPTH: values in a share that travels, and groups of jobs looked at per part.
@@ -141,7 +145,7 @@ def length(broker: Broker, name: bytes, where: Filter | None, status: bytes) -> 
 
 def _length_share(broker: Broker, words: list[Any]) -> Share:
     name, where, status = _bytes_of(words[0]), _where_of(words[1]), _bytes_of(words[2])
-    return (yield from length(broker, name, where, status))
+    return length(broker, name, where, status)
 
 
 def length_of(answer: Any) -> int:
@@ -225,7 +229,17 @@ class Peeked:
 def _peek_share(broker: Broker, words: list[Any]) -> Share:
     name, where, status = _bytes_of(words[0]), _where_of(words[1]), _bytes_of(words[2])
     count = _number_of(words[3], -COUNT_MAX - 1)
+    return _peeked(broker, name, where, status, count)
+
+
+def _peeked(broker: Broker, name: bytes, where: Filter | None, status: bytes, count: int) -> Share:
     jobs = yield from first_jobs(broker, name, count, where, status)
+    values = 0
+    for at in range(len(jobs)):
+        values += VALUES_PER_JOB + len(jobs[at].meta)
+        if values >= VALUES_MAX:
+            del jobs[at + 1 :]
+            break
     bodies = yield from spilling.borrowed(broker, None, jobs)
     items = [[job.id, job.priority, job.ctime, bodies[job], list(job.meta)] for job in jobs if job in bodies]
     return _parted(items)
@@ -246,14 +260,18 @@ def peeked_of(answer: Any) -> list[Peeked]:
 
 
 def best_of(shares: list[list[Peeked]], count: int, name_bytes: int) -> list[Peeked]:
-    """Return up to |count| jobs of all nodes, each once, in queue order or from its end."""
+    """Return up to |count| jobs of all nodes, each once, in queue order or from its end.
+
+    The list ends where the share of one node may have ended: behind that, jobs of this node could be missing.
+    """
     jobs = {job.id: job for share in shares for job in share}
     found: list[Peeked] = []
-    size = 0
+    size = values = 0
     for job in sorted(jobs.values(), key=Peeked.place, reverse=count < 0)[: abs(count)]:
         found.append(job)
         size += ENTRY_BYTES + name_bytes + len(job.body) + sum(map(len, job.meta))
-        if size >= REPLY_BYTES_MAX:
+        values += VALUES_PER_JOB + len(job.meta)
+        if size >= REPLY_BYTES_MAX or values >= VALUES_MAX:
             break
     return found
 
@@ -318,6 +336,10 @@ def _largest(numbers: dict[bytes, int], count: int) -> list[tuple[int, bytes]]:
 
 def _depth_share(broker: Broker, words: list[Any]) -> Share:
     name, by, status = _bytes_of(words[0]), _bytes_of(words[1]), _bytes_of(words[2])
+    return _counted_depths(broker, name, by, status)
+
+
+def _counted_depths(broker: Broker, name: bytes, by: bytes, status: bytes) -> Share:
     found = yield from depths(broker, name, by, status, DEPTH_VALUES_MAX)
     items: list[Any] = []
     size = 0
@@ -424,7 +446,11 @@ def stat(broker: Broker, name: bytes) -> Generator[None, None, Stat]:
 
 
 def _stat_share(broker: Broker, words: list[Any]) -> Share:
-    found = yield from stat(broker, _bytes_of(words[0]))
+    return _figures(broker, _bytes_of(words[0]))
+
+
+def _figures(broker: Broker, name: bytes) -> Share:
+    found = yield from stat(broker, name)
     return [
         int(found.is_known),
         found.length,
@@ -513,6 +539,10 @@ def _show_share(broker: Broker, words: list[Any]) -> Share:
     job_id = _bytes_of(words[0])
     if not is_valid_id(job_id):
         raise ValueError("an id that is none")
+    return _described(broker, job_id)
+
+
+def _described(broker: Broker, job_id: bytes) -> Share:
     job = broker.find(job_id)
     if job is None:
         return None

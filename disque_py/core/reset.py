@@ -67,6 +67,7 @@ def _drop_jobs(broker: Broker) -> None:
     broker.behind.clear()
     broker.tokens.clear()
     broker.acks.recollect = None
+    broker.upkeep.census = None
     if broker.drain is not None:
         broker.drain.moving.clear()
         broker.drain.blocked_by = ""

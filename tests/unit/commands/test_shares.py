@@ -5,6 +5,9 @@ from __future__ import annotations
 import pytest
 
 from brokers import ask, ask_parsed, error_of, make_broker, make_client
+from cluster_bus.codec import encode_runs
+from cluster_bus.decode_limit import has_few_objects
+from cluster_bus.messages import ANSWER
 from copies import deliver, hold_queued
 from disque_py.commands import shares
 
@@ -83,3 +86,34 @@ def test_sums_of_figures_keep_the_highest_age_and_the_lowest_idle_time():
     total = shares.sum_of_stats([none, one, other])
     assert (total.age_s, total.idle_s, total.oldest_ms, total.length, total.paused) == (5, 1, 70, 4, 3)
     assert total.running == 1
+
+
+def whole(share):
+    """Return what a share returns at its end."""
+    while True:
+        try:
+            next(share)
+        except StopIteration as end:
+            return end.value
+
+
+@pytest.mark.parametrize("pairs", [0, 4])
+def test_a_share_of_many_jobs_has_few_enough_values_for_a_frame(pairs):
+    """Spec Z6."""
+    broker, client, _ = start()
+    meta = [word for number in range(pairs) for word in ("META", f"n{number}", "v")]
+    for _ in range(6_000):
+        ask(broker, client, "ADDJOB", "q", "", 0, *meta)
+    answer = whole(shares.TOPICS[shares.TOPIC_QPEEK](broker, [b"q", [], b"pending", 20_000]))
+    (run,) = encode_runs(ANSWER, [(1, 0, answer)])
+    assert has_few_objects(run, shares.VALUES_MAX + 100)
+    jobs = shares.peeked_of(answer)
+    assert len(jobs) == -(-shares.VALUES_MAX // (6 + 2 * pairs))
+    assert shares.best_of([jobs, jobs[:5]], 20_000, 1) == jobs
+
+
+def test_jobs_of_all_nodes_end_where_the_share_of_one_may_have_ended():
+    """Its later jobs would be missing between those of the other node."""
+    cut = [shares.Peeked(b"D-%d" % at, at, at, b"", []) for at in range(5_000)]
+    late = shares.Peeked(b"D-late", 6_000, 6_000, b"", [])
+    assert shares.best_of([cut, [late]], 20_000, 1) == cut
