@@ -123,7 +123,7 @@ def length(broker: Broker, name: bytes, where: Filter | None, status: bytes) -> 
         if where is None:
             queue = broker.queues.get(name)
             return 0 if queue is None else queue.length
-        yield from filters.built(broker, name, where)
+        yield from filters.built(broker, (name,), where)
         group = group_of(broker, name, where)
         return 0 if group is None else group.length
     counts = WALKED.get(status)
@@ -162,7 +162,7 @@ def first_jobs(
     """Return up to |count| jobs in queue order, and no more than fit into a reply; negative: from the end."""
     if status == PENDING:
         if where is not None:
-            yield from filters.built(broker, name, where)
+            yield from filters.built(broker, (name,), where)
         queue = broker.queues.get(name)
         ordered = None if queue is None else _in_order(broker, queue, count, where)
         return [] if ordered is None else _first_of(ordered, abs(count), len(name))
@@ -294,7 +294,7 @@ def depths(broker: Broker, name: bytes, by: bytes, status: bytes, count: int) ->
     if status != PENDING:
         return (yield from _walked_depths(broker, name, by, status, count))
     where = Filter({by: b""})
-    yield from filters.built(broker, name, where)
+    yield from filters.built(broker, (name,), where)
     queue = broker.queues.get(name)
     if queue is None or queue.filters is None:
         return Depths([], 0)

@@ -17,7 +17,7 @@ from cluster_bus.messages import FILTER_HINT, FILTER_INTEREST, FILTER_NEED
 from cluster_bus.node import Node
 from disque_py.core import handover, pulls
 from disque_py.core.broker import Broker
-from disque_py.core.filters import GONE, PAIRS_MAX, Demand, Filter, Group, filters_of
+from disque_py.core.filters import GONE, PAIRS_MAX, Demand, Filter, Group, filters_of, want
 from disque_py.core.interest import (
     DECREASE_MS,
     ENTRIES_PER_LINK_MAX,
@@ -101,10 +101,13 @@ def _recheck(broker: Broker, queue: Queue, group: Group, demand: Demand) -> None
 def _tell(broker: Broker, queue: Queue, group: Group, demand: Demand, value: int, plain: int) -> None:
     demand.told = value
     demand.told_plain = plain
+    filters = filters_of(broker, queue)
     if value == GONE:
         broker.consumers.told_filters.pop(group, None)
+        filters.told.pop(group, None)
     else:
         broker.consumers.told_filters[group] = queue
+        filters.told[group] = None
     if broker.cluster.linked:
         broker.send(broker.cluster.linked, FILTER_INTEREST, (queue.name, group.pairs, value, plain))
 
@@ -115,10 +118,9 @@ def reopened(broker: Broker, queue: Queue) -> None:
     if filters is None or filters.is_closed == is_closed(broker, queue):
         return
     filters.is_closed = not filters.is_closed
-    for index in filters.indexes.values():
-        for group in index.groups.values():
-            if group.waiting or group.demand is not None:
-                broker.consumers.filter_due[group] = queue
+    for groups in (filters.lines, filters.told):
+        for group in groups:
+            broker.consumers.filter_due[group] = queue
 
 
 def on_link_up(broker: Broker, node: Node) -> None:
@@ -163,10 +165,7 @@ def on_interest(broker: Broker, sender: Node, items: list[Any]) -> None:
             nodes = groups[pairs] = {}
             queue = broker.queues.get(name)
             if queue is not None and filters_of(broker, queue).may_index(pairs[::2]):
-                filters = filters_of(broker, queue)
-                group = filters.group_of(pairs)
-                filters.demand(group).interested = nodes
-                filters.build_soon(filters.indexes[group.names])
+                want(broker, queue, pairs, nodes)
         nodes[sender] = (value, plain)
         owe_hint(broker, name, pairs)
 

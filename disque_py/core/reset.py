@@ -85,6 +85,8 @@ def _free(broker: Broker, shards: list[dict[bytes, Job]]) -> None:
 def _drop_queues(broker: Broker) -> None:
     dropped = [queue for queue in broker.queues.values() if queue.listed]
     for queue in broker.queues.values():
+        if queue.filters is not None:
+            queue.filters.dropped()
         queue.is_dropped = True
         queue.length = 0  # A hint or a sweep that was planned for it finds no work.
     broker.queues = {}
