@@ -63,7 +63,7 @@ def tell(broker: Broker, queue: Queue) -> None:
     if rivals is not None and broker.now_ms < rivals.quiet_until_ms:
         look_again(broker, queue, rivals, rivals.quiet_until_ms)
         return
-    job = queue.first(is_picky=False)
+    job = queue.first(is_picky=bool(broker.journal.disk_level))
     if job is None:
         return
     place = place_of(job)

@@ -9,7 +9,7 @@ from cluster_bus.messages import HINT, INTEREST, NEEDJOBS
 from copies import advance, say, sent_of
 from disque_py.core import ordering
 from disque_py.core.ordering import ANSWER_MS, TELL_MS, WORSE_MAX
-from disque_py.core.pulls import NOTABLE_MS
+from disque_py.core.pulls import NOTABLE_MS, RETRIED_ONLY
 from disque_py.node import dispatch
 
 BEST = (1, 5)
@@ -97,6 +97,36 @@ def test_a_node_gives_only_jobs_before_the_place_and_tells_what_is_left():
     assert broker.queues[b"q"].length == 5
     [place] = places(broker)
     assert (place[0], place[2]) == (8, 3)
+
+
+def test_at_most_once_jobs_stay_and_are_not_told_of_while_the_disk_fails():
+    """Spec F7: they can't be handed over, so the answer ends where the others do."""
+    broker, other, client = make_cluster()
+    say(broker, other, INTEREST, (b"q", -1, -1, 1))
+    ask(broker, client, "ADDJOB", "q", "x", 0, "RETRY", 0, "PRIORITY", 1)
+    add(broker, client, 2, priority=3)
+    add(broker, client, 2, priority=8)
+    sent_of(broker, HINT)
+    broker.journal.disk_level = 1
+    say(broker, other, NEEDJOBS, (b"q", 50, 0, 5, 0))
+    assert [(place[0], place[2]) for place in places(broker)] == [(8, 2)]
+    assert [job.priority for job in broker.queues[b"q"].oldest()] == [1, 8, 8]
+    broker.owe_hint(broker.queues[b"q"])
+    advance(broker, 2 * TELL_MS)
+    dispatch.settle(broker)
+    assert places(broker) == []
+
+
+def test_a_node_whose_consumers_skip_at_most_once_jobs_gets_the_others_only():
+    """Spec F7, O7."""
+    broker, other, client = make_cluster()
+    ask(broker, client, "ADDJOB", "q", "x", 0, "RETRY", 0, "PRIORITY", 1)
+    add(broker, client, 2, priority=3)
+    add(broker, client, 2, priority=8)
+    sent_of(broker, HINT)
+    say(broker, other, NEEDJOBS, (b"q", 50, RETRIED_ONLY, 5, 0))
+    assert [(place[0], place[2]) for place in places(broker)] == [(8, 2)]
+    assert [job.priority for job in broker.queues[b"q"].oldest()] == [1, 8, 8]
 
 
 def test_a_node_without_the_queue_answers_a_place():
