@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from heapq import merge
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from disque_py.core.errors import CommandError
@@ -51,7 +52,7 @@ GROUPS_PER_LIST: Final = 50
 LOOKED_PER_QUEUE: Final = 20
 # Memory of an entry of an index and of a group, besides the bytes of its values, as measured.
 ENTRY_BYTES: Final = 160
-GROUP_BYTES: Final = 700
+GROUP_BYTES: Final = 750
 
 # Most groups have no at-most-once job. They share this as `once`; no job is ever added to it.
 NO_JOBS: Final = SortedJobs()
@@ -137,9 +138,10 @@ class Group:
     retried, once   its jobs: at least once, at most once
     waiting         clients in order of arrival; `picky` of them skip at-most-once jobs
     demand          clients that other nodes have, or are told of; None: there are none
+    place           its place in the index's list
     """
 
-    __slots__ = ("demand", "names", "once", "picky", "retried", "values", "waiting")
+    __slots__ = ("demand", "names", "once", "picky", "place", "retried", "values", "waiting")
 
     def __init__(self, names: Names, values: Values) -> None:
         self.names = names
@@ -149,6 +151,7 @@ class Group:
         self.waiting: dict[Client, None] = {}
         self.picky = 0
         self.demand: Demand | None = None
+        self.place = 0
 
     @property
     def pairs(self) -> tuple[bytes, ...]:
@@ -188,6 +191,14 @@ class Group:
             return next((client for client in self.waiting if not client.options.is_picky), None)
         return None
 
+    def first_lists(self, count: int) -> list[list[Job]]:
+        """Return lists of its jobs in order; the first `count` are among them."""
+        return [[job for _, job in islice(jobs.in_order(), count)] for jobs in (self.retried, self.once)]
+
+    def last_lists(self, count: int) -> list[list[Job]]:
+        """Return lists of its jobs, last to first, as `first_lists` does."""
+        return [[job for _, job in islice(jobs.backwards(), count)] for jobs in (self.retried, self.once)]
+
     def oldest(self) -> Iterator[Job]:
         """Yield its jobs in the order in which they are served."""
         return map(_job_of, merge(self.retried.in_order(), self.once.in_order(), key=_key_of))
@@ -209,6 +220,7 @@ class Index:
     """The groups of one combination of names.
 
     groups       values -> their group
+    listed       the same groups, for walks in parts: a group that goes leaves its place to the last one
     used_ms      when a client last asked with it
     build        the walk that fills it; None when it is complete
     is_building  it is built without a client that waits for that
@@ -218,11 +230,23 @@ class Index:
     used_memory  its accounted bytes
     """
 
-    __slots__ = ("build", "demands", "entries", "groups", "is_building", "names", "used_memory", "used_ms", "waiting")
+    __slots__ = (
+        "build",
+        "demands",
+        "entries",
+        "groups",
+        "is_building",
+        "listed",
+        "names",
+        "used_memory",
+        "used_ms",
+        "waiting",
+    )
 
     def __init__(self, names: Names) -> None:
         self.names = names
         self.groups: dict[Values, Group] = {}
+        self.listed: list[Group] = []
         self.used_ms = 0
         self.build: Iterator[None] | None = None
         self.is_building = False
@@ -308,6 +332,8 @@ class Filters:
         group = index.groups.get(values)
         if group is None:
             group = index.groups[values] = Group(index.names, values)
+            group.place = len(index.listed)
+            index.listed.append(group)
             self._account(index, GROUP_BYTES + sum(map(len, values)))
         return group
 
@@ -320,6 +346,10 @@ class Filters:
     def _drop_if_empty(self, index: Index, group: Group) -> None:
         if not group.waiting and not group.length and group.demand is None:
             del index.groups[group.values]
+            last = index.listed.pop()
+            if last is not group:
+                index.listed[group.place] = last
+                last.place = group.place
             self._account(index, -GROUP_BYTES - sum(map(len, group.values)))
             self.due.pop(group, None)
 
@@ -497,8 +527,9 @@ class Filters:
 def _dismantled(index: Index) -> Iterator[None]:
     """Free an index's memory, a part per step."""
     freed = 0
-    while index.groups:
-        _, group = index.groups.popitem()
+    while index.listed:
+        group = index.listed.pop()
+        del index.groups[group.values]
         for jobs in (group.retried, group.once):
             for _ in jobs.dismantle():
                 freed += GROUPS_PER_LIST

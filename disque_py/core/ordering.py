@@ -5,8 +5,8 @@ jobs that it delivers while a better one is known elsewhere. It pulls the better
 in the order, and the answer is a hand-over with a HINT of the best job that is left. When WORSE_MAX worse jobs were
 delivered, the next ones wait for that answer. Spec F6, F7, F8.
 
-A faulty node could tell of better jobs for ever, and never give one. So jobs wait a second at most, and a node that does
-not give what it told of is not believed for DOUBT_MS. Spec F10.
+A faulty node could tell of better jobs for ever, and never give one. So jobs wait a second at most, and a node that
+does not give what it told of is not believed for DOUBT_MS. Spec F10.
 
 Plain first-in-first-out queues pay little for this. A job without PRIORITY is told of when it is NOTABLE_MS old. Then
 nodes whose queues are about as old exchange two messages per PULL_AFTER jobs.
