@@ -21,7 +21,7 @@ from disque_py.commands.options import (
 )
 from disque_py.commands.subcommands import text_of
 from disque_py.commands.where import read_pair
-from disque_py.core import delivery, filters, incremental, interest, memory, ordering, pulls, spilling
+from disque_py.core import delivery, filter_interest, filters, incremental, interest, memory, ordering, pulls, spilling
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
 from disque_py.core.errors import LEAVING, MISCONF, SYNTAX, CommandError
@@ -145,7 +145,7 @@ def _getjob_of_none(
             MISCONF + broker.journal.disk_trouble
         )  # The jobs are at-most-once ones, or very many are asked for.
     if nohang and options.where is not None:
-        if interest.is_told(broker) and broker.consumers.filter_lines < filters.LINES_MAX:
+        if interest.is_told(broker) and filter_interest.has_room_for_asking(broker):
             for queue in queues:
                 filters.filters_of(broker, queue).asked(options.where)
         return nil_array(client.protocol)

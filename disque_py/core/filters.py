@@ -48,8 +48,10 @@ LOOKED_PER_PART: Final = 2_000
 GROUPS_PER_PART: Final = 500
 # A list of up to 512 jobs (sorted_jobs.py) costs as much as so many groups.
 GROUPS_PER_LIST: Final = 50
-# Making an index costs as much as looking at so many jobs.
+# Making an index, or an entry of it, costs as much as looking at so many jobs.
 LOOKED_PER_QUEUE: Final = 20
+LOOKED_PER_ENTRY: Final = 5
+FILLED_AT_ONCE: Final = 100
 # Memory of an entry of an index and of a group, besides the bytes of its values, as measured.
 ENTRY_BYTES: Final = 160
 GROUP_BYTES: Final = 750
@@ -416,6 +418,7 @@ class Filters:
             self.broker.consumers.filter_lines -= 1
             del self.lines[group]
             self.held.pop(group, None)
+            self.broker.consumers.untold_filters.pop(group, None)
         index.waiting -= 1
         index.used_ms = self.broker.now_ms
         self.waiting -= 1
@@ -486,27 +489,32 @@ class Filters:
         jobs come and go.
         """
         queue = self.queue
+        looked = 0
         if queue.length <= LOOKED_PER_PART:
-            self._fill(index, list(queue.oldest()))
+            lists = iter([list(queue.oldest())])
         else:
-            looked = 0
-            for shard in self.broker.shards:
-                self._fill(index, list(shard.values()))
-                looked += len(shard)
+            lists = _jobs_of(self.broker)
+        for jobs in lists:
+            for at in range(0, len(jobs), FILLED_AT_ONCE):
                 if looked >= LOOKED_PER_PART:
                     looked = 0
                     yield
+                looked += self._fill(index, jobs[at : at + FILLED_AT_ONCE])
         index.build = None
 
-    def _fill(self, index: Index, jobs: list[Job]) -> None:
+    def _fill(self, index: Index, jobs: list[Job]) -> int:
+        """Add those of the jobs that belong there. Return what that cost, in jobs looked at."""
+        cost = len(jobs)
         name = self.queue.name
         for job in jobs:
             if job.attributes is not None and job.state == QUEUED and job.queue == name:
                 values = values_of(job, index.names)
                 if values is not None:
+                    cost += LOOKED_PER_ENTRY
                     group = self._add(index, values, job)
                     if group.demand is not None and group.demand.interested:
                         self.broker.consumers.filter_hints[group] = self.queue
+        return cost
 
     def _drop_idle(self) -> None:
         """Drop the indexes that no client has used for a while."""
@@ -522,6 +530,11 @@ class Filters:
             broker.schedule.call_at(broker.now_ms + INDEX_IDLE_MS, self._drop_idle)
         else:
             self.queue.filters = None
+
+
+def _jobs_of(broker: Broker) -> Iterator[list[Job]]:
+    for shard in broker.shards:
+        yield list(shard.values())
 
 
 def _dismantled(index: Index) -> Iterator[None]:
@@ -577,7 +590,7 @@ def built(broker: Broker, names: Iterable[bytes], wanted: Filter) -> Iterator[No
         while (index := _unbuilt(broker, name, wanted)) is not None:
             build = index.build
             assert build is not None
-            looked += min(LOOKED_PER_PART, broker.queues[name].length) + LOOKED_PER_QUEUE
+            looked += min(LOOKED_PER_PART, (1 + LOOKED_PER_ENTRY) * broker.queues[name].length) + LOOKED_PER_QUEUE
             next(build, None)
             if looked >= LOOKED_PER_PART:
                 looked = 0

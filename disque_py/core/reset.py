@@ -122,6 +122,8 @@ def _drop_queues(broker: Broker) -> None:
         if linked:
             broker.send(linked, FILTER_INTEREST, (queue.name, group.pairs, interest.GONE, interest.GONE))
     broker.consumers.told_filters.clear()
+    broker.consumers.untold_filters.clear()
+    broker.consumers.told_filter_bytes = 0
     broker.consumers.told_interest.clear()
     broker.consumers.told_plain.clear()
     for name in [name for name, nodes in broker.consumers.interest.items() if not nodes]:

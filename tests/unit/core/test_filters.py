@@ -145,9 +145,8 @@ def test_a_long_queue_is_indexed_in_parts_while_other_clients_go_on():
     assert ask(broker, filtered, "GETJOB", "NOHANG", "WHERE", "n", "5", "FROM", "q") == b""
     late = add(broker, client, "n", "late")
     assert len(get(broker, client, more=("COUNT", 10))) == 10
-    for _ in range(20):
+    while filtered.waiting != RUNNING:
         incremental.step(broker)
-    assert filtered.waiting == RUNNING
     assert ask_parsed(broker, client, "QLEN", "q", "WHERE", "n", "late") == 1
     assert get(broker, client, "n", "late") == [late]
     assert ask_parsed(broker, client, "QLEN", "q", "WHERE", "n", "7") == 0
@@ -213,7 +212,9 @@ def test_memory_of_very_many_groups_is_freed_in_parts_after_flushall():
     count = 3 * GROUPS_PER_PART
     for number in range(count):
         add(broker, client, "t", str(number))
-    assert get(broker, client, "t", "none") == []
+    ask(broker, client, "QLEN", "q", "WHERE", "t", "none")
+    while client.waiting:
+        incremental.step(broker)
     groups = broker.queues[b"q"].filters.indexes[b"t",].groups
     ask(broker, client, "DEBUG", "FLUSHALL")
     assert broker.used_memory == 0
