@@ -16,7 +16,8 @@ from deltalake import CommitProperties, DeltaTable
 from deltalake.transaction import RemoveAction
 
 from disque_py.spark.delta_store import PACKED_CODEC, NewFile, Store, write_file
-from disque_py.spark.index_merge import COMMIT_TRIES, CurrentMerge
+from disque_py.spark.index_changes import COMMIT_TRIES
+from disque_py.spark.index_merge import CurrentMerge
 from disque_py.spark.index_reading import IndexFile, read_rows
 from disque_py.spark.index_schema import CURRENT, DAY, HISTORY, arrow_schema
 
