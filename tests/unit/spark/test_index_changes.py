@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+from pathlib import Path
 
 import pytest
 
@@ -160,9 +161,8 @@ def test_any_batches_give_readers_the_newest_row_of_each_job(tmp_path, seed):
 def test_the_view_of_the_documentation_shows_what_disque_query_shows(tmp_path):
     index(tmp_path, jobs(0, 40, 1))
     index(tmp_path, acks(41, 5, 15, 25, 35), merge_every_s=HOUR_S)
-    sql = re.search(
-        r"```sql\n(CREATE VIEW jobs.*?)```", (root / "docs/spark.md").read_text(encoding="utf-8"), re.DOTALL
-    )
+    page = (Path(__file__).parents[3] / "docs/spark.md").read_text(encoding="utf-8")
+    sql = re.search(r"```sql\n(CREATE VIEW jobs.*?)```", page, re.DOTALL)
     assert sql is not None
     db = duckdb.connect()
     for name in (CURRENT, CHANGES):
