@@ -71,7 +71,7 @@ def compare(
     other = [f"{job_id} is {state}" for job_id, state in states if state != "completed"]
     result.completed = len(completed)
     result.faults += _some(other, "jobs are not completed in the index")
-    result.faults += _some(sorted(map(bytes.decode, finished - completed)), "jobs were finished, but are not completed in the index")
+    result.faults += _some(sorted(map(bytes.decode, finished - completed)), "jobs were finished, but not in the index")
     result.faults += _some(sorted(map(bytes.decode, completed - finished)), "jobs are completed in the index alone")
     flights = {row_of_job[job_id] for job_id in completed if job_id in row_of_job}
     result.flights = len(flights)

@@ -161,18 +161,24 @@ def index_command(sink: dict[str, str], **words: Any) -> None:
         )  # fmt: skip
 
     def between(has_ended: bool) -> None:
-        # Spark commits nothing while no event comes, so changes that wait are merged here.
-        if not _checks_here():
-            return
-        from disque_py.spark.index import writer_options
-        from disque_py.spark.index_lock import write_lock
-        from disque_py.spark.upkeep import settle
-
-        store, retention, _ = writer_options({"path": options.path, **sink})
-        with write_lock(store):
-            settle(store, 0 if has_ended else retention.merge_every_s)
+        if _checks_here():
+            merge_waiting(options.path, sink, has_ended=has_ended)
 
     _stream("index", options, check, start, between)
+
+
+def merge_waiting(path: str, sink: dict[str, str], *, has_ended: bool) -> None:
+    """Merge the changes of old jobs that have waited for `mergeEvery`, or all of them when the query has ended.
+
+    Spark commits nothing while no event comes, so the batches alone are not enough.
+    """
+    from disque_py.spark.index import writer_options
+    from disque_py.spark.index_lock import write_lock
+    from disque_py.spark.upkeep import settle
+
+    store, retention, _ = writer_options({"path": path, **sink})
+    with write_lock(store):
+        settle(store, 0 if has_ended else retention.merge_every_s)
 
 
 @main.command("recency")
