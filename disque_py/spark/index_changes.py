@@ -88,16 +88,17 @@ def choose(
 ) -> Chosen:
     """Choose the rows that wait. `since_ms` says since when a row waits already, and `now_ms` for new rows."""
     owner = owners(files, created, least_rows)
-    since = since_ms.copy()
-    changes = np.bincount(owner[owner >= 0], minlength=len(files))
+    is_own = owner >= 0
+    if not is_own.any():
+        return Chosen(is_own, since_ms)
+    changes = np.bincount(owner[is_own], minlength=len(files))
+    oldest_ms = np.full(len(files), now_ms)
+    np.minimum.at(oldest_ms, owner[is_own], since_ms[is_own])
     may_wait = np.zeros(len(files), bool)
     at_once = AT_ONCE_ROWS
     for number in np.flatnonzero(changes)[::-1]:
-        own = owner == number
-        oldest = int(since[own].min())
-        since[own] = oldest
         rows = files[number].rows
-        if changes[number] * ROWS_PER_CHANGE >= rows or now_ms - oldest >= merge_every_ms:
+        if changes[number] * ROWS_PER_CHANGE >= rows or now_ms - oldest_ms[number] >= merge_every_ms:
             continue
         if rows <= at_once:
             at_once -= rows
@@ -105,8 +106,7 @@ def choose(
             # Files that are older than this one wait as well: the newest files are a span without holes.
             at_once = 0
             may_wait[number] = True
-    waits = (owner >= 0) & may_wait[owner] if len(files) else np.zeros(len(created), bool)
-    return Chosen(waits, since)
+    return Chosen(is_own & may_wait[owner], np.where(is_own, oldest_ms[owner], since_ms))
 
 
 class ChangesTable:
