@@ -231,7 +231,8 @@ def fetch(broker: Broker, queue: Queue, *, is_picky: bool = False) -> Job | None
     is_picky   skip at-most-once jobs. While the disk fails, they can't be delivered, so all consumers skip them: spec
                O7, P5
     """
-    is_picky = is_picky or bool(broker.journal.disk_level)
+    if broker.journal.disk_level:
+        is_picky = True
     left = EXPIRED_PER_FETCH
     while (job := queue.pop_retried() if is_picky else queue.pop()) is not None:
         job.state = ACTIVE
