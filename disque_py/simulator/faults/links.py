@@ -86,7 +86,7 @@ class LinkFaults:
 
     def do_alone(self, fault: Fault) -> Effect:
         """Cut every node off from every other."""
-        return self._part(fault, [[name] for name in self._targets.world.machines], "everybody alone")
+        return self._part(fault, [[name] for name in self._targets.world.machines], "every node alone")
 
     def do_ring(self, fault: Fault) -> Effect:
         """Leave each node only its two neighbours."""
