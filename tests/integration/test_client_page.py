@@ -11,7 +11,8 @@ import time
 import pytest
 
 from disque_py.client import Disque
-from servers import HOST, ROOT, Server
+from disque_py.loopback_ports import HOST
+from servers import ROOT, Server
 
 PAGES = [(ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("client.md", "retries.md")]
 EXAMPLES = [code for page in PAGES for code in re.findall(r"^```python\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)]
