@@ -100,7 +100,7 @@ def show(ctx: click.Context, job_id: str, as_json: bool) -> None:
         print_fields(job_fields(info))
 
 
-@job.command()
+@job.command(short_help="Show jobs of a queue without taking them.")
 @click.argument("queue", shell_complete=complete_queue)
 @click.option("-n", "count", type=int, default=10, show_default=True, help="Number of jobs; negative: from the end.")
 @click.option("--status", type=click.Choice(JOB_STATUSES), help="Jobs of this status; pending ones by default.")
@@ -124,7 +124,7 @@ def peek(
     print_rows(("id", "meta", "body"), [(each.id, pairs_text(each.meta), body_text(each.body)) for each in jobs])
 
 
-@job.command()
+@job.command(short_help="Cancel jobs, wherever they are.")
 @IDS
 @click.pass_context
 def cancel(ctx: click.Context, ids: Sequence[str]) -> None:
@@ -190,7 +190,7 @@ def reschedule(ctx: click.Context, job_id: str, delay: timedelta | None, priorit
         ctx.exit(1)
 
 
-@job.command()
+@job.command(short_help="Wait until a job is over.")
 @ID
 @click.option("--timeout", callback=read_span, help="Give up after this time: 30s, 5m.")
 @click.pass_context

@@ -45,7 +45,7 @@ def main(ctx: click.Context, /, **words: Any) -> None:
     ctx.obj = target_of(words)
 
 
-@main.command()
+@main.command(short_help="Print a script for TAB.")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
     """Print a script that makes TAB complete disque-admin, names of queues included.

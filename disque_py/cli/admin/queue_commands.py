@@ -37,7 +37,7 @@ def queue() -> None:
     """Queues: figures, settings, pauses, and moving their jobs."""
 
 
-@queue.command("list")
+@queue.command("list", short_help="Show the queues of the whole cluster.")
 @click.argument("pattern", default="*")
 @JSON
 @click.pass_context
@@ -154,7 +154,7 @@ def _tell_settings(node: OneNode, name: str) -> None:
         click.echo(f"{settings.behind} nodes have not confirmed it yet; they get it when they are linked", err=True)
 
 
-@queue.command()
+@queue.command(short_help="Pause a queue on all nodes.")
 @QUEUE
 @click.option("--only", type=click.Choice(["in", "out"]), help="Producers (in) or consumers (out) only.")
 @click.pass_context
@@ -219,7 +219,7 @@ def move(
         run_task(ctx, node, task, task.count(node, source), detach=detach)
 
 
-@queue.command()
+@queue.command(short_help="Give failed jobs fresh attempts.")
 @QUEUE
 @WHERE
 @click.option("--to", shell_complete=complete_queue, help="Dead letters go here, not where they came from.")

@@ -15,7 +15,7 @@ DONE = {"qpurge": "purged", "qmove": "moved", "qredrive": "redriven"}
 UNKNOWN = "The node knows no task '{}'. It keeps tasks that it began itself, for one hour"
 
 
-@click.group()
+@click.group(short_help="Tasks: long work on queues.")
 def task() -> None:
     """Tasks: long work on queues, which the node goes on with by itself.
 
