@@ -18,7 +18,7 @@ from cluster_bus.messages import CLAIM, RELEASE
 from cluster_bus.node import Node
 from disque_py.core import voting
 from disque_py.core.broker import Broker
-from disque_py.core.claims import tell, voters_in_reach
+from disque_py.core.claims import send, voters_in_reach
 from disque_py.core.grants import DONE, FENCE_MAX, GRANTED, HELD, OLD_ATTEMPT, OLD_FENCE, OTHER_EPOCH, REPLACES
 from disque_py.core.voting import GIVES_BACK
 
@@ -181,7 +181,7 @@ def _try(broker: Broker, attempt: Attempt) -> None:
     if not attempt.is_renewal:
         attempt.fence = max(attempt.fence + 1, broker.wall_ms, 1)
     for node in attempt.asked:
-        tell(
+        send(
             broker,
             node,
             CLAIM,
@@ -329,7 +329,7 @@ def _release_all(broker: Broker, attempt: Attempt) -> None:
     for node in attempt.asked:
         answer = attempt.answers.get(node)
         if answer is None or answer.outcome == GRANTED:
-            tell(broker, node, RELEASE, (0, attempt.wish.key, attempt.wish.holder, attempt.fence, GIVES_BACK, 0))
+            send(broker, node, RELEASE, (0, attempt.wish.key, attempt.wish.holder, attempt.fence, GIVES_BACK, 0))
 
 
 # -- releases -----------------------------------------------------------------------------------------
@@ -364,7 +364,7 @@ def release(
     attempt.asked = voters_in_reach(broker, voter_list.voters)
     flags = GIVES_BACK if gives_back else 0
     for node in attempt.asked:
-        tell(broker, node, RELEASE, (number, wish.key, wish.holder, fence, flags, done_ms))
+        send(broker, node, RELEASE, (number, wish.key, wish.holder, fence, flags, done_ms))
     broker.schedule.call_at(attempt.until_ms, partial(_fail_release, broker, attempt))
     _look_released(broker, attempt)
 

@@ -82,7 +82,7 @@ class Claims:
         return self.number
 
 
-def tell(broker: Broker, node: Node, kind: int, fields: tuple[Any, ...]) -> None:
+def send(broker: Broker, node: Node, kind: int, fields: tuple[Any, ...]) -> None:
     """Send a message to a node, or to ourselves. Without a link it is lost."""
     if node is broker.me:
         broker.claims.local.append((kind, fields))

@@ -19,7 +19,7 @@ from cluster_bus.messages import VOTE
 from cluster_bus.node import ID_BYTES, Node
 from disque_py.core import gathering, voting
 from disque_py.core.broker import Broker
-from disque_py.core.claims import tell, voters_in_reach
+from disque_py.core.claims import send, voters_in_reach
 from disque_py.core.client import Client
 from disque_py.core.errors import CommandError
 from disque_py.core.voter_list import DEFAULT_LEASE_MAX_MS, EPOCH_MAX, MEMORY_BYTES, VoterList, unpack_list
@@ -209,7 +209,7 @@ def _vote(
     vote = claims.rounds[number] = Round(client, nodes, current.majority)
     packed = proposed.packed() if proposed is not None else None
     for node in nodes:
-        tell(broker, node, VOTE, (number, current.epoch, ballot, broker.me.id, packed))
+        send(broker, node, VOTE, (number, current.epoch, ballot, broker.me.id, packed))
     until_ms = broker.now_ms + VOTE_MS
     broker.schedule.call_at(until_ms, partial(_go_on, broker, client))
     while not vote.is_decided and broker.now_ms < until_ms:

@@ -72,7 +72,7 @@ def _claimed(broker: Broker, acquiring: Acquiring, result: Result) -> None:
 
 
 def _give_back(broker: Broker, acquiring: Acquiring, result: Result) -> None:
-    """Release a lock that nobody was told of, because the client is gone or the lease is over."""
+    """Release a lock that no client was told of: the client is gone, or the lease is over."""
     wish = acquiring.wish
     claiming.release(broker, wish, result.fence, _ignore, gives_back=True)
     acquiring.done(Result(claiming.NO_MAJORITY))

@@ -18,11 +18,11 @@ from cluster_bus.messages import RECALL, RECALLED
 from cluster_bus.node import Node
 from disque_py.core import voting
 from disque_py.core.broker import Broker
-from disque_py.core.claims import note_change, tell, voters_in_reach
+from disque_py.core.claims import note_change, send, voters_in_reach
 from disque_py.core.grants import FENCE_MAX, is_grant_item
 from disque_py.core.voter_list import VoterList
 from disque_py.core.voter_memory import FLOOR, GRANT, LISTS
-from disque_py.log_lines import tell as log
+from disque_py.log_lines import tell
 
 PAGE_KEYS: Final = 300
 # A page that did not come is asked for again.
@@ -86,7 +86,7 @@ def _ask(broker: Broker, recall: Recall, node: Node) -> None:
     recall.asked[node] = broker.claims.next_number()
     recall.asked_ms[node] = broker.now_ms
     fields = (recall.asked[node], recall.sources.epoch, recall.pages[node], recall.is_copying)
-    tell(broker, node, RECALL, fields)
+    send(broker, node, RECALL, fields)
 
 
 def on_recall(broker: Broker, sender: Node, items: list[Any]) -> None:
@@ -99,14 +99,14 @@ def on_recall(broker: Broker, sender: Node, items: list[Any]) -> None:
             raise ValueError("a request for a memory that is none")
         has_stopped = memory.list is not None and memory.list.epoch > epoch
         if not memory.is_good(epoch) or claims.is_conflict or has_stopped != bool(is_copying):
-            tell(broker, sender, RECALLED, (number, NOT_NOW, 0, [], False))
+            send(broker, sender, RECALLED, (number, NOT_NOW, 0, [], False))
             voting.gossip(broker, [sender])
             continue
         if page == 0:
             claims.told[sender] = list(grants.records)
         keys = claims.told.get(sender)
         if keys is None:
-            tell(broker, sender, RECALLED, (number, BEGIN_AGAIN, 0, [], False))
+            send(broker, sender, RECALLED, (number, BEGIN_AGAIN, 0, [], False))
             continue
         part, claims.told[sender] = keys[-PAGE_KEYS:], keys[:-PAGE_KEYS]
         told = [grants.item(key, broker.now_ms) for key in part if key in grants.records]
@@ -166,7 +166,7 @@ def _end(broker: Broker, recall: Recall) -> None:
         claims.muted_until_ms = 0
     claims.recall = None
     note_change(broker, LISTS)
-    log(broker.host, "voter-ready", epoch=memory.list.epoch)
+    tell(broker.host, "voter-ready", epoch=memory.list.epoch)
 
 
 def on_run_over(broker: Broker, node: Node) -> None:

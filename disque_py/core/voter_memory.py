@@ -85,7 +85,8 @@ class VoterMemory:
 
     def items(self, now_ms: int) -> Iterator[Item]:
         """Yield the items of the whole memory."""
-        for kind in (MEMORY, LISTS, PAST, BALLOT, FLOOR):
+        kinds = (MEMORY, LISTS, PAST, BALLOT, FLOOR) if self.memory_id else (LISTS, PAST, BALLOT, FLOOR)
+        for kind in kinds:
             item = self.item(kind, b"", now_ms)
             if item is not None:
                 yield item

@@ -18,7 +18,7 @@ from typing import Any, Final
 from cluster_bus.messages import CLAIM_IS, RELEASED, VOTE_IS, VOTERS
 from cluster_bus.node import ID_BYTES, Node
 from disque_py.core.broker import Broker
-from disque_py.core.claims import note_change, tell
+from disque_py.core.claims import note_change, send
 from disque_py.core.grants import FENCE_MAX, GRANTED, KEY_BYTES_MAX, MUTE, OTHER_EPOCH, SPAN_MAX_MS
 from disque_py.core.voter_list import MEMORY_BYTES, VoterList, unpack_list
 from disque_py.core.voter_memory import (
@@ -33,7 +33,7 @@ from disque_py.core.voter_memory import (
     Item,
     VoterMemory,
 )
-from disque_py.log_lines import tell as log
+from disque_py.log_lines import tell
 
 # A write that failed is repeated after this.
 RETRY_MS: Final = 2_000
@@ -95,7 +95,7 @@ def _be_mute(broker: Broker) -> None:
     assert memory.list is not None
     if not memory.may_grant:
         broker.claims.muted_until_ms = broker.now_ms + memory.list.lease_max_ms
-        log(broker.host, "voter-mute", seconds=memory.list.lease_max_ms // 1_000)
+        tell(broker.host, "voter-mute", seconds=memory.list.lease_max_ms // 1_000)
 
 
 def forget_all(broker: Broker) -> None:
@@ -124,7 +124,7 @@ def learn(broker: Broker, voter_list: VoterList, previous: VoterList | None) -> 
     if old is not None and voter_list.epoch <= old.epoch:
         if voter_list.epoch == old.epoch and not voter_list.is_same(old) and not claims.is_conflict:
             claims.is_conflict = True
-            log(broker.host, "voters-conflict", epoch=old.epoch)
+            tell(broker.host, "voters-conflict", epoch=old.epoch)
             gossip(broker, list(broker.cluster.linked))  # Other nodes are to see the other list, too.
         return False
     if old is not None and broker.me.id in old.voters:
@@ -146,7 +146,7 @@ def learn(broker: Broker, voter_list: VoterList, previous: VoterList | None) -> 
         note_change(broker, kind)
     if mine is not None and not memory.remembers:
         _be_mute(broker)
-    log(broker.host, "voters-changed", epoch=voter_list.epoch, voters=len(voter_list.voters))
+    tell(broker.host, "voters-changed", epoch=voter_list.epoch, voters=len(voter_list.voters))
     gossip(broker, list(broker.cluster.linked))
     return True
 
@@ -158,7 +158,7 @@ def gossip(broker: Broker, nodes: list[Node]) -> None:
         return
     previous = memory.previous.packed() if memory.previous is not None else None
     for node in nodes:
-        tell(broker, node, VOTERS, (memory.list.packed(), previous))
+        send(broker, node, VOTERS, (memory.list.packed(), previous))
 
 
 def on_voters(broker: Broker, sender: Node, items: list[Any]) -> None:
@@ -195,11 +195,11 @@ def on_claim(broker: Broker, sender: Node, items: list[Any]) -> None:
         if not 0 < lease_ms <= SPAN_MAX_MS or keep_ms > SPAN_MAX_MS:
             raise ValueError("a lease of a claim that is none")
         if memory.list is None or memory.list.epoch != epoch:
-            tell(broker, sender, CLAIM_IS, (number, OTHER_EPOCH, 0, b"", 0, 0, 0))
+            send(broker, sender, CLAIM_IS, (number, OTHER_EPOCH, 0, b"", 0, 0, 0))
             gossip(broker, [sender])
             continue
         if not may_vote(broker) or lease_ms > memory.list.lease_max_ms:
-            tell(broker, sender, CLAIM_IS, (number, MUTE, 0, b"", 0, 0, 0))
+            send(broker, sender, CLAIM_IS, (number, MUTE, 0, b"", 0, 0, 0))
             continue
         grants = memory.grants
         outcome = grants.claim(key, holder, fence, lease_ms, attempt, keep_ms, flags, broker.now_ms)
@@ -214,7 +214,7 @@ def on_claim(broker: Broker, sender: Node, items: list[Any]) -> None:
         attempts = 0 if record is None else record.attempts_at(broker.now_ms)
         said = (0, b"") if running is None else (running.fence, running.holder)
         highest = grants.highest(key)
-        tell(broker, sender, CLAIM_IS, (number, outcome, said[0], said[1], highest, attempts, max(0, left_ms)))
+        send(broker, sender, CLAIM_IS, (number, outcome, said[0], said[1], highest, attempts, max(0, left_ms)))
 
 
 def on_release(broker: Broker, sender: Node, items: list[Any]) -> None:
@@ -227,7 +227,7 @@ def on_release(broker: Broker, sender: Node, items: list[Any]) -> None:
         _check_key(key, holder)
         voter_list = broker.claims.memory.list
         if done_ms and (not may_vote(broker) or voter_list is None or done_ms > voter_list.lease_max_ms):
-            tell(broker, sender, RELEASED, (number, 0))
+            send(broker, sender, RELEASED, (number, 0))
             continue
         is_over = grants.release(key, holder, fence, done_ms, gives_back=bool(flags & GIVES_BACK), now_ms=broker.now_ms)
         if is_over:
@@ -322,7 +322,7 @@ def write(broker: Broker) -> None:
             return
         if claims.is_failing:
             claims.is_failing = False
-            log(broker.host, "votes-written")
+            tell(broker.host, "votes-written")
         for kind, key in unsaved:
             if kind == GRANT and (kind, key) not in claims.unsaved:
                 memory.grants.settle(key, broker.now_ms)
@@ -337,12 +337,12 @@ def _failed(broker: Broker, failure: OSError) -> None:
     claims.retry_at_ms = broker.now_ms + RETRY_MS
     if not claims.is_failing:
         claims.is_failing = True
-        log(broker.host, "votes-failed", reason=failure.strerror or str(failure))
+        tell(broker.host, "votes-failed", reason=failure.strerror or str(failure))
 
 
 def _leave(broker: Broker, waiting: list[tuple[Node, int, tuple[Any, ...]]]) -> None:
     for node, kind, fields in waiting:
-        tell(broker, node, kind, fields)
+        send(broker, node, kind, fields)
 
 
 def on_run_over(broker: Broker, node: Node) -> None:

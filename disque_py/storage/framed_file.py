@@ -46,7 +46,7 @@ class Contents(NamedTuple):
 
 
 class Format(NamedTuple):
-    """What the items of a file are.
+    """The format of one file's items.
 
     title     names the file, in its first line and in messages
     fields    an item has so many values, at least; further ones are of newer versions

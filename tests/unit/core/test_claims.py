@@ -5,7 +5,7 @@ from __future__ import annotations
 from brokers import add_node, make_broker
 from cluster_bus.messages import VOTERS
 from copies import sent
-from disque_py.core.claims import Claims, note_change, tell, voters_in_reach
+from disque_py.core.claims import Claims, note_change, send, voters_in_reach
 
 
 def test_numbers_of_messages_are_never_used_twice():
@@ -15,7 +15,7 @@ def test_numbers_of_messages_are_never_used_twice():
 
 def test_a_message_to_this_node_waits_for_the_end_of_the_turn():
     broker = make_broker()
-    tell(broker, broker.me, VOTERS, (1,))
+    send(broker, broker.me, VOTERS, (1,))
     assert broker.claims.local == [(VOTERS, (1,))]
     assert broker.claims.is_due
     assert sent(broker) == []
@@ -23,8 +23,8 @@ def test_a_message_to_this_node_waits_for_the_end_of_the_turn():
 
 def test_a_message_to_a_node_without_a_link_is_lost():
     broker = make_broker()
-    tell(broker, add_node(broker, 2, is_linked=False), VOTERS, (1,))
-    tell(broker, add_node(broker, 3), VOTERS, (2,))
+    send(broker, add_node(broker, 2, is_linked=False), VOTERS, (1,))
+    send(broker, add_node(broker, 3), VOTERS, (2,))
     assert [item for _, _, item in sent(broker)] == [(2,)]
 
 
