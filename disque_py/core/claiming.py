@@ -326,6 +326,8 @@ def _end(broker: Broker, attempt: Attempt, result: Result) -> None:
 
 def _release_all(broker: Broker, attempt: Attempt) -> None:
     """Take back a claim that failed, at every voter that was asked: behind the claim, whatever was answered."""
+    if attempt.flags & REPLACES:
+        return  # The holder may believe in the grant that was replaced, until its lease is over.
     for node in attempt.asked:
         answer = attempt.answers.get(node)
         if answer is None or answer.outcome == GRANTED:

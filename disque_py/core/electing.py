@@ -28,7 +28,7 @@ from disque_py.core.voting import NO, YES
 
 VOTE_MS: Final = 1_000
 # A list is waited for so long until it is in effect.
-EFFECT_MS: Final = 10_000
+EFFECT_MS: Final = 2_000
 BALLOTS_MAX: Final = 5
 PAUSE_MS: Final = (20, 200)
 POLL_MS: Final = 50
@@ -44,6 +44,7 @@ IN_CONFLICT: Final = 4
 
 NO_MAJORITY: Final = "NOQUORUM no majority of the voters answered"
 NO_VOTERS: Final = "NOQUORUM no voters configured"
+CHANGING: Final = "NOQUORUM the voters are changing"
 BUSY: Final = "BUSY a change of voters is under way"
 VOTERS_ALREADY: Final = "ERR there are voters already"
 
@@ -169,6 +170,9 @@ def change(
     for node_id in voters:
         if node_id in found:
             voters[node_id] = found[node_id][1]
+    # Else no claim would be granted any more, and only a reset would help.
+    if sum(1 for node_id in voters if node_id in found) <= len(voters) // 2:
+        raise CommandError(NO_MAJORITY)
     epoch = current.epoch + 1
     wanted = VoterList(epoch, lease_max_ms or current.lease_max_ms, voters, is_first=False)
     decided = yield from _decide(broker, client, current, wanted)
@@ -283,7 +287,7 @@ def _await_effect(broker: Broker, client: Client, epoch: int) -> Generator[None,
         if len(ready) >= current.majority:
             return
         yield from _pause(broker, client, POLL_MS)
-    raise CommandError(NO_MAJORITY)
+    raise CommandError(CHANGING)
 
 
 def node_id_of(broker: Broker, name: bytes) -> bytes:

@@ -2,7 +2,8 @@
 
 A voter grants a claim (key, holder, fence, lease) only if no other holder's grant of the key runs by its own clock, and
 the fence is above every one that it ever granted for the key. While a grant runs, its holder renews it with the same
-fence. A release names key, holder and fence, and touches nothing else.
+fence. A renewal never shortens a grant, because one that fails leaves the old lease as it was. A release names key,
+holder and fence, and touches nothing else.
 
 A grant is answered when its record is on disk, and it runs from then on. So it runs at least as long as a lease that
 began when the claim was received. Until then it counts as running.
@@ -90,6 +91,10 @@ class Grant:
         self.kept_until_ms = 0
         self.done_until_ms = 0
 
+    def left_ms(self, now_ms: int) -> int:
+        """Return the milliseconds that the grant still runs."""
+        return self.lease_ms if self.until_ms == PENDING_MS else max(0, self.until_ms - now_ms)
+
     def attempts_at(self, now_ms: int) -> int:
         """Return how many attempts count at this moment."""
         return self.attempts if self.until_ms > now_ms or self.kept_until_ms > now_ms else 0
@@ -151,6 +156,8 @@ class Grants:
             record = self.records[key] = Grant()
         else:
             if record.until_ms > now_ms:
+                if record.holder == holder:
+                    lease_ms = max(lease_ms, record.left_ms(now_ms))
                 if record.holder == holder and record.fence == fence:
                     record.lease_ms = lease_ms
                     record.until_ms = PENDING_MS
@@ -215,8 +222,7 @@ class Grants:
         """Return a key's memory for a file, or for another voter: with the time that is left."""
         record = self.records[key]
         is_running = record.until_ms > now_ms
-        lease_ms = record.lease_ms if record.until_ms == PENDING_MS else max(0, record.until_ms - now_ms)
-        lease_ms = max(lease_ms, record.blocked_until_ms - now_ms)
+        lease_ms = max(record.left_ms(now_ms), record.blocked_until_ms - now_ms)
         kept_ms = record.keep_ms if is_running else max(0, record.kept_until_ms - now_ms)
         attempts = record.attempts_at(now_ms)
         done_ms = max(0, record.done_until_ms - now_ms)

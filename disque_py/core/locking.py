@@ -92,8 +92,8 @@ def _renewed(broker: Broker, acquiring: Acquiring, result: Result) -> None:
 
 
 def _replaced(broker: Broker, acquiring: Acquiring, result: Result) -> None:
-    if result.outcome == GRANTED and not (acquiring.is_wanted() and result.until_ms > broker.now_ms):
-        _give_back(broker, acquiring, result)
+    if result.outcome == GRANTED and result.until_ms <= broker.now_ms:
+        acquiring.done(Result(claiming.NO_MAJORITY))  # It is not released: the owner may believe in the first grant.
     elif result.outcome == HELD:
         _held(broker, acquiring, result)
     else:

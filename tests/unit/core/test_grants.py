@@ -59,6 +59,16 @@ def test_a_holder_renews_with_the_same_fence_while_the_grant_runs():
     assert voter.claim(b"a", 5) == OLD_FENCE
 
 
+def test_a_renewal_never_shortens_a_grant():
+    """Spec CL2: one that fails leaves the old lease as it was."""
+    voter = Voter()
+    voter.claim(b"a", 5, lease_ms=1_000)
+    voter.claim(b"a", 5, lease_ms=10)
+    voter.claim(b"a", 6, lease_ms=10, flags=REPLACES)
+    voter.now_ms += 900
+    assert voter.claim(b"b", 7) == HELD
+
+
 def test_a_holder_replaces_its_grant_only_if_it_says_so():
     voter = Voter()
     voter.claim(b"a", 5)
