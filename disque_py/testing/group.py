@@ -35,7 +35,7 @@ class Cluster:
         try:
             for _ in range(count):
                 self.nodes.append(Node(directives))
-        except BaseException:
+        except BaseException:  # An interrupt, too, must leave no directory behind.
             self.close()
             raise
 

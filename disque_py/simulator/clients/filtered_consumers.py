@@ -34,7 +34,7 @@ class FilteredConsumer(Consumer):
         pairs = dict(rng.sample(META, rng.choice((1, 1, 1, 2))))
         how: list[str | int] = ["NOHANG"] if rng.random() < 0.3 else ["TIMEOUT", rng.choice((20, 300, 2_000))]
         if rng.random() < 0.3:
-            how += ["LEASE", rng.choice((1, 2, 4))]
+            how += ["LEASE", rng.choice((1, 2, 4)), "WITHLEASE"]
         if rng.random() < 0.3:
             self._count += 1
             how += ["TOKEN", f"w{self.number}-{self._count}"]

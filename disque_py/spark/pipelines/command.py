@@ -44,7 +44,7 @@ class Program(click.Group):
             return super().invoke(ctx)
         except KeyboardInterrupt:
             raise click.exceptions.Exit(INTERRUPTED) from None
-        except Exception as error:
+        except Exception as error:  # Spark has no common type for what it raises; the rest is raised again.
             sentence = sentence_of(error)
             if sentence is None:
                 raise
