@@ -41,7 +41,10 @@ WEATHER: Final[dict[str, tuple[str, ...]]] = {
     "upgrade": ("upgrade", "upgrade"),
     "restarts": ("restart",),
     "disks": ("disk", "disk", "kill", "rewrite"),
+    "votes": ("wipe-votes", "wipe-votes", "kill"),
 }
+# Kinds that no seed chooses: plans with locks have their faults besides.
+BY_NAME: Final = ("fair", "votes")
 NAMES: Final = "abcdefghijklmnopqrstuvwxyz"
 NODES_MAX: Final = 9
 MS_PER_FAULT: Final = (250, 600, 1_500, 4_000)
@@ -263,7 +266,7 @@ def draw(seed: int, duration_ms: int, *, weather: str = "", chance: Callable[[st
 
 
 def _weather(rng: Random) -> tuple[str, ...]:
-    kinds = [kind for kind in WEATHER if kind != "fair"]
+    kinds = [kind for kind in WEATHER if kind not in BY_NAME]
     if rng.random() < 0.5:
         return (rng.choice(kinds),)
     return tuple(sorted(rng.sample(kinds, rng.choice((0, 2, 3, 4, 6)))))
