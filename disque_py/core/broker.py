@@ -170,7 +170,7 @@ class Broker:
         self.behind: dict[Job, tuple[int, int]] = {}
         self.tokens = Tokens(self)
         self.questions: dict[int, Question] = {}
-        self.claims = Claims()
+        self.claims = Claims(cluster.me.run)
         self.is_loading = False
         self.commands: dict[bytes, CommandEntry] = {}
         self.is_journaling = False

@@ -423,6 +423,8 @@ def _reply_in_mode(client: Client, mode: int, reply: bytes) -> None:
 def disconnect(broker: Broker, client: Client) -> None:
     """Drop a client whose connection is gone."""
     delivery.drop_client(broker, client)
+    if broker.claims.rounds:
+        claim_messages.forget_client(broker, client)
 
 
 # -- nodes ------------------------------------------------------------------------------------------

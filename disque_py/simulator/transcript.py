@@ -195,9 +195,9 @@ def tell_message(names: Ids, kind: int, item: Any) -> str:
             running = f" by {item[3].decode()} fence {item[2]}" if item[3] else ""
             return f"{CLAIM_OUTCOMES[item[1]]}{running}"
         case m.RELEASE:
-            return f"{item[1].decode()} {item[2].decode()} fence {item[3]}{f' done for {item[5]}ms' if item[5] else ''}"
+            return f"{item[2].decode()} {item[3].decode()} fence {item[4]}{f' done for {item[6]}ms' if item[6] else ''}"
         case m.RELEASED:
-            return "ended" if item[1] else "not held"
+            return ("not held", "ended", "can't say")[item[1]]
         case m.VOTE:
             return f"ballot {item[2]}{letter(item[3])} {'promise' if item[4] is None else _voters(item[4])}"
         case m.VOTE_IS:
