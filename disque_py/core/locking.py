@@ -5,7 +5,7 @@ a reply was lost: it gets the same fence and the same attempt. Attempts are coun
 for `claim-lease-max` longer.
 
 `acquire` is the whole conversation of one LOCK ACQUIRE. It claims the name. If a grant of the same owner runs, it
-renews that one. If that fails, because the grant has no majority, it claims anew and replaces it.
+renews that one. If a majority says that it has no such grant, it claims anew and replaces it.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def _ignore(result: Result) -> None:
 def _renewed(broker: Broker, acquiring: Acquiring, result: Result) -> None:
     if result.outcome == GRANTED and result.until_ms > broker.now_ms:
         acquiring.done(result)
-    elif acquiring.is_wanted():
+    elif result.outcome == claiming.OVER and acquiring.is_wanted():
         claiming.claim(broker, acquiring.wish, partial(_replaced, broker, acquiring), replaces=True)
     else:
         acquiring.done(Result(claiming.NO_MAJORITY))

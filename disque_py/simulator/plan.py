@@ -225,7 +225,7 @@ def draw(seed: int, duration_ms: int, *, weather: str = "", chance: Callable[[st
     locks = chance(f"{seed} lockers")  # Likewise.
     has_locks = locks.random() < LOCKERS_SHARE
     if has_locks:
-        names += ["voter keeper"] + ["locker"] * locks.choice((2, 3, 5))
+        names += ["voter keeper"] * locks.choice((1, 1, 2)) + ["locker"] * locks.choice((2, 3, 5))
     clients = [ClientPlan(number, kind) for number, kind in enumerate(names)]
     delay_ms = rng.choice(((1, 1), (1, 2), (1, 5), (2, 20), (10, 40), (1, 100)))
     faults = _faults(rng, kinds, duration_ms)
