@@ -62,6 +62,8 @@ class Locker(Actor):
         """Acquire a lock, or do something with the one that this owner has."""
         if self.world.now_ms < self._busy_until_ms:
             return 20
+        if self.line is not None and self.line.outstanding:
+            self.line = None  # The next request goes to any node, while this one is under way.
         line = self.reach()
         if line is None:
             return RECONNECT_MS
