@@ -128,7 +128,7 @@ class Locker(Actor):
         self.book.releasing(lock, self.owner, fence)
         self._fence = 0
         request = words("LOCK", "RELEASE", lock, self.owner, fence, *options)
-        line.ask([(request, self._released, (lock, done_ms))], self.travel())
+        line.ask([(request, self._released, (lock, done_ms, self.world.now_ms))], self.travel())
 
     def _extended(self, reply: Any, about: tuple[str, str, int, int, int]) -> None:
         self._busy_until_ms = 0
@@ -140,11 +140,11 @@ class Locker(Actor):
         elif (lock, owner) == (self._lock, self.owner):
             self._fence = 0
 
-    def _released(self, reply: Any, about: tuple[str, int]) -> None:
+    def _released(self, reply: Any, about: tuple[str, int, int]) -> None:
         self._busy_until_ms = 0
-        lock, done_ms = about
+        lock, done_ms, sent_ms = about
         if reply == 1 and done_ms:
-            self.book.ended(lock, self.world.now_ms, done_ms)
+            self.book.ended(lock, sent_ms, self.world.now_ms, done_ms)
         elif not isinstance(reply, int) and not isinstance(reply, Exception):
             raise RuleBrokenError("no odd errors", f"{reply!r} for LOCK RELEASE")
 
