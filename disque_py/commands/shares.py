@@ -17,7 +17,7 @@ from typing import Any, Final
 import hiredis
 
 from disque_py.commands.jobs import described
-from disque_py.core import census, filters, pulls, spilling
+from disque_py.core import census, filters, pulls, spilling, tasks
 from disque_py.core.broker import Broker
 from disque_py.core.delivery import REPLY_BYTES_MAX
 from disque_py.core.filters import PAIRS_MAX, Filter, Group, values_of
@@ -374,6 +374,7 @@ class Stat:
         "paused",
         "running",
         "sources",
+        "tasks",
         "waiting_elsewhere",
     )
 
@@ -393,6 +394,7 @@ class Stat:
         self.invisible = 0
         self.running = 0
         self.errored = 0
+        self.tasks = 0
 
 
 def stat(broker: Broker, name: bytes) -> Generator[None, None, Stat]:
@@ -402,6 +404,7 @@ def stat(broker: Broker, name: bytes) -> Generator[None, None, Stat]:
     found.invisible = figures.invisible
     found.running = figures.running
     found.errored = figures.errored
+    found.tasks = tasks.count_of(broker, name)
     queue = broker.queues.get(name)
     if queue is None:
         return found
@@ -440,6 +443,7 @@ def _stat_share(broker: Broker, words: list[Any]) -> Share:
         found.invisible,
         found.running,
         found.errored,
+        found.tasks,
     ]
 
 
@@ -461,6 +465,7 @@ def stat_of(answer: Any) -> Stat:
     found.invisible = _number_of(values[11])
     found.running = _number_of(values[12])
     found.errored = _number_of(values[13])
+    found.tasks = _number_of(values[14]) if len(values) > 14 else 0
     return found
 
 
@@ -471,6 +476,7 @@ def sum_of_stats(shares: list[Stat]) -> Stat:
         total.invisible += share.invisible
         total.running += share.running
         total.errored += share.errored
+        total.tasks += share.tasks
         if not share.is_known:
             continue
         total.idle_s = min(total.idle_s, share.idle_s) if total.is_known else share.idle_s

@@ -149,7 +149,8 @@ def _move(broker: Broker, job: Job, part: Changeable, name: bytes) -> bool:
     """Move a job to a dead-letter queue; return whether it is queued there."""
     source = job.queue
     count = part.history[4] + 1 if part.history is not None else 1
-    part.history = (source, part.error or b"", max(0, job.attempt - part.start), broker.wall_ms, count)
+    spent = max(0, job.attempt - part.start)
+    part.history = (source, part.error or b"", spent, broker.wall_ms, count, part.limit)
     part.is_dead_letter = True
     rules = broker.queue_settings.of(name)
     part.limit = rules.attempts

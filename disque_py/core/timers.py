@@ -23,6 +23,7 @@ from disque_py.core import (
     replication,
     requeue,
     settings_sync,
+    tasks,
 )
 from disque_py.core.broker import SHARDS, Broker
 from disque_py.core.job import ACKED, ACTIVE, QUEUED, Handover, Job, Replication
@@ -69,10 +70,13 @@ def tick(broker: Broker) -> bool:
         _sweep_jobs(broker)
     if broker.acks.recollect is not None and next(broker.acks.recollect, broker) is broker:
         broker.acks.recollect = None
+    if broker.tasks.busy:
+        tasks.step(broker)
     if broker.waits.incremental:
         incremental.step(broker)
     return max(jobs, acks_looked) >= JOBS_PER_TICK or bool(
         broker.upkeep.sweeps
+        or broker.tasks.busy
         or len(broker.waits.incremental) > len(broker.waits.stalled)
         or broker.upkeep.sweep_due
         or broker.acks.recollect is not None

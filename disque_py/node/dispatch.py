@@ -40,6 +40,7 @@ from disque_py.core import (
     settings_sync,
     spilling,
     taking,
+    tasks,
     timers,
 )
 from disque_py.core.broker import Broker
@@ -122,6 +123,10 @@ MESSAGES: Final[dict[int, MessageHandler]] = {
     messages.JOBSARE: asking.on_answer,
     messages.DOJOBS: asking.on_dojobs,
     messages.DIDJOBS: asking.on_answer,
+    messages.TASK: tasks.on_task,
+    messages.TASK_STATE: tasks.on_task_state,
+    messages.SYNC: tasks.on_sync,
+    messages.SYNCED: tasks.on_synced,
     messages.QUESTION: gathering.on_question,
     messages.ANSWER: gathering.on_answer,
 }
@@ -139,6 +144,8 @@ WHILE_LOADING: Final = (
     messages.ASKSETTINGS,
     messages.QLENGTHS,
     messages.QUESTION,
+    messages.TASK,
+    messages.SYNC,
 )
 
 
@@ -459,6 +466,7 @@ def link_lost(broker: Broker, node: Node) -> None:
     keying.on_link_lost(broker, node)
     asking.on_link_lost(broker, node)
     gathering.on_link_lost(broker, node)
+    tasks.node_lost(broker, node)
 
 
 def incoming_lost(broker: Broker, node: Node) -> None:
@@ -469,6 +477,7 @@ def incoming_lost(broker: Broker, node: Node) -> None:
     keying.on_link_lost(broker, node)
     asking.on_link_lost(broker, node)
     gathering.on_link_lost(broker, node)
+    tasks.node_lost(broker, node)
 
 
 def new_run(broker: Broker, node: Node) -> None:
@@ -477,6 +486,7 @@ def new_run(broker: Broker, node: Node) -> None:
     interest.forget_node(broker, node)
     filter_interest.forget_node(broker, node)
     handover.on_run_over(broker, node)
+    tasks.node_lost(broker, node)
 
 
 def forgotten(broker: Broker, node: Node) -> None:
@@ -485,6 +495,7 @@ def forgotten(broker: Broker, node: Node) -> None:
     interest.forget_node(broker, node)
     filter_interest.forget_node(broker, node)
     handover.on_run_over(broker, node)
+    tasks.node_lost(broker, node)
     broker.sets.forget_all()
     acks.collect_again(broker)
 
