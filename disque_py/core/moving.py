@@ -83,7 +83,7 @@ def reschedule(broker: Broker, job_id: bytes, delay_ms: int, priority: int | Non
     attributes = job.attributes
     assert attributes is not None
     if priority is not None:
-        attributes.priority = priority
+        lifecycle.set_priority(broker, job, attributes, priority)
     if delay_ms > 0:
         events.note(broker, job, event_format.RESCHEDULED_INVISIBLE, left=left)
         broker.pauses.deferred.pop(job, None)

@@ -457,7 +457,7 @@ def _grant(broker: Broker, task: Task, node: Node, helper: Helper, count: int) -
 def _rated(broker: Broker, task: Task) -> int:
     """Return how many jobs RATE allows now; if none, look again when it allows some."""
     rate = task.work.rate
-    full = max(1_000, rate * BURST_MS)
+    full = max(2_000, rate * BURST_MS)
     task.level = min(full, task.level + rate * (broker.now_ms - task.level_ms))
     task.level_ms = broker.now_ms
     if task.level < 1_000 and not task.is_timed:

@@ -85,7 +85,7 @@ def tick(broker: Broker) -> bool:
 
 def next_ms(broker: Broker) -> int:
     """Return when `tick` has to be called at the latest."""
-    at_ms = broker.upkeep.housekept_ms + HOUSEKEEPING_MS
+    at_ms = broker.now_ms if broker.tasks.busy else broker.upkeep.housekept_ms + HOUSEKEEPING_MS
     if broker.copies.extensions and broker.copies.extensions[0][0] < at_ms:
         at_ms = broker.copies.extensions[0][0]
     if broker.waits.early:
