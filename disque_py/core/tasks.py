@@ -64,12 +64,12 @@ CANCELED: Final = b"canceled"
 ABORTED: Final = b"aborted"
 
 # Jobs that a share offers at a time; its link carries the changes of no more than these at once.
-OFFER_MAX: Final = 500
+OFFER_MAX: Final = 250
 # Places that an ordered share keeps: about three megabytes.
 CHOSEN_MAX: Final = 20_000
 # Per slice: jobs looked at, and jobs acted on. Each is about a millisecond.
-LOOKED_PER_PART: Final = 1_000
-ACTED_PER_PART: Final = 50
+LOOKED_PER_PART: Final = 500
+ACTED_PER_PART: Final = 25
 # Tasks that a node leads at the same time, and shares that it keeps for another node.
 RUNNING_MAX: Final = 16
 FULL: Final = f"ERR too many tasks, at most {RUNNING_MAX}"
