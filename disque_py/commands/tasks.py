@@ -149,7 +149,7 @@ def _shown(broker: Broker, task: Task) -> bytes:
     fields = (
         ("command", bulk(tasks.COMMAND_NAMES[task.work.command])),
         ("queue", bulk(task.work.queue)),
-        ("state", bulk(task.state)),
+        ("state", bulk(task.state_name)),
         ("started", integer(task.started_ms)),
     )
     return array([*_result(broker, task), *[part for name, value in fields for part in (bulk(name), value)]])

@@ -159,7 +159,7 @@ class Task:
         "missing",
         "number",
         "started_ms",
-        "state",
+        "state_name",
         "work",
     )
 
@@ -168,7 +168,7 @@ class Task:
         self.number = number
         self.work = work
         self.client = client
-        self.state = RUNNING
+        self.state_name = RUNNING
         self.helpers: dict[Node, Helper] = {}
         self.missing: list[Node] = []
         self.started_ms = 0
@@ -290,7 +290,7 @@ def _begin_item(task: Task) -> tuple[Any, ...]:
 
 def wait(broker: Broker, client: Client, task: Task) -> Generator[None, None, None]:
     """Wait for the end of a task, as steps of a long command."""
-    while task.state == RUNNING:
+    while task.state_name == RUNNING:
         broker.waits.stalled[client] = None
         yield
 
@@ -298,7 +298,7 @@ def wait(broker: Broker, client: Client, task: Task) -> Generator[None, None, No
 def cancel(broker: Broker, task_id: bytes) -> bool:
     """End a task where it is; return whether it ran. Spec MV8."""
     task = broker.tasks.known.get(task_id)
-    if task is None or task.state != RUNNING:
+    if task is None or task.state_name != RUNNING:
         return False
     _end(broker, task, CANCELED)
     return True
@@ -396,7 +396,7 @@ def _lose(broker: Broker, task: Task, node: Node, *, is_lost: bool) -> None:
 
 def _go_on(broker: Broker, task: Task) -> None:
     """Grant what may be done now, or end the task."""
-    if task.state != RUNNING:
+    if task.state_name != RUNNING:
         return
     work = task.work
     going = [(node, helper) for node, helper in task.helpers.items() if not helper.is_over]
@@ -474,7 +474,7 @@ def _on_rate(broker: Broker, task: Task) -> None:
 
 def _watch(broker: Broker, task: Task) -> None:
     """Repeat the beginning to nodes that have said nothing yet, and give silent nodes up."""
-    if task.state != RUNNING:
+    if task.state_name != RUNNING:
         return
     for node, helper in list(task.helpers.items()):
         if helper.is_over or node is broker.me:
@@ -488,8 +488,8 @@ def _watch(broker: Broker, task: Task) -> None:
 
 
 def _end(broker: Broker, task: Task, state: bytes) -> None:
-    assert task.state == RUNNING
-    task.state = state
+    assert task.state_name == RUNNING
+    task.state_name = state
     task.ended_ms = broker.now_ms
     del broker.tasks.running[task.number]
     for node, helper in task.helpers.items():
