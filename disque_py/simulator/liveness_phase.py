@@ -20,12 +20,13 @@ from cluster_bus.messages import HINT, INTEREST, NEEDJOBS, PAUSE, QUEUED, QUEUED
 from cluster_bus.node import LEAVING, Node
 from disque_py.core.ids import is_retried_id, is_valid_id
 from disque_py.core.job import Handover, Job
-from disque_py.simulator.checks import backups, counting, filter_indexes, order
+from disque_py.simulator.checks import backups, counting, filter_indexes, moving, order
 from disque_py.simulator.checks.cluster_invariants import jobs_of, look, tell
 from disque_py.simulator.checks.event_audit import audit
 from disque_py.simulator.checks.reachability import travel
 from disque_py.simulator.checks.settings import apart
 from disque_py.simulator.clients.connection import Connection, words
+from disque_py.simulator.clients.movers import OWN
 from disque_py.simulator.clients.workload import Line
 from disque_py.simulator.oracle import RuleBrokenError
 from disque_py.simulator.transcript import Ids, tell_run
@@ -74,6 +75,7 @@ class Drainer(Connection):
         """Send the next GETJOB."""
         if self.is_open and self._phase.is_draining:
             queues = [b"q%d" % number for number in range(self._phase.simulation.plan.queues)]
+            queues += OWN
             self.send([words("GETJOB", "TIMEOUT", FETCH_MS, "COUNT", 50, "FROM", *queues)], 1)
 
     def on_reply(self, reply: Any) -> None:
@@ -157,6 +159,7 @@ class LivenessPhase:
             self._drain()
         else:
             counting.play(self.simulation)
+            moving.play(self.simulation)
             order.play(self.simulation)
             self._drain()
             filter_indexes.meet(self.simulation)

@@ -73,6 +73,7 @@ SETTINGS_MAX: Final = 12
 # Clusters with jobs of few attempts, and consumers that give up on them.
 ATTEMPTS_SHARE: Final = 0.4
 ASKER_SHARE: Final = 0.3
+MOVER_SHARE: Final = 0.35
 # Clusters with clients that ask with WHERE, beside a producer of jobs with metadata.
 FILTERED_SHARE: Final = 0.3
 # Of the clusters with little memory so many let bodies go to disk.
@@ -216,6 +217,7 @@ def draw(seed: int, duration_ms: int, *, weather: str = "", chance: Callable[[st
     if filtered.random() < FILTERED_SHARE:
         names += ["keyed producer"] * ("keyed producer" not in names)
         names += ["filtered consumer"] * filtered.choice((1, 2, 4))
+    names += ["mover"] * (chance(f"{seed} mover").random() < MOVER_SHARE)
     clients = [ClientPlan(number, kind) for number, kind in enumerate(names)]
     delay_ms = rng.choice(((1, 1), (1, 2), (1, 5), (2, 20), (10, 40), (1, 100)))
     faults = _faults(rng, kinds, duration_ms)

@@ -10,6 +10,7 @@ from disque_py.simulator.clients.event_readers import Reader
 from disque_py.simulator.clients.fetchers import Fetcher
 from disque_py.simulator.clients.filtered_consumers import FilteredConsumer
 from disque_py.simulator.clients.keyed_producers import KeyBook, KeyedProducer
+from disque_py.simulator.clients.movers import Mover
 from disque_py.simulator.clients.workload import Actor, Consumer, Hoarder, Inspector, PatientConsumer, Producer
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ KINDS: Final[dict[str, type[Actor]]] = {
     "limited producer": LimitedProducer,
     "quitter": Quitter,
     "asker": Asker,
+    "mover": Mover,
 }
 
 
