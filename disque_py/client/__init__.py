@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from disque_py.client.job_stream import JobStream
     from disque_py.client.options import ClientOptions, ClientSettings
     from disque_py.client.pipeline import AsyncPipeline, Pipeline
-    from disque_py.client.results import ClusterNode, Hello, Job, JobInfo, NodeInfo, QueueSettings, QueueStat
+    from disque_py.client.results import ClusterNode, Hello, Job, JobInfo, NodeInfo, QueueSettings, QueueStat, Task
     from disque_py.client.worker import Worker, WorkerHooks
 
 __all__ = [
@@ -101,6 +101,7 @@ __all__ = [
     "ReplyError",
     "ReplyTimeoutError",
     "Result",
+    "Task",
     "TooBigError",
     "TooLateError",
     "UnreachableError",
@@ -129,6 +130,7 @@ _HOMES: Final = {
     "QueueSettings": "results",
     "QueueStat": "results",
     "Result": "faces",
+    "Task": "results",
     "Worker": "worker",
     "WorkerHooks": "worker",
 }

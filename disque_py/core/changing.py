@@ -337,7 +337,8 @@ def adopt(broker: Broker, job: Job, part: Changeable, field: Any) -> None:
         job.requeue_at_ms = retry_at_ms
     if name != job.queue:
         lifecycle.rename_queue(broker, job, name)
-    lifecycle.set_priority(broker, job, attributes, priority)
+    if priority != attributes.priority:
+        lifecycle.set_priority(broker, job, attributes, priority)
     attributes.part = part
     job.expire_at_ms = broker.now_ms + left_ms
     measure(broker, job, attributes)

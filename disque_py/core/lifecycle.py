@@ -415,7 +415,7 @@ def rename_queue(broker: Broker, job: Job, name: bytes) -> None:
 def set_priority(broker: Broker, job: Job, attributes: JobAttributes, priority: int | None) -> None:
     """Give a job that is in no queue another priority."""
     assert job.state != QUEUED
-    if job.is_listed and priority != attributes.priority:
+    if job.is_listed:
         queue = broker.queues.get(job.queue)
         if queue is not None:
             queue.unlist(job)  # Its dead entry would count again at its old place.

@@ -143,6 +143,7 @@ class Oracle:
     delays_ms    how long time may have stood still for some copy: stopped processes, stuck links, disks in trouble
     explained    ids of at-most-once jobs that may be lost: a mishap, or a reply that no client read
     movable      queues between which an operator moves jobs; empty: none does
+    moves_under_way   commands that move jobs, and that some node may not have begun with
     faults       how many last at the moment
     unrest_ms    when one began or ended last
     sides        into how many parts a cut may divide the cluster: as many as there are nodes
@@ -170,10 +171,12 @@ class Oracle:
         self.duplicates = 0
         self.errors: dict[str, int] = {}
         self.movable: frozenset[bytes] = frozenset()
+        self.moves_under_way = 0
 
     def add(self, queue: bytes, body_bytes: int, retry_ms: int, ttl_ms: int, copies: int, now_ms: int) -> Promise:
         """An ADDJOB is about to be sent."""
         promise = Promise(len(self.promises), queue, body_bytes, retry_ms, ttl_ms, copies, now_ms)
+        promise.moves = self.moves_under_way
         self.promises.append(promise)
         return promise
 

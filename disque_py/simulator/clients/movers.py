@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 OWN: Final = (b"m0", b"m1")
 EVERY_MS: Final = 150
 OUTSTANDING_MAX: Final = 8
+# A task may begin so much later on the last node, as long as nothing is wrong.
+UNDER_WAY_MS: Final = 5_000
 STATUSES: Final = ("pending", "invisible", "errored")
 TASKS: Final = (b"QPURGE", b"QMOVE", b"QREDRIVE")
 
@@ -40,6 +42,7 @@ class Mover(Quitter):
         self.queues = list(OWN)
         self._mine: list[Promise] = []
         self._has_set = False
+        self._has_purged = False
         oracle.movable = frozenset((*self._all, *OWN))
 
     def act(self) -> int:
@@ -83,19 +86,34 @@ class Mover(Quitter):
         promise = self.oracle.add(queue, rng.choice(BODIES), retry_s * 1000, 3_600_000, copies, self.world.now_ms)
         promise.asked = self.line.machine if self.line is not None else None
         self._mine.append(promise)
+        promise.renewed = promise.moves
+        if self._has_purged:
+            self._purged(promise)  # A part of a task may begin late.
         return words("ADDJOB", queue, promise.body(), 1_000, *options)
+
+    def _purged(self, promise: Promise) -> None:
+        self.oracle.acknowledging(promise, self.world.now_ms)
+        promise.cancels += 1
+
+    def _moving(self) -> None:
+        """Note that a command that moves jobs is about to be sent. Jobs added a little later may be moved, too."""
+        self.oracle.moves_under_way += 1
+        self.world.later(UNDER_WAY_MS, self._moved)
+
+    def _moved(self) -> None:
+        self.oracle.moves_under_way -= 1
 
     def _task(self, dice: float) -> Request:
         rng = self.rng
         how = rng.choice(((), (), ("LIMIT", rng.randrange(1, 20)), ("RATE", 200)))
         ending = ["ASYNC"] if rng.random() < 0.3 else []
         if dice < 0.67:
+            self._has_purged = True
             for promise in self._mine:
-                if promise.id:
-                    self.oracle.acknowledging(promise, self.world.now_ms)
-                promise.cancels += 1
+                self._purged(promise)
             return words("QPURGE", rng.choice(OWN), "STATUS", rng.choice(STATUSES), *ending)
         if dice < 0.8:
+            self._moving()
             for promise in self._mine:
                 promise.renewed += 1
                 promise.moves += 1
@@ -105,6 +123,7 @@ class Mover(Quitter):
         source, target = OWN if are_own else (rng.choice(self._all), rng.choice(self._all))
         if source == target:
             return words("PING")
+        self._moving()
         for promise in self._mine if are_own else self.oracle.promises:
             promise.moves += 1
         status = ["STATUS", rng.choice(STATUSES)] if rng.random() < 0.3 else []
