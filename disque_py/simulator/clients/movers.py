@@ -63,7 +63,7 @@ class Mover(Quitter):
     def _command(self) -> Request:
         rng = self.rng
         dice = rng.random()
-        if dice < 0.35:
+        if dice < 0.35 or not self.oracle.promises:
             return self._addjob()
         if dice < 0.45:
             chosen = [promise.id for promise in rng.choices(self.oracle.promises, k=3) if promise.id]
