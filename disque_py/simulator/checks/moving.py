@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from disque_py.core.job import QUEUED
 from disque_py.simulator.clients.connection import Connection, words
 from disque_py.simulator.oracle import RuleBrokenError
 
@@ -113,6 +114,10 @@ class Play:
                 self.add(machine, copies, *(("DELAY", 600) if number >= READY else ("PRIORITY", number)))
         self._world.run(SETTLE_MS)
         ready, delayed = READY * nodes, DELAYED * nodes
+        if not self._agree():
+            self.do(ready, "QPURGE", SOURCE)
+            self.do(delayed, "QPURGE", SOURCE, "STATUS", "invisible")
+            return
         self.meet((ready, delayed, 0, 0, 0, 0))
         hidden = [job_id for machine in self._machines for job_id in _delayed_of(machine)]
         self.do(len(hidden), "PROMOTE", *hidden)
@@ -139,10 +144,25 @@ class Play:
         for operator in self._operators:
             operator.hang_up()
 
-    def _check_queue(self, job_id: bytes) -> None:
+    def _agree(self) -> bool:
+        """Whether all holders of each job know the same holders. On slow links further nodes were asked for copies.
+
+        Two holders may each believe to have the lowest id then, and an errored job counts on both (spec Z2).
+        """
+        sets: dict[bytes, set[bytes]] = {}
         for machine in self._machines:
-            job = machine.broker.find(job_id)
-            if job is not None and job.queue != TARGET:
+            for shard in machine.broker.shards:
+                for job in shard.values():
+                    if job.queue == SOURCE:
+                        sets.setdefault(job.id, set()).add(machine.broker.sets.pack(job.holders))
+        return all(len(known) == 1 for known in sets.values())
+
+    def _check_queue(self, job_id: bytes) -> None:
+        """Check that the holders which the acting node knows of know the queue. Others hear of it when it matters."""
+        found = [(machine, machine.broker.find(job_id)) for machine in self._machines]
+        told = {node.id for _, job in found if job is not None and job.state == QUEUED for node in job.holders}
+        for machine, job in found:
+            if job is not None and job.queue != TARGET and machine.membership.me.id in told:
                 raise RuleBrokenError("holders know of a move", f"{job.queue!r} on {machine.name}", job_id)
 
 

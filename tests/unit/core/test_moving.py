@@ -187,7 +187,7 @@ def test_events_name_the_change():
     moving.move(broker, job, b"new")
     assert events.status_of(job) == event_format.INVISIBLE
     names = [event_format.CODES[event[0]][0] for event in broker.events._events]
-    assert names == ["promoted", "rescheduled", "rescheduled", "moved"]
+    assert names == ["added", "promoted", "rescheduled", "rescheduled", "moved"]
 
 
 def test_changes_survive_a_restart():
@@ -212,7 +212,7 @@ def test_changes_survive_a_restart():
 def test_a_job_whose_body_is_on_disk_moves():
     """Spec MV3."""
     node = SpillingNode()
-    node.fill(60)
+    node.fill(40)
     spilled = node.out()
     assert spilled
     for job_id in spilled:
