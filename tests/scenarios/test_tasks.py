@@ -31,7 +31,8 @@ def pairs(reply: Any) -> dict[str, Any]:
 def done(world: World, node: str, *words: str | bytes | int) -> tuple[int, int]:
     """Run a task; its changed and failed jobs, if all nodes took part."""
     found = pairs(world.ask(node, *words))
-    assert found["nodes-missing"] == [] and found["nodes"] == len(world.members)
+    assert found["nodes-missing"] == []
+    assert found["nodes"] == len(world.members)
     return found["jobs"], found["failed"]
 
 
@@ -53,7 +54,8 @@ def test_promote_ends_a_delay_on_any_node(asked: str) -> None:
     world = joined("abcd")
     job = add(world, "b", "REPLICATE", 2, "DELAY", 1000)
     assert world.ask(asked, "PROMOTE", job, job) == 1
-    assert length(world, "q") == 1 and length(world, "q", "invisible") == 0
+    assert length(world, "q") == 1
+    assert length(world, "q", "invisible") == 0
     assert world.ask(asked, "PROMOTE", job) == 0
     world.run(3_000)
     assert sum(take(world, node) == [job] for node in "abcd") == 1
@@ -97,7 +99,8 @@ def test_reschedule_makes_a_pending_job_invisible_for_a_while(asked: str) -> Non
     world = joined("abcd")
     job = add(world, "b", "REPLICATE", 2)
     assert world.ask(asked, "RESCHEDULE", job, "DELAYMS", 5_000) == 1
-    assert length(world, "q") == 0 and length(world, "q", "invisible") == 1
+    assert length(world, "q") == 0
+    assert length(world, "q", "invisible") == 1
     world.run(4_000)
     assert length(world, "q") == 0
     world.run(3_500)
@@ -119,7 +122,8 @@ def test_reschedule_with_delay_0_makes_a_job_pending() -> None:
     world = joined()
     job = add(world, "b", "REPLICATE", 3, "DELAY", 1000)
     assert world.ask("a", "RESCHEDULE", job, "DELAY", 0, "PRIORITY", 5) == 1
-    assert length(world, "q") == 1 and show(world, "c", job)["priority"] == 5
+    assert length(world, "q") == 1
+    assert show(world, "c", job)["priority"] == 5
 
 
 def test_reschedule_leaves_running_and_finished_jobs_alone() -> None:
@@ -151,7 +155,9 @@ def test_qpurge_cancels_the_jobs_of_a_queue_on_all_nodes() -> None:
         add(world, node, queue="other")
     assert take(world, "b")
     assert done(world, "a", "QPURGE", "q") == (20, 0)
-    assert length(world, "q") == 0 and length(world, "q", "running") == 1 and length(world, "other") == 3
+    assert length(world, "q") == 0
+    assert length(world, "q", "running") == 1
+    assert length(world, "other") == 3
 
 
 def test_qpurge_takes_pairs_and_a_status() -> None:
@@ -163,7 +169,8 @@ def test_qpurge_takes_pairs_and_a_status() -> None:
         add(world, node, "DELAY", 100, "REPLICATE", 3)
     assert done(world, "b", "QPURGE", "q", "WHERE", "user", "anna") == (3, 0)
     assert done(world, "b", "QPURGE", "q", "STATUS", "invisible") == (3, 0)
-    assert length(world, "q") == 3 and length(world, "q", "invisible") == 0
+    assert length(world, "q") == 3
+    assert length(world, "q", "invisible") == 0
 
 
 def test_qmove_keeps_attempts_and_priority() -> None:
@@ -173,7 +180,8 @@ def test_qmove_keeps_attempts_and_priority() -> None:
     assert take(world, "a") == [jobs[0]]
     assert world.ask("a", "NACK", jobs[0]) == 1
     assert done(world, "c", "QMOVE", "q", "new") == (3, 0)
-    assert length(world, "q") == 0 and length(world, "new") == 3
+    assert length(world, "q") == 0
+    assert length(world, "new") == 3
     shown = show(world, "a", jobs[0])
     assert (shown["queue"], shown["attempts-left"], shown["priority"]) == (b"new", 2, 7)
     world.run(3_000)
@@ -188,7 +196,8 @@ def test_qmove_into_a_paused_queue_makes_jobs_invisible() -> None:
         add(world, node, "REPLICATE", 2)
     world.ask("a", "PAUSE", "new", "in", "bcast")
     assert done(world, "a", "QMOVE", "q", "new") == (3, 0)
-    assert length(world, "new") == 0 and length(world, "new", "invisible") == 3
+    assert length(world, "new") == 0
+    assert length(world, "new", "invisible") == 3
     world.ask("a", "PAUSE", "new", "none", "bcast")
     assert length(world, "new") == 3
 
@@ -267,7 +276,8 @@ def test_qredrive_to_another_queue() -> None:
     take(world, "a")
     world.ask("a", "NACK", job, "FINAL")
     assert done(world, "b", "QREDRIVE", "q", "TO", "again") == (1, 0)
-    assert length(world, "again") == 1 and length(world, "q", "errored") == 0
+    assert length(world, "again") == 1
+    assert length(world, "q", "errored") == 0
 
 
 def test_async_and_qtask() -> None:
@@ -286,7 +296,8 @@ def test_async_and_qtask() -> None:
     moved = length(world, "new")
     world.run(5_000)
     shown = pairs(world.ask("b", "QTASK", "SHOW", task))
-    assert (shown["state"], shown["jobs"]) == (b"canceled", moved) and 5 <= moved <= 15
+    assert (shown["state"], shown["jobs"]) == (b"canceled", moved)
+    assert 5 <= moved <= 15
     assert [pairs(entry)["task"] for entry in world.ask("b", "QTASK", "LIST")] == [task]
     assert world.ask("a", "QTASK", "SHOW", task) is None
     world.run(tasks.KEPT_MS)

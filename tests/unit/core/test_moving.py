@@ -42,7 +42,8 @@ def test_a_move_tells_all_holders_before_the_job_is_queued():
     (_, changed, item), (_, queued, _) = sent(broker)
     assert (changed, queued) == (CHANGED, QUEUED)
     assert item[1][2] == b"new"
-    assert broker.queues[b"new"].length == 1 and broker.queues[b"q"].length == 0
+    assert broker.queues[b"new"].length == 1
+    assert broker.queues[b"q"].length == 0
     assert memory_is_exact(broker)
 
 
@@ -62,7 +63,8 @@ def test_a_delivered_at_most_once_job_is_left_alone():
     """Spec MV3."""
     broker, _, _ = start()
     job = hold_queued(broker, retry_s=0)
-    assert moving.move(broker, job, b"new") and job.queue == b"new"
+    assert moving.move(broker, job, b"new")
+    assert job.queue == b"new"
     assert deliver(broker, b"new") is job
     assert not moving.move(broker, job, b"q")
     assert moving.reschedule(broker, job.id, 0, None) == 0
@@ -87,7 +89,8 @@ def test_a_rescheduled_job_keeps_its_lines_and_timers_when_only_its_priority_cha
     assert moving.reschedule(broker, other.id, moving.NO_DELAY, -5) == 1
     assert [kind for _, kind, _ in sent(broker)] == [CHANGED]
     assert (other.state, other.requeue_at_ms) == (IS_QUEUED, due_ms)
-    assert deliver(broker) is other and deliver(broker) is job
+    assert deliver(broker) is other
+    assert deliver(broker) is job
     assert memory_is_exact(broker)
 
 
@@ -147,7 +150,8 @@ def test_a_dead_letter_goes_back_with_its_own_limit():
     ask(broker, client, "NACK", job_id)
     job = broker.find(job_id)
     assert (job.queue, job.part.limit) == (b"dead", 0)
-    assert moving.is_redrivable(job) and moving.redrive(broker, job, b"")
+    assert moving.is_redrivable(job)
+    assert moving.redrive(broker, job, b"")
     assert (job.queue, job.part.limit, job.part.is_dead_letter) == (b"q", 1, False)
     assert not moving.is_redrivable(job)
 
@@ -158,7 +162,8 @@ def test_a_job_is_invisible_in_a_paused_queue_until_the_pause_ends():
     ask(broker, client, "PAUSE", "new", "in")
     job = hold_queued(broker, node)
     assert moving.move(broker, job, b"new")
-    assert job.state == ACTIVE and job in broker.pauses.deferred
+    assert job.state == ACTIVE
+    assert job in broker.pauses.deferred
     ask(broker, client, "PAUSE", "new", "none")
     assert job.state == IS_QUEUED
 
@@ -172,7 +177,8 @@ def test_a_job_that_a_pause_held_back_is_pending_in_a_queue_without_one():
     ask(broker, client, "NACK", job.id)
     assert job in broker.pauses.deferred
     assert moving.move(broker, job, b"new")
-    assert job.state == IS_QUEUED and job not in broker.pauses.deferred
+    assert job.state == IS_QUEUED
+    assert job not in broker.pauses.deferred
 
 
 def test_events_name_the_change():

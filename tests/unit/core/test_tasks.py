@@ -84,7 +84,8 @@ def test_a_share_ends_with_the_link_or_the_process_of_its_leader():
         say(broker, leader, TASK, begin_item())
         advance(broker, 5)
         end(broker, leader)
-        assert not broker.tasks.shares and not broker.tasks.busy
+        assert not broker.tasks.shares
+        assert not broker.tasks.busy
 
 
 def test_a_node_keeps_few_shares_for_another_one():
