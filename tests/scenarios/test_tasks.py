@@ -205,9 +205,7 @@ def test_qmove_into_a_paused_queue_makes_jobs_invisible() -> None:
 def test_qmove_with_limit_takes_the_first_jobs_of_all_nodes() -> None:
     """Spec MV6."""
     world = joined()
-    jobs = []
-    for number in range(30):
-        jobs.append(add(world, "abc"[number % 3], "PRIORITY", number))
+    jobs = [add(world, "abc"[number % 3], "PRIORITY", number) for number in range(30)]
     assert done(world, "a", "QMOVE", "q", "new", "LIMIT", 10) == (10, 0)
     assert {job for job in jobs if show(world, "abc"[jobs.index(job) % 3], job)["queue"] == b"new"} == set(jobs[:10])
 
