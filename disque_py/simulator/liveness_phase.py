@@ -5,10 +5,10 @@ rest by itself. An operator helps only where the documentation says that one has
 nodes were told to forget each other or all others, the end of a pause, and FORGET at each node that still knows a gone
 one.
 
-Then these rules are checked, in this order. The mesh is whole. Nodes agree on members, leavers and pauses. Waiting
-clients are answered. A leaving node is empty. Every promised job is delivered, and every acknowledged job vanishes from
-all nodes. At last nodes send nothing but heartbeats; jobs that wait without a consumer cost one announcement per pair
-of nodes and second. Each rule has a limit in virtual time.
+Then these rules are checked, in this order. The mesh is whole. Nodes agree on members, leavers and pauses. Tasks end.
+Waiting clients are answered. A leaving node is empty. Every promised job is delivered, and every acknowledged job
+vanishes from all nodes. At last nodes send nothing but heartbeats; jobs that wait without a consumer cost one
+announcement per pair of nodes and second. Each rule has a limit in virtual time.
 """
 
 from __future__ import annotations
@@ -43,6 +43,8 @@ MESH_MS: Final = 60_000
 AGREED_MS: Final = 10_000
 # The longest TIMEOUT of a client, and a turn or two.
 ANSWERED_MS: Final = 4_000
+# A silent node is given up after ten seconds.
+TASKS_MS: Final = 30_000
 LEFT_MS: Final = 30_000
 DRAINED_MS: Final = 60_000
 FETCH_MS: Final = 400
@@ -270,6 +272,9 @@ class LivenessPhase:
     def _answer(self) -> None:
         """Check that GETJOB is answered by jobs or its time-out, and ADDJOB by copies if there are enough nodes."""
         world = self.world
+        self._until(
+            "tasks end", TASKS_MS, lambda: not any(m.broker.tasks.shares for m in world.running()), self._tell_tasks
+        )
         world.run(ANSWERED_MS)
         nodes = sum(not machine.broker.is_leaving for machine in world.running())
         for connection in list(world.connections):
@@ -284,6 +289,13 @@ class LivenessPhase:
                         connection.machine.name,
                     )
                 connection.hang_up()
+
+    def _tell_tasks(self) -> str:
+        return "; ".join(
+            f"{machine.name} works for {share.leader.host}: round {share.round}, outcome {share.outcome}"
+            for machine in self.world.running()
+            for share in machine.broker.tasks.shares.values()
+        )
 
     def _empty_leavers(self) -> None:
         """Wait until the leaving nodes are empty, and let them go."""

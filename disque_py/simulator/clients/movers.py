@@ -105,7 +105,7 @@ class Mover(Quitter):
 
     def _task(self, dice: float) -> Request:
         rng = self.rng
-        how = rng.choice(((), (), ("LIMIT", rng.randrange(1, 20)), ("RATE", 200)))
+        how = rng.choice(((), (), ("LIMIT", rng.randrange(1, 20)), ("RATE", 200, "LIMIT", 30)))
         ending = ["ASYNC"] if rng.random() < 0.3 else []
         if dice < 0.67:
             self._has_purged = True

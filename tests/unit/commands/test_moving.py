@@ -15,7 +15,7 @@ SYNTAX = "ERR syntax error"
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (("RESCHEDULE", ID), "ERR wrong number of arguments for 'reschedule' command"),
+        (("RESCHEDULE", ID), f"{SYNTAX}: RESCHEDULE needs DELAY or PRIORITY"),
         (("RESCHEDULE", ID, "DELAY"), f"{SYNTAX}: 'DELAY'"),
         (("RESCHEDULE", ID, "SOON", "1"), f"{SYNTAX}: 'SOON'"),
         (("RESCHEDULE", ID, "DELAY", "-1"), "ERR DELAY must be a number of seconds from 0 to 9223372036854"),

@@ -11,7 +11,7 @@ from disque_py.core.delivery import REPLY_BYTES_MAX
 
 QSTAT_NAMES = (
     b"name", b"len", b"age", b"idle", b"blocked", b"import-from", b"import-rate", b"jobs-in", b"jobs-out", b"pause",
-    b"waiting-elsewhere", b"oldest-ms", b"invisible", b"running", b"errored",
+    b"waiting-elsewhere", b"oldest-ms", b"invisible", b"running", b"errored", b"tasks",
 )  # fmt: skip
 
 
