@@ -30,6 +30,7 @@ from disque_py.core.broker_parts import (
     Upkeep,
     Waits,
 )
+from disque_py.core.claims import Claims
 from disque_py.core.filters import adopt
 from disque_py.core.gathering import Gatherings
 from disque_py.core.ids import IdSource
@@ -94,8 +95,8 @@ class Broker:
       schedule             timers of jobs, and tasks for later
       upkeep               walks that go on a part per tick
       tombstones           ids of jobs that were deleted lately
-      behind               job whose changeable part is newer on another node -> how often it is still asked for
-                           (changing.py)
+      behind               job whose changeable part is newer on another node -> how often it is still asked for, and
+                           the highest change number heard (changing.py)
 
     Copies and acks
       sets                 interned sets of nodes
@@ -119,6 +120,7 @@ class Broker:
       gatherings           questions to all nodes, of clients here and of other nodes (gathering.py)
       tasks                long work on the jobs of a queue, on all nodes (tasks.py)
       questions            number -> what other nodes were asked about jobs (asking.py)
+      claims               this node as a voter and as a claimant (claims.py)
 
     Journal
       is_journaling        whether a journal is written
@@ -177,9 +179,10 @@ class Broker:
         self.arrivals = 0
         self.drain: Drain | None = None
         self.used_memory = 0
-        self.behind: dict[Job, int] = {}
+        self.behind: dict[Job, tuple[int, int]] = {}
         self.tokens = Tokens(self)
         self.questions: dict[int, Question] = {}
+        self.claims = Claims()
         self.is_loading = False
         self.commands: dict[bytes, CommandEntry] = {}
         self.is_journaling = False

@@ -11,12 +11,12 @@ import time
 from collections import Counter
 
 import pytest
+from disque_py.server.queue_settings_store import QueueSettingsStore
 
 from disque_py.config.settings import DirectiveError, Settings
 from disque_py.server.file_writer import FileWriter
 from disque_py.server.host import Ending, ProcessHost
 from disque_py.server.nodes_file_saver import NodesFileSaver
-from disque_py.server.queue_settings_store import QueueSettingsStore
 from disque_py.server.settings_file import Configuration
 
 
