@@ -26,8 +26,6 @@ JobRef: TypeAlias = "Job | str | bytes"
 Meta: TypeAlias = Mapping[str, str | bytes]
 Where: TypeAlias = "Mapping[str, str | bytes] | Mapping[bytes, str | bytes]"
 TaskRef: TypeAlias = "Task | str | bytes"
-# The statuses of jobs that QPURGE and QMOVE act on.
-WaitingStatus: TypeAlias = Literal["invisible", "pending", "errored"]
 PauseState: TypeAlias = Literal["in", "out", "all", "none"]
 # A setting's default.
 Default: TypeAlias = Literal[""]
@@ -684,7 +682,7 @@ def _ids(reply: Reply) -> list[str | None]:
 
 
 def purge(
-    queue: str | bytes, *, where: Where | None = None, status: WaitingStatus | None = None, wait: bool = True
+    queue: str | bytes, *, where: Where | None = None, status: JobStatus | None = None, wait: bool = True
 ) -> Request[Task]:
     """QPURGE → the task that cancels the jobs of a queue, on all nodes.
 
@@ -707,7 +705,7 @@ def move(
     to: str | bytes,
     *,
     where: Where | None = None,
-    status: WaitingStatus | None = None,
+    status: JobStatus | None = None,
     limit: int | None = None,
     rate: int | None = None,
     wait: bool = True,

@@ -160,9 +160,9 @@ class Play:
     def _check_queue(self, job_id: bytes) -> None:
         """Check that the holders which the acting node knows of know the queue. Others hear of it when it matters."""
         found = [(machine, machine.broker.find(job_id)) for machine in self._machines]
-        told = {node.id for _, job in found if job is not None and job.state == QUEUED for node in job.holders}
+        aware = {node.id for _, job in found if job is not None and job.state == QUEUED for node in job.holders}
         for machine, job in found:
-            if job is not None and job.queue != TARGET and machine.membership.me.id in told:
+            if job is not None and job.queue != TARGET and machine.membership.me.id in aware:
                 raise RuleBrokenError("holders know of a move", f"{job.queue!r} on {machine.name}", job_id)
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from disque_py.event_format import JOB_STATUSES
 from disque_py.simulator.clients.attempts import BACKOFFS, Quitter
 from disque_py.simulator.clients.connection import Request, words
 from disque_py.simulator.clients.workload import BODIES, EXPECTED_ERRORS, RECONNECT_MS
@@ -29,7 +30,7 @@ EVERY_MS: Final = 150
 OUTSTANDING_MAX: Final = 8
 # A task may begin so much later on the last node, as long as nothing is wrong.
 UNDER_WAY_MS: Final = 5_000
-STATUSES: Final = ("pending", "invisible", "errored")
+STATUSES: Final = (JOB_STATUSES[0], JOB_STATUSES[1], JOB_STATUSES[-1])
 TASKS: Final = (b"QPURGE", b"QMOVE", b"QREDRIVE")
 
 
