@@ -9,7 +9,8 @@ It speaks RESP and imports nothing else of this project. docs/client.md describe
 
 commands.py declares every command once, and faces.py makes methods of them. There are two shells: aio*.py for
 asyncio, and blocking.py, pool.py and socket_connection.py for threads. Both follow the pure rules in cluster.py,
-feed.py, retry.py, bulk.py and spans.py. worker.py, heartbeat.py and backoff.py run handlers.
+feed.py, retry.py, bulk.py and spans.py. worker.py, heartbeat.py and backoff.py run handlers; lock.py and lock_lease.py
+keep locks.
 """
 
 from importlib import import_module
@@ -26,13 +27,19 @@ from disque_py.client.errors import (
     DisqueConnectionError,
     DisqueError,
     EventsTrimmedError,
+    FencedError,
     LeavingError,
     LoadingError,
+    LockDoneError,
+    LockHeldError,
+    LockLostError,
+    LockSpentError,
     MaxLenError,
     MisconfError,
     NoEventLogError,
     NoJobError,
     NoKeyError,
+    NoQuorumError,
     NoReplError,
     NotConnectedError,
     OutOfMemoryError,
@@ -52,14 +59,27 @@ if TYPE_CHECKING:
     from disque_py.client.events import Event, EventLines, EventLog
     from disque_py.client.faces import Result
     from disque_py.client.job_stream import JobStream
+    from disque_py.client.lock import AsyncLock, Lock
     from disque_py.client.options import ClientOptions, ClientSettings
     from disque_py.client.pipeline import AsyncPipeline, Pipeline
-    from disque_py.client.results import ClusterNode, Hello, Job, JobInfo, NodeInfo, QueueSettings, QueueStat
+    from disque_py.client.results import (
+        ClusterNode,
+        Hello,
+        Job,
+        JobInfo,
+        LockGrant,
+        LockInfo,
+        NodeInfo,
+        QueueSettings,
+        QueueStat,
+        Voters,
+    )
     from disque_py.client.worker import Worker, WorkerHooks
 
 __all__ = [
     "Address",
     "AsyncDisque",
+    "AsyncLock",
     "AsyncPipeline",
     "AttemptsSpentError",
     "AuthError",
@@ -78,17 +98,26 @@ __all__ = [
     "EventLines",
     "EventLog",
     "EventsTrimmedError",
+    "FencedError",
     "Hello",
     "Job",
     "JobInfo",
     "JobStream",
     "LeavingError",
     "LoadingError",
+    "Lock",
+    "LockDoneError",
+    "LockGrant",
+    "LockHeldError",
+    "LockInfo",
+    "LockLostError",
+    "LockSpentError",
     "MaxLenError",
     "MisconfError",
     "NoEventLogError",
     "NoJobError",
     "NoKeyError",
+    "NoQuorumError",
     "NoReplError",
     "NodeInfo",
     "NotConnectedError",
@@ -104,6 +133,7 @@ __all__ = [
     "TooBigError",
     "TooLateError",
     "UnreachableError",
+    "Voters",
     "Worker",
     "WorkerHooks",
 ]
@@ -111,6 +141,7 @@ __all__ = [
 # Most programs need either shell, and the command line tools need neither. So these names are loaded when first used.
 _HOMES: Final = {
     "AsyncDisque": "aio",
+    "AsyncLock": "lock",
     "AsyncPipeline": "pipeline",
     "Backoff": "backoff",
     "ClientOptions": "options",
@@ -124,11 +155,15 @@ _HOMES: Final = {
     "Job": "results",
     "JobInfo": "results",
     "JobStream": "job_stream",
+    "Lock": "lock",
+    "LockGrant": "results",
+    "LockInfo": "results",
     "NodeInfo": "results",
     "Pipeline": "pipeline",
     "QueueSettings": "results",
     "QueueStat": "results",
     "Result": "faces",
+    "Voters": "results",
     "Worker": "worker",
     "WorkerHooks": "worker",
 }

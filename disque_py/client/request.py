@@ -33,7 +33,7 @@ class Lane(Enum):
 
     PLAIN = "plain"  # Commands that are answered at once.
     ADDS = "adds"  # ADDJOB, which is answered after the copies are made.
-    OWN = "own"  # GETJOB, which may wait for ever.
+    OWN = "own"  # GETJOB and LOCK ACQUIRE, which may wait for long.
 
 
 @dataclass(slots=True)
@@ -45,11 +45,13 @@ class Request(Generic[T]):
     repeat           the effect of a second execution
     lane             its kind of connection
     wait_ms          milliseconds that the command itself may wait; None: it is answered at once, 0: for ever
-    wait_word        the index of that number in argv, if the wait may be shortened (GETJOB)
+    wait_word        the index of that number in argv, if the wait may be shortened (GETJOB, LOCK ACQUIRE)
     node             the node it should go to; None: the client chooses
     is_pinned        it must go to `node` and to no other (cursors)
     is_consumers     it goes to the node that this client's consumers use
     awaits_nodes     it is repeated when nodes are missing, because the caller asked for no number of copies
+    awaits_voters    it is repeated when no majority of the voters answers the node
+    patience_s       seconds that it looks for a node that works, 0: one attempt; None: as long as the client does
     """
 
     argv: tuple[bytes, ...]
@@ -62,6 +64,8 @@ class Request(Generic[T]):
     is_pinned: bool = False
     is_consumers: bool = False
     awaits_nodes: bool = False
+    awaits_voters: bool = False
+    patience_s: float | None = None
 
     @property
     def takes_jobs(self) -> bool:
