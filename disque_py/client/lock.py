@@ -38,6 +38,8 @@ _log = logging.getLogger(__name__)
 
 NOT_HELD: Final = "the lock was not acquired, or was given back"
 IN_USE: Final = "this lock object is in use; each thread or task needs an object of its own"
+# A backup asks a node for this time, and then again. So a backup whose machine died does not get the lock much later.
+WAIT_S: Final = 5.0
 # A message to the thread that extends a lease: end.
 STOP: Final = None
 
@@ -217,9 +219,12 @@ class Lock(_Facts):
         deadline = None if terms.wait_s is None else now() + terms.wait_s
         while True:
             asked_at = now()
-            grant = client.run(terms.acquire(owner, None if deadline is None else deadline - asked_at))
+            wait_s = WAIT_S if deadline is None else min(WAIT_S, deadline - asked_at)
+            grant = client.run(terms.acquire(owner, wait_s))
             if grant is None:
-                raise self._grip.refusal()
+                if deadline is not None and now() >= deadline:
+                    raise self._grip.refusal()
+                continue
             lease = LockLease(grant, terms.lease_s, asked_at)
             if now() < lease.next_at:
                 return lease
@@ -411,9 +416,12 @@ class AsyncLock(_Facts):
         deadline = None if terms.wait_s is None else now() + terms.wait_s
         while True:
             asked_at = now()
-            grant = await client.run(terms.acquire(owner, None if deadline is None else deadline - asked_at))
+            wait_s = WAIT_S if deadline is None else min(WAIT_S, deadline - asked_at)
+            grant = await client.run(terms.acquire(owner, wait_s))
             if grant is None:
-                raise self._grip.refusal()
+                if deadline is not None and now() >= deadline:
+                    raise self._grip.refusal()
+                continue
             lease = LockLease(grant, terms.lease_s, asked_at)
             if now() < lease.next_at:
                 return lease

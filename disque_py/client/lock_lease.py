@@ -32,8 +32,8 @@ SILENCE_S_MIN: Final = 0.1
 # The pause after an extension that failed.
 PAUSE: Final = 1 / 60
 PAUSE_S_MAX: Final = 0.5
-# Longer than any program runs. The node is asked again and again meanwhile (`Request.wait_word`).
-FOR_EVER_MS: Final = 1 << 40
+# Longer than any program runs.
+SPAN_MS_MAX: Final = 1 << 53
 MS_PER_S: Final = 1_000
 
 
@@ -57,9 +57,9 @@ class LockTerms:
         """The lease in milliseconds, as nodes count it."""
         return round(MS_PER_S * self.lease_s)
 
-    def acquire(self, owner: str | bytes, wait_s: float | None) -> Request[LockGrant | None]:
-        """Return the request for the lock; it waits `wait_s` seconds, None: for ever."""
-        wait_ms = FOR_EVER_MS if wait_s is None else max(0, round(MS_PER_S * wait_s))
+    def acquire(self, owner: str | bytes, wait_s: float) -> Request[LockGrant | None]:
+        """Return the request for the lock; it waits `wait_s` seconds for another owner."""
+        wait_ms = max(0, round(MS_PER_S * wait_s))
         return commands.acquire_lock(self.name, owner, self.lease_ms, attempts=self.attempts, timeout_ms=wait_ms)
 
     def extend(self, owner: str | bytes, grant: LockGrant) -> Request[int]:
@@ -89,9 +89,9 @@ def lock_terms(name: str | bytes, lease: Span, attempts: int | None, timeout: Sp
     """Return the terms of a lock. Raises ValueError for a number that makes no sense, TypeError for no number."""
     lease_s = float_seconds("lease", lease)
     wait_s = None if timeout is None else float_seconds("timeout", timeout)
-    if not 1 <= MS_PER_S * lease_s < FOR_EVER_MS:
+    if not 1 <= MS_PER_S * lease_s < SPAN_MS_MAX:
         raise ValueError(f"lease must be at least a millisecond, and finite, not {lease}")
-    if wait_s is not None and not 0 <= MS_PER_S * wait_s < FOR_EVER_MS:
+    if wait_s is not None and not 0 <= MS_PER_S * wait_s < SPAN_MS_MAX:
         raise ValueError(f"timeout must be at least 0 and finite, or None, not {timeout}")
     if attempts is not None and whole("attempts", attempts) < 1:
         raise ValueError(f"attempts must be at least 1, or None, not {attempts}")
