@@ -115,10 +115,10 @@ class VotersView:
             return []
         found = []
         count = len(newest.voters)
-        if count == 1:
+        if count == 1 and len(self._cluster.nodes) >= FIRST_VOTERS:
             found.append("there is one voter: without it no claim is granted. Three voters may lose one of them")
         elif count % 2 == 0:
-            found.append(f"there are {count} voters: {count - 1} may lose as many of them")
+            found.append(f"there are {count} voters, an even number: {count - 1} may lose as many of them")
         if newest.state == CHANGING:
             found.append("the voters are changing: the next list takes effect when most of them have copied all grants")
         return found
