@@ -179,3 +179,17 @@ def test_a_lock_that_no_majority_extends_is_lost_by_the_clock(three):
             for server in three.servers[1:]:
                 server.resume()
     three.wait_whole()
+
+
+@pytest.mark.xfail(strict=True, reason="a node takes a client that hung up behind LOCK ACQUIRE … TIMEOUT for half-closed")
+def test_a_backup_that_hung_up_gets_no_lock(three):
+    """Spec CL9: nobody is left to extend it, so all others would wait for its lease."""
+    a = three[0]
+    fence = a.command("LOCK", "ACQUIRE", "hung", "one", 60_000)[0]
+    with a.connect() as backup:
+        backup.send("LOCK", "ACQUIRE", "hung", "two", 60_000, "TIMEOUT", 60_000)
+        time.sleep(0.3)
+    time.sleep(0.3)
+    assert a.command("LOCK", "RELEASE", "hung", "one", fence) == 1
+    time.sleep(0.5)
+    assert a.command("LOCK", "ACQUIRE", "hung", "three", 60_000) is not None

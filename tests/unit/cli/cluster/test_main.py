@@ -76,7 +76,7 @@ def test_status_is_a_line_per_node(pair):
     rows = [line.split() for line in result.output.splitlines()]
     assert result.exit_code == 0
     assert rows[0] == ["node", "address", "state", "jobs", "queues", "memory", "links", "priority", "voter"]
-    assert ["bbbbbbbb", place(b), "ok", "3", "2", "2.00K", "1/1", "10"] in rows
+    assert ["bbbbbbbb", place(b), "ok", "3", "2", "2.00K", "1/1", "10", "-"] in rows
 
 
 def test_status_as_json_is_an_object_per_node(pair):
