@@ -71,13 +71,14 @@ def test_a_lock_of_another_owner_is_lost_at_once():
     """The callback runs once, and leaving the block says so."""
     lost = []
     with lock_node(extend=FENCED) as node, Disque(node.address) as client:
-        lock = client.lock("l", lease=1, on_lost=lost.append)
-        with pytest.raises(LockLostError), lock:
-            assert lock.lost.wait(5)
-            assert not lock.is_held
-            with pytest.raises(LockLostError):
-                lock.check()
-        assert lost == [lock]
+        lock = client.lock("l", lease=1, on_lost=lost.append).__enter__()
+        assert lock.lost.wait(5)
+        assert not lock.is_held
+        with pytest.raises(LockLostError):
+            lock.check()
+        with pytest.raises(LockLostError):
+            lock.__exit__(None, None, None)
+        wait_until(lambda: lost == [lock])
 
 
 def test_a_lock_that_no_node_extends_is_lost_by_the_clock():
@@ -90,9 +91,10 @@ def test_a_lock_that_no_node_extends_is_lost_by_the_clock():
 
 def test_an_error_of_the_block_is_not_covered_by_the_loss():
     with lock_node(extend=FENCED) as node, Disque(node.address) as client:
-        with pytest.raises(KeyError), client.lock("l", lease=0.3) as lock:
-            lock.lost.wait(5)
-            raise KeyError("of the block")
+        lock = client.lock("l", lease=0.3).__enter__()
+        lock.lost.wait(5)
+        error = KeyError("of the block")
+        lock.__exit__(KeyError, error, None)
         assert len(sent(node, "RELEASE")) == 1
 
 
@@ -117,19 +119,18 @@ def test_an_end_that_no_majority_confirmed_may_be_tried_again():
     """The lease is extended meanwhile."""
     release = [NO_MAJORITY, b":1\r\n"]
     with lock_node(release=release) as node, Disque(node.address, patience=0) as client:
-        with client.lock("l", lease=0.3) as lock:
-            with pytest.raises(NoQuorumError):
-                lock.done(60)
-            before = len(sent(node, "EXTEND"))
-            wait_until(lambda: len(sent(node, "EXTEND")) > before)
+        lock = client.lock("l", lease=0.3).acquire()
+        with pytest.raises(NoQuorumError):
             lock.done(60)
+        before = len(sent(node, "EXTEND"))
+        wait_until(lambda: len(sent(node, "EXTEND")) > before)
+        lock.done(60)
 
 
 def test_a_lock_that_is_not_given_back_ends_with_its_lease():
     """The block ends without an error."""
-    with lock_node(release=HANG_UP) as node, Disque(node.address, patience=0) as client:
-        with client.lock("l", lease=0.3):
-            pass
+    with lock_node(release=HANG_UP) as node, Disque(node.address, patience=0) as client, client.lock("l", lease=0.3):
+        pass
 
 
 def test_the_reasons_for_no_lock():
@@ -154,14 +155,16 @@ def test_a_request_for_a_lock_is_sent_again_with_the_same_owner():
 def test_a_lease_that_began_long_ago_is_extended_before_the_block():
     """The node had waited for another owner, and the lease counts from before the request. Spec CL8."""
 
-    def slow(_):
-        time.sleep(0.5)
-        return GRANTED
+    def slow(words):
+        if words[1] == b"ACQUIRE":
+            time.sleep(0.5)
+            return GRANTED
+        return b":1\r\n"
 
-    with Node(answers={"LOCK": lambda words: slow(words) if words[1] == b"ACQUIRE" else b":1\r\n"}) as node:
-        with Disque(node.address) as client, client.lock("l", lease=1, timeout=5) as lock:
-            assert len(sent(node, "EXTEND")) == 1
-            assert lock.left_s > 0.6
+    node = Node(answers={"LOCK": slow})
+    with node, Disque(node.address) as client, client.lock("l", lease=1, timeout=5) as lock:
+        assert len(sent(node, "EXTEND")) == 1
+        assert lock.left_s > 0.6
 
 
 def test_a_forked_child_does_not_hold_its_parents_lock():
@@ -210,9 +213,9 @@ def test_a_lost_lock_wakes_a_task():
     lost = []
 
     async def main(node):
-        async with AsyncDisque(node.address) as client:
-            async with client.lock("l", lease=0.5, on_lost=lost.append) as lock:
-                await asyncio.wait_for(lock.lost.wait(), 5)
+        client = AsyncDisque(node.address)
+        async with client, client.lock("l", lease=0.5, on_lost=lost.append) as lock:
+            await asyncio.wait_for(lock.lost.wait(), 5)
 
     with lock_node(extend=SILENCE) as node, pytest.raises(LockLostError):
         asyncio.run(main(node))
