@@ -1,4 +1,4 @@
-"""The examples of docs/client.md, run unchanged against a node, except for the addresses."""
+"""The examples of docs/client.md and docs/locks.md, run unchanged against a node, except for the addresses."""
 
 from __future__ import annotations
 
@@ -13,14 +13,17 @@ import pytest
 from disque_py.client import Disque
 from servers import HOST, ROOT, Server
 
-PAGE = ROOT / "docs" / "client.md"
-EXAMPLES = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+PAGES = [ROOT / "docs" / name for name in ("client.md", "locks.md")]
+EXAMPLE = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+EXAMPLES = [example for page in PAGES for example in EXAMPLE.findall(page.read_text(encoding="utf-8"))]
 RUN_SECONDS = 60
 
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory):
     with Server(tmp_path_factory.mktemp("node"), options=["--requirepass", "secret"]) as server:
+        with Disque(f"{HOST}:{server.port}", password="secret") as disque:
+            disque.cluster_voters_init(disque.cluster_myid())
         yield server
 
 
