@@ -56,19 +56,17 @@ def _new_owner() -> str:
 
 
 class _Grip:
-    """The part that both kinds of locks share: the lease that runs, and whether it is lost."""
+    """The part that both kinds of locks share: the owner's name, and the lease that runs."""
 
     def __init__(self, terms: LockTerms, owner: str | bytes | None) -> None:
         self.terms = terms
         self.owner = OwnerName(owner, _new_owner)
         self.lease: LockLease | None = None
         self.last: LockLease | None = None
-        self.is_lost = False
         self.pid = 0
 
     def begin(self, lease: LockLease) -> None:
         self.lease = self.last = lease
-        self.is_lost = False
         self.pid = os.getpid()
 
     def current(self) -> LockLease:
@@ -85,7 +83,7 @@ class _Grip:
 
     def is_held(self) -> bool:
         lease = self.lease
-        return lease is not None and not self.is_lost and self.pid == os.getpid() and lease.is_running(now())
+        return lease is not None and self.pid == os.getpid() and lease.is_running(now())
 
     def name(self) -> str | bytes:
         return self.owner.in_process(os.getpid())
@@ -259,13 +257,13 @@ class Lock(_Facts):
                     return
             moment = now()
             if not lease.is_running(moment):
-                self._lose(None)
+                self._lose(lease)
                 return
             if answer is not None:
                 is_asking = False
                 asked_at, error = answer
                 if isinstance(error, FencedError):
-                    self._lose(error)
+                    self._lose(lease, error)
                     return
                 if error is None:
                     lease.extended(asked_at)
@@ -275,10 +273,11 @@ class Lock(_Facts):
                 is_asking = True
                 threading.Thread(target=_extend, args=(client, request, inbox), daemon=True).start()
 
-    def _lose(self, error: Exception | None) -> None:
-        self._grip.is_lost = True
+    def _lose(self, lease: LockLease, error: Exception | None = None) -> None:
+        lease.is_lost = True
         _log.warning("%s", self._grip.loss() if error is None else f"{self._grip.loss()} ({error})")
-        self.lost.set()
+        if self._grip.last is lease:  # This object was not used again meanwhile.
+            self.lost.set()
         if self._on_lost is not None:
             self._on_lost(self)
 
@@ -317,7 +316,7 @@ class Lock(_Facts):
             raise
         self._end(client)
         if not is_done:
-            self._lose(None)
+            self._lose(lease)
             raise self._grip.loss()
 
     def _end(self, client: Runner) -> None:
@@ -455,17 +454,18 @@ class AsyncLock(_Facts):
                 error = caught
             moment = now()
             if isinstance(error, FencedError) or not lease.is_running(moment):
-                self._lose(error)
+                self._lose(lease, error)
                 return
             if error is None:
                 lease.extended(asked_at)
             else:
                 lease.failed(moment)
 
-    def _lose(self, error: Exception | None) -> None:
-        self._grip.is_lost = True
+    def _lose(self, lease: LockLease, error: Exception | None = None) -> None:
+        lease.is_lost = True
         _log.warning("%s", self._grip.loss() if error is None else f"{self._grip.loss()} ({error})")
-        self.lost.set()
+        if self._grip.last is lease:  # This object was not used again meanwhile.
+            self.lost.set()
         if self._on_lost is not None:
             self._on_lost(self)
 
@@ -508,7 +508,7 @@ class AsyncLock(_Facts):
             raise
         await self._end(client)
         if not is_done:
-            self._lose(None)
+            self._lose(lease)
             raise self._grip.loss()
 
     async def _end(self, client: AsyncRunner) -> None:

@@ -29,6 +29,8 @@ EXTEND_AFTER: Final = 1 / 3
 # An extension waits so long for one node. So there is time for three other nodes before the lease ends.
 SILENCE: Final = 1 / 6
 SILENCE_S_MIN: Final = 0.1
+# A connection to a node that is far away needs this, with TLS.
+CONNECT_S_MIN: Final = 1.0
 # The pause after an extension that failed.
 PAUSE: Final = 1 / 60
 PAUSE_S_MAX: Final = 0.5
@@ -57,6 +59,11 @@ class LockTerms:
         """The lease in milliseconds, as nodes count it."""
         return round(MS_PER_S * self.lease_s)
 
+    @property
+    def silence_s(self) -> float:
+        """The seconds after which an extension leaves a silent node."""
+        return max(SILENCE * self.lease_s, SILENCE_S_MIN)
+
     def acquire(self, owner: str | bytes, wait_s: float) -> Request[LockGrant | None]:
         """Return the request for the lock; it waits `wait_s` seconds for another owner."""
         wait_ms = max(0, round(MS_PER_S * wait_s))
@@ -65,24 +72,19 @@ class LockTerms:
     def extend(self, owner: str | bytes, grant: LockGrant) -> Request[int]:
         """Return the request for another lease: one attempt at one node."""
         ask = commands.extend_lock(self.name, owner, grant.fence, self.lease_ms)
-        return replace(ask, lane=Lane.PLAIN, wait_ms=None, patience_s=0.0)
+        return replace(ask, lane=Lane.PLAIN, wait_ms=None, patience_s=0.0, silence_s=self.silence_s)
 
     def release(self, owner: str | bytes, grant: LockGrant, done_s: float | None = None) -> Request[bool]:
         """Return the request that ends the lock; `done_s` tells how long the end of the work is remembered."""
         if done_s is not None:
             return commands.release_lock(self.name, owner, grant.fence, done_ms=round(MS_PER_S * done_s))
         ask = commands.release_lock(self.name, owner, grant.fence)
-        return replace(ask, patience_s=EXTEND_AFTER * self.lease_s)
+        return replace(ask, patience_s=EXTEND_AFTER * self.lease_s, silence_s=self.silence_s)
 
     def options(self, options: ClientOptions) -> ClientOptions:
-        """Return the options of the client that serves this lock alone. It leaves a silent node soon enough."""
-        limit_s = max(SILENCE * self.lease_s, SILENCE_S_MIN)
-        return replace(
-            options,
-            timeout=min(options.timeout, limit_s),
-            connect_timeout=min(options.connect_timeout, limit_s),
-            pool_size=2,
-        )
+        """Return the options of the client that serves this lock alone. It leaves a node that is gone soon enough."""
+        limit_s = max(self.silence_s, CONNECT_S_MIN)
+        return replace(options, connect_timeout=min(options.connect_timeout, limit_s), pool_size=2)
 
 
 def lock_terms(name: str | bytes, lease: Span, attempts: int | None, timeout: Span | None) -> LockTerms:
@@ -104,12 +106,14 @@ class LockLease:
     grant     the node's answer
     until     the lease is over from this moment on
     next_at   the moment of the next extension
+    is_lost   the lock was lost before it was given back
     """
 
-    __slots__ = ("_lease_s", "grant", "next_at", "until")
+    __slots__ = ("_lease_s", "grant", "is_lost", "next_at", "until")
 
     def __init__(self, grant: LockGrant, lease_s: float, asked_at: float) -> None:
         self.grant = grant
+        self.is_lost = False
         self.until = asked_at + USABLE * lease_s
         self.next_at = asked_at + EXTEND_AFTER * lease_s
         self._lease_s = lease_s
@@ -120,8 +124,8 @@ class LockLease:
         return min(self.next_at, self.until)
 
     def is_running(self, now: float) -> bool:
-        """Return whether the lease is not over."""
-        return now < self.until
+        """Return whether the lease is not over, and was not lost."""
+        return now < self.until and not self.is_lost
 
     def extended(self, asked_at: float) -> None:
         """Note an extension that a majority confirmed, and that was sent after `asked_at`."""

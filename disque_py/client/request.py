@@ -52,6 +52,7 @@ class Request(Generic[T]):
     awaits_nodes     it is repeated when nodes are missing, because the caller asked for no number of copies
     awaits_voters    it is repeated when no majority of the voters answers the node
     patience_s       seconds that it looks for a node that works, 0: one attempt; None: as long as the client does
+    silence_s        seconds of silence that mean a dead node, where the client would wait longer; None: it does not
     """
 
     argv: tuple[bytes, ...]
@@ -66,6 +67,7 @@ class Request(Generic[T]):
     awaits_nodes: bool = False
     awaits_voters: bool = False
     patience_s: float | None = None
+    silence_s: float | None = None
 
     @property
     def takes_jobs(self) -> bool:
@@ -85,6 +87,8 @@ class Request(Generic[T]):
 
     def limit_s(self, timeout_s: float) -> float | None:
         """Return the seconds of silence that mean a dead node: the command's wait plus `timeout_s`. None: no limit."""
+        if self.silence_s is not None:
+            timeout_s = min(timeout_s, self.silence_s)
         if self.wait_ms is None:
             return timeout_s
         return None if self.wait_ms == 0 else self.wait_ms / 1000 + timeout_s

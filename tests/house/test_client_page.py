@@ -1,4 +1,4 @@
-"""The examples of docs/client.md, docs/locks.md and README.md: each one stands for itself and can be pasted into a program."""
+"""The examples of docs/client.md, docs/locks.md and README.md: each can be pasted into a program."""
 
 from __future__ import annotations
 

@@ -181,7 +181,9 @@ def test_a_lock_that_no_majority_extends_is_lost_by_the_clock(three):
     three.wait_whole()
 
 
-@pytest.mark.xfail(strict=True, reason="a node takes a client that hung up behind LOCK ACQUIRE … TIMEOUT for half-closed")
+@pytest.mark.xfail(
+    strict=True, reason="a node takes a client that hung up behind LOCK ACQUIRE … TIMEOUT for half-closed"
+)
 def test_a_backup_that_hung_up_gets_no_lock(three):
     """Spec CL9: no program extends it, so all others would wait for its lease."""
     a = three[0]

@@ -35,6 +35,8 @@ def test_an_extension_that_failed_is_tried_again_soon_and_until_the_end():
     assert lease.wake_at == pytest.approx(101.55)
     lease.failed(102.96)
     assert lease.wake_at == lease.until
+    lease.is_lost = True
+    assert not lease.is_running(101.0)
 
 
 def test_an_extension_never_ends_a_lease_earlier():
@@ -51,6 +53,7 @@ def test_an_extension_is_one_attempt_that_leaves_a_silent_node_soon():
     assert request.argv == (b"LOCK", b"EXTEND", b"l", b"me", b"7", b"3000")
     assert (request.lane, request.patience_s) == (Lane.PLAIN, 0.0)
     assert request.limit_s(terms.options(ClientOptions()).timeout) == pytest.approx(0.5)
+    assert request.limit_s(0.2) == 0.2
 
 
 def test_the_words_of_the_terms():
