@@ -87,6 +87,7 @@ def test_a_lock_that_no_node_extends_is_lost_by_the_clock():
         lock = client.lock("l", lease=0.5).acquire()
         assert lock.lost.wait(5)
         assert lock.left_s == 0.0
+        assert lock.release()
 
 
 def test_an_error_of_the_block_is_not_covered_by_the_loss():
