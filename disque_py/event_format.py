@@ -77,6 +77,8 @@ CANCELED_EVENT: Final = 21
 # Events of the node.
 STARTED: Final = 32
 FLUSHED: Final = 33
+REPAIR_STARTED: Final = 34
+REPAIR_FINISHED: Final = 35
 
 # Name of the event, state entered.
 CODES: Final[dict[int, tuple[str, int]]] = {
@@ -103,6 +105,8 @@ CODES: Final[dict[int, tuple[str, int]]] = {
     CANCELED_EVENT: ("canceled", CANCELED),
     STARTED: ("started", UNKNOWN),
     FLUSHED: ("flushed", UNKNOWN),
+    REPAIR_STARTED: ("repair-started", UNKNOWN),
+    REPAIR_FINISHED: ("repair-finished", UNKNOWN),
 }
 # A code of a later version.
 UNKNOWN_EVENT: Final[tuple[str, int]] = ("unknown", UNKNOWN)

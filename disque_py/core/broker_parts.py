@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from disque_py.core.keys import Keys
 from disque_py.core.replica_sets import ReplicaSets
 from disque_py.core.schedule import Line, Timetable
+from disque_py.core.tombstones import Tombstones
 
 if TYPE_CHECKING:
     from cluster_bus.node import Node
@@ -75,12 +76,14 @@ class Acks:
 
     asked       acked jobs whose other holders we asked once
     heard       acked jobs that other nodes collect
+    not_held    ids of jobs that are done, and of which this node said that it does not hold them
     recollect   a walk over all acked records, a part per tick, after a node came back or was forgotten
     """
 
-    __slots__ = ("asked", "heard", "recollect")
+    __slots__ = ("asked", "heard", "not_held", "recollect")
 
-    def __init__(self) -> None:
+    def __init__(self, keep_ms: int) -> None:
+        self.not_held = Tombstones(keep_ms)
         self.asked = Line(ACK_ASKED_MS)
         self.heard = Line(ACK_HEARD_MS)
         self.recollect: Iterator[None] | None = None

@@ -20,6 +20,7 @@ from disque_py.core import (
     leaving,
     memory,
     pulls,
+    repair,
     replication,
     requeue,
     settings_sync,
@@ -71,11 +72,16 @@ def tick(broker: Broker) -> bool:
         broker.acks.recollect = None
     if broker.waits.incremental:
         incremental.step(broker)
-    return max(jobs, acks_looked) >= JOBS_PER_TICK or bool(
-        broker.upkeep.sweeps
-        or len(broker.waits.incremental) > len(broker.waits.stalled)
-        or broker.upkeep.sweep_due
-        or broker.acks.recollect is not None
+    is_walking = repair.step(broker)
+    return (
+        is_walking
+        or max(jobs, acks_looked) >= JOBS_PER_TICK
+        or bool(
+            broker.upkeep.sweeps
+            or len(broker.waits.incremental) > len(broker.waits.stalled)
+            or broker.upkeep.sweep_due
+            or broker.acks.recollect is not None
+        )
     )
 
 
@@ -138,10 +144,12 @@ def _sweep_queues(broker: Broker) -> None:
 
 def _keep_house(broker: Broker) -> None:
     """Keep house ten times a second: samples, idle queues, the part of the sweep that is due."""
-    elapsed_ms = min(broker.now_ms - broker.upkeep.housekept_ms, SWEEP_MS)
+    slept_ms = broker.now_ms - broker.upkeep.housekept_ms
+    elapsed_ms = min(slept_ms, SWEEP_MS)
     broker.upkeep.housekept_ms = broker.now_ms
     broker.stats.sample(broker.now_ms)
     broker.tombstones.expire(broker.now_ms)
+    broker.acks.not_held.expire(broker.now_ms)
     if broker.used_memory > broker.memory.peak:
         broker.memory.peak = broker.used_memory
     _plan_sweep(broker, elapsed_ms)
@@ -154,6 +162,7 @@ def _keep_house(broker: Broker) -> None:
             broker.consumers.interest_due[queue] = None
     broker.cluster.memory_level = level
     broker.tokens.look()
+    repair.look(broker, slept_ms)
     pulls.ask_for_waiting(broker, ASKING_PER_TICK)
     settings_sync.step(broker)
     filter_interest.ask_for_waiting(broker, ASKING_PER_TICK)

@@ -35,6 +35,7 @@ from disque_py.core import (
     ordering,
     pausing,
     pulls,
+    repair,
     replication,
     requeue,
     settings_sync,
@@ -122,6 +123,11 @@ MESSAGES: Final[dict[int, MessageHandler]] = {
     messages.JOBSARE: asking.on_answer,
     messages.DOJOBS: asking.on_dojobs,
     messages.DIDJOBS: asking.on_answer,
+    messages.HAVE: repair.on_have,
+    messages.HAVEARE: repair.on_haveare,
+    messages.RESTORED: repair.on_restored,
+    messages.SHORT: repair.on_short,
+    messages.TAKETURN: repair.on_taketurn,
     messages.QUESTION: gathering.on_question,
     messages.ANSWER: gathering.on_answer,
 }
@@ -450,6 +456,7 @@ def link_up(broker: Broker, node: Node) -> None:
     filter_interest.on_link_up(broker, node)
     replication.on_link_up(broker, node)
     handover.on_link_up(broker, node)
+    repair.on_link_up(broker, node)
     acks.collect_again(broker)
     keying.on_link_up(broker, node)
 
@@ -459,6 +466,7 @@ def link_lost(broker: Broker, node: Node) -> None:
     keying.on_link_lost(broker, node)
     asking.on_link_lost(broker, node)
     gathering.on_link_lost(broker, node)
+    repair.on_link_lost(broker, node)
 
 
 def incoming_lost(broker: Broker, node: Node) -> None:
@@ -486,6 +494,7 @@ def forgotten(broker: Broker, node: Node) -> None:
     filter_interest.forget_node(broker, node)
     handover.on_run_over(broker, node)
     broker.sets.forget_all()
+    repair.forgotten(broker, node)
     acks.collect_again(broker)
 
 
@@ -503,6 +512,9 @@ def settle(broker: Broker) -> None:
         _let_early_in(broker)
     if broker.cluster.epoch != broker.copies.counted_epoch:
         replication.count_again(broker)
+    repairs = broker.repairs
+    if repairs.noted or repairs.to_ask or repairs.to_tell:
+        repair.settle(broker)
     if broker.producers.key_events or broker.producers.key_conflicts:
         keying.settle(broker)
     consumers = broker.consumers
