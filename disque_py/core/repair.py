@@ -37,7 +37,7 @@ from disque_py.core.job_snapshot import snapshot_of
 from disque_py.core.journaling import mark_holders_dirty
 from disque_py.core.node_sets import NodeSet
 from disque_py.core.repairs import ASKING, COPYING, READY, WAITING, Question, Repairs, Turn, Walk
-from disque_py.core.replication import COPY_KNOWN, COPY_TAKEN
+from disque_py.core.replication import COPY_KNOWN, COPY_TAKEN, REPAIRED
 from disque_py.core.spilled import Spilled
 from disque_py.core.versions import REPAIR
 
@@ -80,7 +80,7 @@ HAS_MAX: Final = HAS_CREATION
 def suspect(broker: Broker, node: Node, why: str) -> None:
     """Let all jobs that name the node take turns."""
     repairs = broker.repairs
-    if not broker.settings.repair_after or node is broker.me:
+    if not broker.settings.repair_after:
         return
     if not repairs.cycle:
         repairs.is_told = False
@@ -93,7 +93,8 @@ def suspect(broker: Broker, node: Node, why: str) -> None:
         repairs.rest.left.pop(known, None)
     repairs.again = {}
     repairs.since_ms = broker.now_ms
-    _begin_anew(broker, node)
+    if node is not broker.me:
+        _begin_anew(broker, node)
 
 
 def forgotten(broker: Broker, node: Node) -> None:
@@ -199,10 +200,9 @@ def _look_at_nodes(broker: Broker) -> None:
         if due_ms > now_ms:
             continue
         if node is broker.me:
+            # A forgotten node is in no set of the journal. So each job of ours is looked at once.
             del repairs.due[node]
-            for named in broker.cluster.known_nodes():
-                if named.flags & (FORGOTTEN | UNKNOWN):
-                    suspect(broker, named, "forgotten before this node started")
+            suspect(broker, node, "this node has started")
         elif node.is_linked:
             del repairs.due[node]
             suspect(broker, node, "its copies are asked for")
@@ -320,7 +320,10 @@ def _walk_rest(broker: Broker) -> int:
         if walk.names(job.holders) and job not in repairs.turns and in_scope(broker, job):
             position = _position(broker, job.holders)
             if position or not is_same:
-                _take_turn(broker, job, max(broker.now_ms, repairs.since_ms + TURN_MS * position))
+                due_ms = repairs.since_ms + TURN_MS * position
+                turn = _take_turn(broker, job, due_ms)
+                if due_ms <= broker.now_ms:
+                    _ask(broker, job, turn)
     walk.passed()
     return 1 + len(jobs)
 
@@ -574,7 +577,7 @@ def _copy(broker: Broker, job: Job, turn: Turn) -> None:
         return
     turn.asked += 1
     nodes = broker.sets.others(broker.sets.of(turn.targets))
-    broker.send(nodes, REPLJOB, (snapshot_of(broker, job), 0, _timer_ms(broker, job)))
+    broker.send(nodes, REPLJOB, (snapshot_of(broker, job), REPAIRED, _timer_ms(broker, job)))
 
 
 def _timer_ms(broker: Broker, job: Job) -> int:
@@ -685,7 +688,8 @@ def on_have(broker: Broker, sender: Node, items: list[Any]) -> None:
                 codes.append(HAS_PASSIVE)
             else:
                 codes.append(HAS)
-            known.append(b"" if merged is theirs else sets.pack(merged))
+            ours = sets.pack(merged)
+            known.append(b"" if ours == packed else ours)
             number_here = changing.number_of(job)
             if number_here[0]:
                 numbers.append((at, *number_here))
@@ -721,7 +725,8 @@ def on_haveare(broker: Broker, sender: Node, items: list[Any]) -> None:
                 if merged is not job.holders:
                     job.holders = merged
                     mark_holders_dirty(broker, job)
-                turn.has_grown = True
+                if sets.pack(merged) != question.item[1]:  # A forgotten node is in no set that travels.
+                    turn.has_grown = True
             if at in changes:
                 changing.hear(broker, sender, job, changes[at])
             if not turn.unanswered:

@@ -74,7 +74,8 @@ COPY_KNOWN: Final = -2
 
 KNOWN: Final = 1  # Second field of GOTJOB: the copy was here before.
 NO_ANSWER: Final = 1  # Flag of REPLJOB: best effort, don't confirm.
-TIMER_AT: Final = 2  # Third field of REPLJOB, from a repair: milliseconds until the copy's own timer.
+REPAIRED: Final = 4  # … a lost copy is replaced; milliseconds until the copy's own timer follow (repair.py).
+TIMER_AT: Final = 2
 NEW_KEY: Final = 2  # … a new job with a key: to be refused if another job uses the key (keying.py).
 CREATION_ABORTED: Final = 2  # Third field of DELJOB: the job was not created, so its key is free.
 
@@ -211,7 +212,7 @@ def on_repljob(broker: Broker, sender: Node, items: list[Any]) -> None:
         job.era = era
         retry_ms = job.retry_ms
         if retry_ms:
-            wait_ms = job.delay_ms + retry_ms if len(item) <= TIMER_AT else _timer_of(item[TIMER_AT])
+            wait_ms = job.delay_ms + retry_ms if item[1] != REPAIRED else _timer_of(item[TIMER_AT])
             job.requeue_at_ms = requeue_at_ms = now_ms + wait_ms + broker.jitter()
             if job.attributes is not None:
                 _wait_as_copy(broker, job)

@@ -41,7 +41,15 @@ WEATHER: Final[dict[str, tuple[str, ...]]] = {
     "upgrade": ("upgrade", "upgrade"),
     "restarts": ("restart",),
     "disks": ("disk", "disk", "kill", "rewrite"),
+    "lost": ("lose", "wipe", "late", "kill"),
 }
+# Kinds that no seed draws as its weather, so that later additions leave the plans of seeds as they were.
+CHOSEN_ONLY: Final = ("fair", "lost")
+# Nodes lost for ever, wiped, or forgotten and back, in this share of the plans that have faults.
+LOST_FAULTS: Final = ("lose", "wipe", "late")
+LOST_SHARE: Final = 0.25
+# `repair-after` of a plan, in seconds; 600 is the default, which no plan lasts for.
+REPAIR_AFTER_S: Final = (1, 1, 2, 5, 600)
 NAMES: Final = "abcdefghijklmnopqrstuvwxyz"
 NODES_MAX: Final = 9
 MS_PER_FAULT: Final = (250, 600, 1_500, 4_000)
@@ -153,6 +161,7 @@ class Plan:
     has_events        nodes write logs of events, of at most `events_bytes` each
     is_long           some jobs have a RETRY of minutes
     rewrite_bytes     auto-aof-rewrite-min-size; 0: the default, which nothing here reaches
+    repair_after_s    repair-after, in seconds
     """
 
     seed: int
@@ -179,6 +188,7 @@ class Plan:
     events_bytes: int = 0
     is_long: bool = False
     rewrite_bytes: int = 0
+    repair_after_s: int = 600
     keep: Keep = Keep()
 
     def kept(self, keep: Keep) -> Plan:
@@ -216,6 +226,7 @@ def draw(seed: int, duration_ms: int, *, weather: str = "", chance: Callable[[st
     if filtered.random() < FILTERED_SHARE:
         names += ["keyed producer"] * ("keyed producer" not in names)
         names += ["filtered consumer"] * filtered.choice((1, 2, 4))
+    repairs = chance(f"{seed} repairs")
     clients = [ClientPlan(number, kind) for number, kind in enumerate(names)]
     delay_ms = rng.choice(((1, 1), (1, 2), (1, 5), (2, 20), (10, 40), (1, 100)))
     faults = _faults(rng, kinds, duration_ms)
@@ -246,15 +257,18 @@ def draw(seed: int, duration_ms: int, *, weather: str = "", chance: Callable[[st
         events_bytes=more.choice((30_000, 150_000, 1 << 30)),
         is_long=latest.random() < LONG_RETRY_SHARE,
         rewrite_bytes=latest.choice(REWRITE_BYTES) if latest.random() < REWRITING_SHARE else 0,
+        repair_after_s=repairs.choice(REPAIR_AFTER_S),
     )
     if faults:
         faults += _settings_faults(chance(f"{seed} settings"), duration_ms, len(faults))
+    if faults and repairs.random() < LOST_SHARE:
+        faults += _some_faults(repairs, LOST_FAULTS, duration_ms, len(faults))
     faults += _latest_faults(latest, kinds, plan.journals, duration_ms, len(faults))
     return replace(plan, faults=tuple(faults))
 
 
 def _weather(rng: Random) -> tuple[str, ...]:
-    kinds = [kind for kind in WEATHER if kind != "fair"]
+    kinds = [kind for kind in WEATHER if kind not in CHOSEN_ONLY]
     if rng.random() < 0.5:
         return (rng.choice(kinds),)
     return tuple(sorted(rng.sample(kinds, rng.choice((0, 2, 3, 4, 6)))))
