@@ -448,7 +448,8 @@ def on_gotack(broker: Broker, sender: Node, items: list[Any]) -> None:
             confirmed = work.confirmed
             if sender not in confirmed:
                 work.confirmed = confirmed = confirmed + only
-            if len(confirmed) >= len(ours) - 1 and not _missing(broker, job, work):
+            is_enough = len(confirmed) >= len(ours) - 1 or broker.acks.has_forgotten
+            if is_enough and not _missing(broker, job, work):
                 finish(broker, job)
 
 

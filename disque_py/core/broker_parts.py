@@ -77,13 +77,15 @@ class Acks:
     asked       acked jobs whose other holders we asked once
     heard       acked jobs that other nodes collect
     not_held    ids of jobs that are done, and of which this node said that it does not hold them
+    has_forgotten   whether a node was forgotten here: sets may name nodes that need not confirm
     recollect   a walk over all acked records, a part per tick, after a node came back or was forgotten
     """
 
-    __slots__ = ("asked", "heard", "not_held", "recollect")
+    __slots__ = ("asked", "has_forgotten", "heard", "not_held", "recollect")
 
     def __init__(self, keep_ms: int) -> None:
         self.not_held = Tombstones(keep_ms)
+        self.has_forgotten = False
         self.asked = Line(ACK_ASKED_MS)
         self.heard = Line(ACK_HEARD_MS)
         self.recollect: Iterator[None] | None = None

@@ -17,7 +17,8 @@ them, and a collection that begins meanwhile asks them, too. `repairs.named` kee
 
 A member out of reach is counted unasked as long as its copies are not suspect, and it is asked when it is linked again.
 Nothing is kept for jobs whose copies are not suspect. At most a few thousand jobs take turns at a time, and the walk
-waits for them. Spec RC1 to RC10.
+waits for them. Spec RC1, RC2, RC3, RC4, RC5, RC6, RC9, RC10,
+RC11.
 """
 
 from __future__ import annotations

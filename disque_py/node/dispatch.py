@@ -494,6 +494,7 @@ def forgotten(broker: Broker, node: Node) -> None:
     filter_interest.forget_node(broker, node)
     handover.on_run_over(broker, node)
     broker.sets.forget_all()
+    broker.acks.has_forgotten = True
     repair.forgotten(broker, node)
     acks.collect_again(broker)
 
