@@ -23,6 +23,7 @@ RC11.
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Any, Final
 
 from cluster_bus.messages import HAVE, HAVEARE, REPLJOB, RESTORED, SETACK, SHORT, TAKETURN
@@ -33,7 +34,7 @@ from disque_py.core.acks import UNTOLD
 from disque_py.core.broker import SHARDS, Broker
 from disque_py.core.changing import OUTCOME_CANCELED
 from disque_py.core.ids import is_valid_id
-from disque_py.core.job import ACKED, ACTIVE, QUEUED, WAIT_REPL, Cancellation, Job
+from disque_py.core.job import ACKED, ACTIVE, GONE, QUEUED, WAIT_REPL, Cancellation, Job
 from disque_py.core.job_snapshot import snapshot_of
 from disque_py.core.journaling import mark_holders_dirty
 from disque_py.core.node_sets import NodeSet
@@ -61,8 +62,12 @@ CHANGED_MS: Final = 2_000
 TURNS_MAX: Final = 1_000
 # Jobs and shards looked at per tick: about half a millisecond.
 LOOKED_PER_PART: Final = 1_000
+# … where a job that takes a turn counts for so many.
+LOOKED_PER_TURN: Final = 5
+# Turns that go on per tick: about a millisecond.
+TURNS_PER_PART: Final = 100
 # Jobs of one HAVE.
-IDS_MAX: Final = 250
+IDS_MAX: Final = 100
 LOOK_MS: Final = 1_000
 # A new copy's timer ends so much later than ours: we ask first.
 MARGIN_MS: Final = 1_000
@@ -256,9 +261,16 @@ def _tell(broker: Broker, code: int, name: str) -> None:
 
 
 def step(broker: Broker) -> bool:
-    """Walk on, for a bounded part. Return whether the next part may follow at once."""
+    """Go on with turns and walks, for a bounded part. Return whether the next part may follow at once."""
     repairs = broker.repairs
-    if not repairs.is_walking or broker.is_loading or broker.is_leaving:
+    if broker.is_loading or broker.is_leaving:
+        return False
+    if repairs.to_go_on:
+        for job in list(islice(repairs.to_go_on, TURNS_PER_PART)):
+            del repairs.to_go_on[job]
+            _go_on(broker, job)
+        return True
+    if not repairs.is_walking:
         return False
     looked = 0
     while looked < LOOKED_PER_PART:
@@ -299,16 +311,18 @@ def _walk_first(broker: Broker) -> int:
     repairs = broker.repairs
     walk = repairs.first
     jobs = _shard(broker, walk)
+    taken = 0
     for job in jobs:
         if walk.names(job.holders) and in_scope(broker, job):
             repairs.passed += 1
             if job not in repairs.turns and not _position(broker, job.holders):
                 _ask(broker, job, _take_turn(broker, job, broker.now_ms))
+                taken += LOOKED_PER_TURN
     for node in walk.passed():
         is_same = not repairs.rest.left or repairs.rest_epoch == repairs.first_epoch
         repairs.rest_epoch = repairs.first_epoch if is_same else -1
         repairs.rest.add(node, SHARDS)
-    return 1 + len(jobs)
+    return 1 + len(jobs) + taken
 
 
 def _walk_rest(broker: Broker) -> int:
@@ -316,6 +330,7 @@ def _walk_rest(broker: Broker) -> int:
     repairs = broker.repairs
     walk = repairs.rest
     jobs = _shard(broker, walk)
+    taken = 0
     is_same = repairs.rest_epoch == broker.cluster.epoch
     for job in jobs:
         if walk.names(job.holders) and job not in repairs.turns and in_scope(broker, job):
@@ -325,8 +340,9 @@ def _walk_rest(broker: Broker) -> int:
                 turn = _take_turn(broker, job, due_ms)
                 if due_ms <= broker.now_ms:
                     _ask(broker, job, turn)
+                taken += LOOKED_PER_TURN
     walk.passed()
-    return 1 + len(jobs)
+    return 1 + len(jobs) + taken
 
 
 def in_scope(broker: Broker, job: Job) -> bool:
@@ -360,24 +376,17 @@ def _take_turn(broker: Broker, job: Job, due_ms: int) -> Turn:
 
 
 def _look_at_turns(broker: Broker) -> None:
-    """Go on with turns whose moment has come, and with those that wait for `repair-rate`."""
+    """Note the turns whose moment has come, and those that `repair-rate` allows. Ask silent members again."""
     repairs = broker.repairs
     now_ms = broker.now_ms
-    for job, turn in list(repairs.turns.items()):
-        if not in_scope(broker, job):
-            del repairs.turns[job]
-        elif turn.stage == READY:
-            _name(broker, job, turn)
-        elif turn.due_ms > now_ms:
-            pass
-        elif turn.stage == WAITING:
-            _ask(broker, job, turn)
-        elif turn.stage == COPYING:
-            if turn.asked >= SILENT_MAX:
-                _pass_over(broker, turn, turn.targets)
-                _judge(broker, job, turn)
-            else:
-                _copy(broker, job, turn)
+    allowed = repairs.tokens // 1_000
+    for job, turn in repairs.turns.items():
+        if turn.stage == READY:
+            if allowed > 0:
+                allowed -= 1
+                repairs.to_go_on[job] = None
+        elif (turn.due_ms <= now_ms and turn.stage != ASKING) or job.state == GONE or job.state == ACKED:
+            repairs.to_go_on[job] = None
     for number, question in list(repairs.questions.items()):
         if question.due_ms > now_ms:
             continue
@@ -391,6 +400,32 @@ def _look_at_turns(broker: Broker) -> None:
         if question.asked >= SILENT_MAX:
             _go_without(broker, question, jobs)
         broker.send(silent, HAVE, question.item)
+
+
+def _go_on(broker: Broker, job: Job) -> None:
+    """Do the next step of a turn, if it is due."""
+    repairs = broker.repairs
+    turn = repairs.turns.get(job)
+    if turn is None:
+        return
+    if not in_scope(broker, job):
+        del repairs.turns[job]
+    elif turn.stage == READY:
+        _name(broker, job, turn)
+    elif turn.stage == WAITING:
+        if turn.due_ms <= broker.now_ms:
+            _ask(broker, job, turn)
+    elif turn.stage == ASKING:
+        if not turn.unanswered and turn.number:
+            _judge(broker, job, turn)
+    elif not turn.targets:
+        _judge(broker, job, turn)
+    elif turn.due_ms <= broker.now_ms:
+        if turn.asked >= SILENT_MAX:
+            _pass_over(broker, turn, turn.targets)
+            _judge(broker, job, turn)
+        else:
+            _copy(broker, job, turn)
 
 
 def _is_asked(repairs: Repairs, job: Job, number: int) -> bool:
@@ -407,8 +442,7 @@ def _go_without(broker: Broker, question: Question, jobs: list[Job]) -> None:
             del turn.unanswered[node]
         if silent:
             _pass_over(broker, turn, tuple(silent))
-            if not turn.unanswered:
-                _judge(broker, job, turn)
+            broker.repairs.to_go_on[job] = None
 
 
 def _pass_over(broker: Broker, turn: Turn, nodes: tuple[Node, ...]) -> None:
@@ -432,7 +466,7 @@ def settle(broker: Broker) -> None:
     repairs = broker.repairs
     if repairs.noted:
         _take_answers(broker)
-    while repairs.to_ask:
+    if repairs.to_ask:
         _send_questions(broker)
     if repairs.to_tell:
         for kind, groups in repairs.to_tell.items():
@@ -456,8 +490,10 @@ def _send_questions(broker: Broker) -> None:
     for holders, jobs in groups.items():
         nodes = broker.sets.others(broker.sets.of(filter(_is_reachable, broker.sets.others(holders))))
         if not nodes:
+            repairs.number += 1
             for job in jobs:
-                _judge(broker, job, repairs.turns[job])
+                repairs.turns[job].number = repairs.number
+                repairs.to_go_on[job] = None
             continue
         for at in range(0, len(jobs), IDS_MAX):
             part = jobs[at : at + IDS_MAX]
@@ -531,6 +567,9 @@ def _name(broker: Broker, job: Job, turn: Turn) -> None:
         repairs.is_told = True
         _tell(broker, event_format.REPAIR_STARTED, "repair-started")
     missing = _missing(job, turn, broker)
+    if missing <= 0:
+        _ask(broker, job, turn)  # A member was lost, or a copy was made, while it waited.
+        return
     candidates = [
         node
         for node in broker.cluster.usable
@@ -614,7 +653,7 @@ def _take_answers(broker: Broker) -> None:
             broker.stats.repair_refusals += 1
             _pass_over(broker, turn, (node,))
         if not turn.targets:
-            _judge(broker, job, turn)
+            repairs.to_go_on[job] = None
 
 
 def _end(broker: Broker, job: Job, turn: Turn, kind: int) -> None:
@@ -718,8 +757,8 @@ def on_haveare(broker: Broker, sender: Node, items: list[Any]) -> None:
                 continue
             del turn.unanswered[sender]
             turn.answers[sender] = has
-            if not in_scope(broker, job):
-                del repairs.turns[job]
+            if job.state == GONE:
+                repairs.to_go_on[job] = None
                 continue
             if packed:
                 merged = sets.union(job.holders, sets.unpack(packed))
@@ -731,7 +770,7 @@ def on_haveare(broker: Broker, sender: Node, items: list[Any]) -> None:
             if at in changes:
                 changing.hear(broker, sender, job, changes[at])
             if not turn.unanswered:
-                _judge(broker, job, turn)
+                repairs.to_go_on[job] = None
         if not question.unanswered:
             del repairs.questions[number]
 

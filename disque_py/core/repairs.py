@@ -142,6 +142,7 @@ class Repairs:
     again, again_ms, again_epoch   nodes to walk for again: at this moment, or when the cluster is another one
     has_short     some job ended its turn without a node for its copies
     noted         answers to REPLJOB: (job, node, COPY_TAKEN, COPY_KNOWN or a reason)
+    to_go_on      turns whose next step is due
     to_ask, to_tell   what the end of the turn sends: job, and message kind -> (nodes -> ids)
     tokens        copies that `repair-rate` allows now, in thousandths
     ticked_ms, looked_ms   when they were last counted, and when nodes were last looked at
@@ -172,6 +173,7 @@ class Repairs:
         self.ended_ms = 0
         self.has_short = False
         self.noted: list[tuple[Job, Node, int]] = []
+        self.to_go_on: dict[Job, None] = {}
         self.to_ask: dict[Job, None] = {}
         self.to_tell: dict[int, dict[tuple[Node, ...], list[bytes]]] = {}
         self.tokens = 0
@@ -186,6 +188,7 @@ class Repairs:
         self.named.clear()
         self.questions.clear()
         self.noted.clear()
+        self.to_go_on.clear()
         self.to_ask.clear()
         self.to_tell.clear()
 

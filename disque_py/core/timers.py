@@ -87,6 +87,8 @@ def tick(broker: Broker) -> bool:
 
 def next_ms(broker: Broker) -> int:
     """Return when `tick` has to be called at the latest."""
+    if broker.repairs.to_go_on and not (broker.is_loading or broker.is_leaving):
+        return broker.now_ms
     at_ms = broker.upkeep.housekept_ms + HOUSEKEEPING_MS
     if broker.copies.extensions and broker.copies.extensions[0][0] < at_ms:
         at_ms = broker.copies.extensions[0][0]

@@ -55,7 +55,14 @@ def answer(broker, node, code=HAS, holders=b"", change=()):
     number, _, ids = broker.repairs.questions[broker.repairs.number].item
     known = [holders] * len(ids) if code >= HAS else []
     say(broker, node, HAVEARE, (number, bytes([code] * len(ids)), known, list(change)))
+    go_on(broker)
+
+
+def go_on(broker):
+    """Turns whose step is due do it."""
     dispatch.settle(broker)
+    while dispatch.tick(broker):
+        dispatch.settle(broker)
 
 
 # -- suspicion, turns, questions ----------------------------------------------------------------------------
@@ -283,7 +290,7 @@ def test_a_copy_that_is_taken_ends_the_turn():
     answer(broker, third, HAS_NONE)
     answer(broker, second)
     say(broker, third, GOTJOB, job.id)
-    dispatch.settle(broker)
+    go_on(broker)
     assert broker.stats.copies_repaired == 1
     assert sent_of(broker, RESTORED) == [((second, third), ([job.id],))]
     assert not broker.repairs.turns
@@ -296,7 +303,7 @@ def test_after_the_last_refusal_the_others_hear_that_no_node_is_left():
     answer(broker, second)
     sent(broker)
     say(broker, third, REFUSED, (job.id, REFUSED_PAUSED))
-    dispatch.settle(broker)
+    go_on(broker)
     assert sent_of(broker, SHORT) == [((second, third), ([job.id],))]
     assert broker.repairs.missing == 1
     assert broker.stats.repair_refusals == 1
@@ -482,7 +489,7 @@ def test_the_log_tells_of_missing_copies_only():
     answer(broker, third, HAS_NONE)
     answer(broker, second)
     say(broker, third, GOTJOB, job.id)
-    dispatch.settle(broker)
+    go_on(broker)
     advance(broker, 10 * SECOND)
     assert "repair-finished" in [name for name, _ in broker.cluster.tray.notices]
 
