@@ -71,7 +71,7 @@ IDS_MAX: Final = 100
 LOOK_MS: Final = 1_000
 # A new copy's timer ends so much later than ours: we ask first.
 MARGIN_MS: Final = 1_000
-# What a member has of a job, in HAVEARE.
+# The answers of HAVEARE: a member has this of a job.
 HAS_NONE: Final = 0
 HAS_DONE: Final = 1
 HAS: Final = 2
