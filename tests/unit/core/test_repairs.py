@@ -42,5 +42,5 @@ def test_nothing_is_left_of_jobs_that_are_forgotten():
     repairs.to_go_on[job] = repairs.to_ask[job] = None
     repairs.noted.append((job, node, -1))
     repairs.forget_jobs()
-    assert not (repairs.turns or repairs.named or repairs.to_go_on or repairs.to_ask or repairs.noted)
+    assert not any((repairs.turns, repairs.named, repairs.to_go_on, repairs.to_ask, repairs.noted))
     assert not repairs.is_walking
