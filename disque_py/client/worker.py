@@ -450,7 +450,7 @@ class Worker:
             try:
                 if done:
                     await self._client.ack_jobs(done)
-            except BaseException:
+            except BaseException:  # Also when this task is cancelled: the jobs are acknowledged later.
                 self._done += done
                 raise
 

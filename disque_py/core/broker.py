@@ -84,8 +84,8 @@ class Broker:
       schedule             timers of jobs, and tasks for later
       upkeep               walks that go on a part per tick
       tombstones           ids of jobs that were deleted lately
-      behind               job whose changeable part is newer on another node -> how often it is still asked for
-                           (changing.py)
+      behind               job whose changeable part is newer on another node -> how often it is still asked for, and
+                           the highest change number heard (changing.py)
 
     Copies and acks
       sets                 interned sets of nodes
@@ -170,7 +170,7 @@ class Broker:
         self.arrivals = 0
         self.drain: Drain | None = None
         self.used_memory = 0
-        self.behind: dict[Job, int] = {}
+        self.behind: dict[Job, tuple[int, int]] = {}
         self.tokens = Tokens(self)
         self.questions: dict[int, Question] = {}
         self.is_loading = False

@@ -13,7 +13,8 @@ import time
 
 import pytest
 
-from servers import HOST, ROOT, Cluster, Server, free_port, until
+from disque_py.loopback_ports import HOST, free_port
+from servers import ROOT, Cluster, Server, until
 
 CLI = [sys.executable, str(ROOT / "bin" / "disque-cli")]
 CLUSTER = [sys.executable, str(ROOT / "bin" / "disque-cluster")]

@@ -11,7 +11,8 @@ import time
 import pytest
 
 from disque_py.client import Disque
-from servers import HOST, ROOT, Server
+from disque_py.loopback_ports import HOST
+from servers import ROOT, Server
 
 PAGE = ROOT / "docs" / "client.md"
 EXAMPLES = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)

@@ -381,7 +381,7 @@ class Machine:
     def _on_timer(self, at_ms: int, run: int) -> None:
         if at_ms != self._timer_ms or run != self.runs or not self.is_up or self.is_stopped:
             return  # Another was set since; or the process is gone, or will look at its clock when it goes on.
-        if self.world.is_prompt and not self.world.is_first_timer():
+        if self.world.is_prompt and not self.world.may_tick(self):
             self._timer_ms = at_ms + 1
             self.world.later(1, self._on_timer, at_ms + 1, run)
             return
