@@ -261,9 +261,9 @@ def draw(seed: int, duration_ms: int, *, weather: str = "", chance: Callable[[st
     )
     if faults:
         faults += _settings_faults(chance(f"{seed} settings"), duration_ms, len(faults))
-    if faults and repairs.random() < LOST_SHARE:
-        faults += _some_faults(repairs, LOST_FAULTS, duration_ms, len(faults))
     faults += _latest_faults(latest, kinds, plan.journals, duration_ms, len(faults))
+    if faults and not weather and repairs.random() < LOST_SHARE:
+        faults += _some_faults(repairs, LOST_FAULTS, duration_ms, len(faults))
     return replace(plan, faults=tuple(faults))
 
 
