@@ -37,6 +37,7 @@ from disque_py.core import (
     repair,
     replication,
     requeue,
+    scan,
     spilling,
     versions,
 )
@@ -519,7 +520,7 @@ def described(broker: Broker, protocol: int, job: Job, body: bytes) -> bytes:
         ("leased", integer(int(job.is_leased_here and job.requeue_at_ms > now_ms))),
         ("priority", integer(job.priority)),
         ("meta", bulk_array(job.meta)),
-        ("status", bulk(event_format.STATUS_NAMES[events.status_of(job)] or "")),
+        ("status", bulk(event_format.STATUS_NAMES[scan.shown_status(broker, job)] or "")),
         ("attempts", integer(0 if part is None else part.limit)),
         ("attempts-left", nil if left is None else integer(left)),
         ("error", nil if error_text is None else bulk(error_text)),

@@ -17,7 +17,7 @@ from typing import Any, Final
 import hiredis
 
 from disque_py.commands.jobs import described
-from disque_py.core import census, filters, pulls, spilling
+from disque_py.core import census, electing, filters, locking, pulls, spilling
 from disque_py.core.broker import Broker
 from disque_py.core.delivery import REPLY_BYTES_MAX
 from disque_py.core.filters import PAIRS_MAX, Filter, Group, values_of
@@ -680,4 +680,6 @@ TOPICS: Final[dict[bytes, Topic]] = {
     TOPIC_QDEPTH: _depth_share,
     TOPIC_QSTAT: _stat_share,
     TOPIC_SHOW: _show_share,
+    electing.TOPIC_VOTER: electing.share,
+    locking.TOPIC_LOCKS: locking.share,
 }

@@ -159,10 +159,10 @@ def is_invisible(broker: Broker, job: Job) -> bool:
         return job.requeue_at_ms > broker.now_ms and _counts_delay_here(broker, job)
     if job.status == INVISIBLE:
         return True
-    return _is_delayed_elsewhere(broker, job) and _counts_delay_here(broker, job)
+    return is_delayed_elsewhere(broker, job) and _counts_delay_here(broker, job)
 
 
-def _is_delayed_elsewhere(broker: Broker, job: Job) -> bool:
+def is_delayed_elsewhere(broker: Broker, job: Job) -> bool:
     """Whether this is a copy of a job whose DELAY lasts: its timer is the delay, then RETRY, and a random bit."""
     if not job.delay_ms or not job.retry_ms or job.attempt or job.status != UNKNOWN:
         return False

@@ -24,6 +24,7 @@ from disque_py.core import (
     acks,
     asking,
     changing,
+    claim_messages,
     delivery,
     filter_interest,
     gathering,
@@ -42,6 +43,7 @@ from disque_py.core import (
     spilling,
     taking,
     timers,
+    voting,
 )
 from disque_py.core.broker import Broker
 from disque_py.core.client import (
@@ -130,6 +132,7 @@ MESSAGES: Final[dict[int, MessageHandler]] = {
     messages.TAKETURN: repair.on_taketurn,
     messages.QUESTION: gathering.on_question,
     messages.ANSWER: gathering.on_answer,
+    **claim_messages.HANDLERS,
 }
 
 
@@ -145,6 +148,7 @@ WHILE_LOADING: Final = (
     messages.ASKSETTINGS,
     messages.QLENGTHS,
     messages.QUESTION,
+    *claim_messages.HANDLERS,
 )
 
 
@@ -452,6 +456,7 @@ def link_up(broker: Broker, node: Node) -> None:
     broker.sets.forget_packed()
     pausing.on_link_up(broker, node)
     settings_sync.on_link_up(broker, node)
+    voting.on_link_up(broker, node)
     interest.on_link_up(broker, node)
     filter_interest.on_link_up(broker, node)
     replication.on_link_up(broker, node)
@@ -467,6 +472,7 @@ def link_lost(broker: Broker, node: Node) -> None:
     asking.on_link_lost(broker, node)
     gathering.on_link_lost(broker, node)
     repair.on_link_lost(broker, node)
+    claim_messages.on_link_lost(broker, node)
 
 
 def incoming_lost(broker: Broker, node: Node) -> None:
@@ -477,10 +483,12 @@ def incoming_lost(broker: Broker, node: Node) -> None:
     keying.on_link_lost(broker, node)
     asking.on_link_lost(broker, node)
     gathering.on_link_lost(broker, node)
+    claim_messages.on_link_lost(broker, node)
 
 
 def new_run(broker: Broker, node: Node) -> None:
     """The node has a new process: what was agreed with the old one is void."""
+    claim_messages.on_run_over(broker, node)
     settings_sync.on_run_over(broker, node)
     interest.forget_node(broker, node)
     filter_interest.forget_node(broker, node)
@@ -489,6 +497,7 @@ def new_run(broker: Broker, node: Node) -> None:
 
 def forgotten(broker: Broker, node: Node) -> None:
     """The node left the table: acks no longer wait for it, and hand-overs to it are over."""
+    claim_messages.on_run_over(broker, node)
     settings_sync.on_run_over(broker, node)
     interest.forget_node(broker, node)
     filter_interest.forget_node(broker, node)
@@ -529,3 +538,5 @@ def settle(broker: Broker) -> None:
         interest.send_hints(broker)
     if consumers.filter_hints:
         filter_interest.send_hints(broker)
+    if broker.claims.is_due:
+        claim_messages.settle(broker)

@@ -41,10 +41,11 @@ WEATHER: Final[dict[str, tuple[str, ...]]] = {
     "upgrade": ("upgrade", "upgrade"),
     "restarts": ("restart",),
     "disks": ("disk", "disk", "kill", "rewrite"),
+    "votes": ("wipe-votes", "wipe-votes", "kill"),
     "lost": ("lose", "wipe", "late", "kill"),
 }
-# Kinds that no seed draws as its weather, so that later additions leave the plans of seeds as they were.
-CHOSEN_ONLY: Final = ("fair", "lost")
+# Kinds that no seed chooses: plans with locks, and a share of the others, have their faults besides.
+BY_NAME: Final = ("fair", "votes", "lost")
 # Nodes lost for ever, wiped, or forgotten and back, in this share of the plans that have faults.
 LOST_FAULTS: Final = ("lose", "wipe", "late")
 LOST_SHARE: Final = 0.25
@@ -83,6 +84,9 @@ ATTEMPTS_SHARE: Final = 0.4
 ASKER_SHARE: Final = 0.3
 # Clusters with clients that ask with WHERE, beside a producer of jobs with metadata.
 FILTERED_SHARE: Final = 0.3
+# Clusters with owners of locks, and voters whose list changes. Some of these lose their files of votes.
+LOCKERS_SHARE: Final = 0.3
+WIPES_SHARE: Final = 0.5
 # Of the clusters with little memory so many let bodies go to disk.
 SPILLING_SHARE: Final = 0.6
 
@@ -227,6 +231,10 @@ def draw(seed: int, duration_ms: int, *, weather: str = "", chance: Callable[[st
         names += ["keyed producer"] * ("keyed producer" not in names)
         names += ["filtered consumer"] * filtered.choice((1, 2, 4))
     repairs = chance(f"{seed} repairs")
+    locks = chance(f"{seed} lockers")  # Likewise.
+    has_locks = locks.random() < LOCKERS_SHARE
+    if has_locks:
+        names += ["voter keeper"] + ["locker"] * locks.choice((2, 3, 5))
     clients = [ClientPlan(number, kind) for number, kind in enumerate(names)]
     delay_ms = rng.choice(((1, 1), (1, 2), (1, 5), (2, 20), (10, 40), (1, 100)))
     faults = _faults(rng, kinds, duration_ms)
@@ -262,13 +270,15 @@ def draw(seed: int, duration_ms: int, *, weather: str = "", chance: Callable[[st
     if faults:
         faults += _settings_faults(chance(f"{seed} settings"), duration_ms, len(faults))
     faults += _latest_faults(latest, kinds, plan.journals, duration_ms, len(faults))
+    if has_locks and faults and locks.random() < WIPES_SHARE:
+        faults += _some_faults(locks, ("wipe-votes",), duration_ms, len(faults))
     if faults and not weather and repairs.random() < LOST_SHARE:
         faults += _some_faults(repairs, LOST_FAULTS, duration_ms, len(faults))
     return replace(plan, faults=tuple(faults))
 
 
 def _weather(rng: Random) -> tuple[str, ...]:
-    kinds = [kind for kind in WEATHER if kind not in CHOSEN_ONLY]
+    kinds = [kind for kind in WEATHER if kind not in BY_NAME]
     if rng.random() < 0.5:
         return (rng.choice(kinds),)
     return tuple(sorted(rng.sample(kinds, rng.choice((0, 2, 3, 4, 6)))))

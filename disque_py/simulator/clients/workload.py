@@ -97,7 +97,7 @@ class Line(Connection):
         if isinstance(reply, Exception):
             text = str(reply)
             self._owner.oracle.failed(text)
-            if not text.startswith(EXPECTED_ERRORS):
+            if not text.startswith((*EXPECTED_ERRORS, *self._owner.REFUSALS)):
                 raise RuleBrokenError("no odd errors", f"{text!r} for {about!r}")
         then(reply, about)
 
@@ -118,6 +118,8 @@ class Actor:
 
     # Of every two nodes, the one it uses where clients live apart.
     SIDE: ClassVar[int] = 0
+    # Errors that its own commands get, besides those that every client expects.
+    REFUSALS: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, world: World, oracle: Oracle, plan: Plan, client: ClientPlan) -> None:
         self.world = world

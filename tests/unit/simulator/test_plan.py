@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from disque_py.simulator.plan import (
-    CHOSEN_ONLY,
+    BY_NAME,
     EVENT_FAULTS,
     JOURNAL_FAULTS,
     LOST_FAULTS,
@@ -29,7 +29,7 @@ def test_plans_cover_what_there_is():
     """One to nine nodes, every kind of weather alone, journals of every policy, both bus versions."""
     plans = [draw(seed, 2_000) for seed in range(400)]
     assert {plan.nodes for plan in plans} == {1, 2, 3, 4, 5, 6, 7, NODES_MAX}
-    assert {plan.weather[0] for plan in plans if len(plan.weather) == 1} == set(WEATHER) - set(CHOSEN_ONLY)
+    assert {plan.weather[0] for plan in plans if len(plan.weather) == 1} == set(WEATHER) - set(BY_NAME)
     assert {policy for plan in plans for policy in plan.journals} == {"", "always", "everysec", "no"}
     assert {version for plan in plans for version in plan.versions} == {OLD, NEW}
 
