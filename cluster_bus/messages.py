@@ -24,7 +24,7 @@ FAIL_NODE: Final = 6  # (node id)
 
 # -- jobs (disque_py/core) ---------------------------------------------------------------------
 FIRST_JOB_KIND: Final = 32
-REPLJOB: Final = 32  # a job snapshot (core/job_snapshot.py), flags (1: no answer wanted; 2: a new job with a key)
+REPLJOB: Final = 32  # a job snapshot, flags (1: no answer wanted; 2: a new job with a key; 4: then ms until its timer)
 GOTJOB: Final = 33  # job id: taken; (job id, 1): was here before
 REFUSED: Final = 34  # job id, reason (see REFUSALS): answer to REPLJOB
 HOLDERS: Final = 35  # job id, NODES: the longer list of holders, to those having the job
@@ -87,6 +87,17 @@ ASKJOBS: Final = 59  # number, [job id, …]: what do you have of these jobs?
 JOBSARE: Final = 60  # number of the question, one byte per job (core/asking.py)
 DOJOBS: Final = 61  # number, deed, [job id, …], [word, …]: a client wants this done to jobs that you hold
 DIDJOBS: Final = 62  # number of the request, one byte per job: 1 done, 0 not
+
+# Lost copies (disque_py/core/repair.py).
+HAVE: Final = (
+    80  # number, NODES the sender knows as holders, [job id, …]: take these holders over, and say what you have
+)
+HAVEARE: Final = (
+    81  # number, one byte per job, NODES of each job had (b"": as asked), [(index, change number, its node) …]
+)
+RESTORED: Final = 82  # [job id, …]: these jobs have their copies
+SHORT: Final = 83  # [job id, …]: copies of these jobs are missing, and no node can take one
+TAKETURN: Final = 84  # [job id, …]: copies are missing, and you are the holder whose turn it is
 
 REFUSED_PAUSED: Final = 1
 REFUSED_MEMORY: Final = 2

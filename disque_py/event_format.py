@@ -85,6 +85,8 @@ ENQUEUED_INVISIBLE: Final = 29  # By QREDRIVE, while the input of the queue is p
 # Events of the node.
 STARTED: Final = 32
 FLUSHED: Final = 33
+REPAIR_STARTED: Final = 34
+REPAIR_FINISHED: Final = 35
 
 # Name of the event, state entered.
 CODES: Final[dict[int, tuple[str, int]]] = {
@@ -119,6 +121,8 @@ CODES: Final[dict[int, tuple[str, int]]] = {
     ENQUEUED_INVISIBLE: ("enqueued", INVISIBLE),
     STARTED: ("started", UNKNOWN),
     FLUSHED: ("flushed", UNKNOWN),
+    REPAIR_STARTED: ("repair-started", UNKNOWN),
+    REPAIR_FINISHED: ("repair-finished", UNKNOWN),
 }
 # A code of a later version.
 UNKNOWN_EVENT: Final[tuple[str, int]] = ("unknown", UNKNOWN)

@@ -34,6 +34,7 @@ from disque_py.core import (
     incremental,
     lifecycle,
     pausing,
+    repair,
     replication,
     requeue,
     scan,
@@ -527,6 +528,8 @@ def described(broker: Broker, protocol: int, job: Job, body: bytes) -> bytes:
         ("delay-ms", integer(job.delay_ms)),
         ("retry-ms", integer(job.retry_ms)),
         ("ttl-ms", integer(max(0, job.expire_at_ms - now_ms))),
+        ("copies", integer(repair.copies_of(broker, job))),
+        ("repairing", integer(int(repair.is_repairing(broker, job)))),
     )
     return array([part for name, value in fields for part in (bulk(name), value)])
 

@@ -39,6 +39,7 @@ from disque_py.core.node_sets import NodeSets
 from disque_py.core.outbox import Outbox
 from disque_py.core.queue import QUEUE_BYTES, Queue
 from disque_py.core.queue_settings import QueueSettingsTable
+from disque_py.core.repairs import Repairs
 from disque_py.core.schedule import Schedule
 from disque_py.core.spilled import NEVER, Spill
 from disque_py.core.stats import Stats
@@ -100,6 +101,8 @@ class Broker:
 
     Copies and acks
       sets                 interned sets of nodes
+      era                  grows when nodes may have taken copies unheard of; a job keeps that of its arrival (acks.py)
+      repairs              lost copies and their replacement (repair.py)
       copies, acks         copies that are being made; acked jobs on their way out
       drain                the state of CLUSTER LEAVING; None while the node stays (leaving.py)
 
@@ -163,7 +166,9 @@ class Broker:
         self.queue_serial = 0
         self.queue_settings = QueueSettingsTable()
         self.copies = Copies()
-        self.acks = Acks()
+        self.repairs = Repairs()
+        self.era = 1  # Jobs from the journal came before this process.
+        self.acks = Acks(2 * settings.cluster_node_timeout)
         self.pauses = Pauses()
         self.waits = Waits()
         self.consumers = Consumers()

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from disque_py.core.keys import Keys
 from disque_py.core.replica_sets import ReplicaSets
 from disque_py.core.schedule import Line, Timetable
+from disque_py.core.tombstones import Tombstones
 
 if TYPE_CHECKING:
     from cluster_bus.node import Node
@@ -76,12 +77,16 @@ class Acks:
 
     asked       acked jobs whose other holders we asked once
     heard       acked jobs that other nodes collect
+    not_held    ids of jobs that are done, and of which this node said that it does not hold them
+    has_forgotten   whether a node was forgotten here: sets may name nodes that need not confirm
     recollect   a walk over all acked records, a part per tick, after a node came back or was forgotten
     """
 
-    __slots__ = ("asked", "heard", "recollect")
+    __slots__ = ("asked", "has_forgotten", "heard", "not_held", "recollect")
 
-    def __init__(self) -> None:
+    def __init__(self, keep_ms: int) -> None:
+        self.not_held = Tombstones(keep_ms)
+        self.has_forgotten = False
         self.asked = Line(ACK_ASKED_MS)
         self.heard = Line(ACK_HEARD_MS)
         self.recollect: Iterator[None] | None = None

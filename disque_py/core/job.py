@@ -69,12 +69,16 @@ class Replication:
 
 
 class Collection:
-    """Work on an ACKED job: the nodes that have confirmed the ack (few: a tuple), and how often we asked."""
+    """Work on an ACKED job: the nodes that have confirmed the ack (few: a tuple), and how often we asked.
 
-    __slots__ = ("attempts", "confirmed")
+    passed   nodes that said that they hold no copy, while the set did not name them; it may name them later
+    """
+
+    __slots__ = ("attempts", "confirmed", "passed")
 
     def __init__(self) -> None:
         self.confirmed: tuple[Node, ...] = ()
+        self.passed: tuple[Node, ...] = ()
         self.attempts = 0
 
     def confirm(self, node: Node) -> None:
@@ -163,6 +167,7 @@ class Job:
     version          how often it was changed, by any node; merged by maximum (events.py)
     status, since_ms the state its users see, and when it entered that (wall clock); 0: not heard (events.py, census.py)
     place            segment of the journal that holds its base; 0: none does (journaling.py)
+    era              the broker's era when it came here; lower: other nodes may have got copies since (acks.py)
     attributes       priority, metadata, changes and the like; None for the many jobs without any
     work             Replication, Collection or Handover in progress; Wanted before the job is entered
     """
@@ -175,6 +180,7 @@ class Job:
         "ctime",
         "delay_ms",
         "deliveries",
+        "era",
         "expire_at_ms",
         "holders",
         "id",
@@ -231,6 +237,7 @@ class Job:
         self.was_announced = False
         self.imported_at_ms = 0
         self.place = 0
+        self.era = 0
         self.version = 1
         self.status = 0
         self.since_ms = 0

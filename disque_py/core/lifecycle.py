@@ -57,6 +57,7 @@ def register(broker: Broker, job: Job) -> None:
     assert job_id not in shard
     shard[job_id] = job
     broker.job_count += 1
+    job.era = broker.era
     broker.used_memory += JOB_BYTES + len(job.body)
     if len(job.queue) > NAME_BYTES_FREE:
         broker.used_memory += len(job.queue)
@@ -75,6 +76,7 @@ def register_queued(broker: Broker, job: Job, queue: Queue | None) -> None:
     job_id = job.id
     broker.shards[(job_id[12] & 63) << 6 | job_id[13] & 63][job_id] = job
     broker.job_count += 1
+    job.era = broker.era
     broker.used_memory += JOB_BYTES + len(job.body)
     if len(job.queue) > NAME_BYTES_FREE:
         broker.used_memory += len(job.queue)
@@ -114,6 +116,7 @@ def register_waiting(broker: Broker, job: Job) -> None:
     job_id = job.id
     broker.shards[(job_id[12] & 63) << 6 | job_id[13] & 63][job_id] = job
     broker.job_count += 1
+    job.era = broker.era
     broker.used_memory += JOB_BYTES + len(job.body)
     if len(job.queue) > NAME_BYTES_FREE:
         broker.used_memory += len(job.queue)
@@ -478,6 +481,8 @@ def forget(broker: Broker, job: Job) -> None:
         size = released(broker, body)
     # A queue, a hand-over or a list may name the object for a while; the body is freed now.
     job.body = b""
+    if broker.repairs.named:
+        broker.repairs.named.pop(job, None)
     if job.awake_at_ms:
         broker.schedule.cancel(job)
     if broker.pauses.deferred:

@@ -36,6 +36,7 @@ from disque_py.core import (
     ordering,
     pausing,
     pulls,
+    repair,
     replication,
     requeue,
     settings_sync,
@@ -129,6 +130,11 @@ MESSAGES: Final[dict[int, MessageHandler]] = {
     messages.TASK_STATE: tasks.on_task_state,
     messages.SYNC: tasks.on_sync,
     messages.SYNCED: tasks.on_synced,
+    messages.HAVE: repair.on_have,
+    messages.HAVEARE: repair.on_haveare,
+    messages.RESTORED: repair.on_restored,
+    messages.SHORT: repair.on_short,
+    messages.TAKETURN: repair.on_taketurn,
     messages.QUESTION: gathering.on_question,
     messages.ANSWER: gathering.on_answer,
     **claim_messages.HANDLERS,
@@ -464,6 +470,7 @@ def link_up(broker: Broker, node: Node) -> None:
     filter_interest.on_link_up(broker, node)
     replication.on_link_up(broker, node)
     handover.on_link_up(broker, node)
+    repair.on_link_up(broker, node)
     acks.collect_again(broker)
     keying.on_link_up(broker, node)
 
@@ -474,6 +481,7 @@ def link_lost(broker: Broker, node: Node) -> None:
     asking.on_link_lost(broker, node)
     gathering.on_link_lost(broker, node)
     tasks.node_lost(broker, node)
+    repair.on_link_lost(broker, node)
     claim_messages.on_link_lost(broker, node)
 
 
@@ -508,6 +516,8 @@ def forgotten(broker: Broker, node: Node) -> None:
     handover.on_run_over(broker, node)
     tasks.node_lost(broker, node)
     broker.sets.forget_all()
+    broker.acks.has_forgotten = True
+    repair.forgotten(broker, node)
     acks.collect_again(broker)
 
 
@@ -525,6 +535,9 @@ def settle(broker: Broker) -> None:
         _let_early_in(broker)
     if broker.cluster.epoch != broker.copies.counted_epoch:
         replication.count_again(broker)
+    repairs = broker.repairs
+    if repairs.noted or repairs.to_ask or repairs.to_tell:
+        repair.settle(broker)
     if broker.producers.key_events or broker.producers.key_conflicts:
         keying.settle(broker)
     consumers = broker.consumers

@@ -57,6 +57,9 @@ ANSWERED_MS: Final = 4_000
 # A silent node is given up after ten seconds.
 TASKS_MS: Final = 30_000
 LEFT_MS: Final = 30_000
+# A second until a failed node's copies are suspect, a minute until jobs without a node take turns again, and five
+# seconds for each holder.
+REPAIRED_MS: Final = 150_000
 DRAINED_MS: Final = 60_000
 FETCH_MS: Final = 400
 SAME_SETTINGS: Final = "nodes know the same settings"
@@ -152,6 +155,7 @@ class LivenessPhase:
         self.is_draining = False
         self.mesh_ms = 0
         self.drain_ms = 0
+        self.repair_ms = 0
 
     def play(self) -> None:
         """Play the whole phase; RuleBrokenError."""
@@ -160,6 +164,7 @@ class LivenessPhase:
         self._lift_limits()
         self._answer()
         self._empty_leavers()
+        self._repair()
         self._drain()
         self._verdict()
         audit(self.world, self.simulation.oracle)
@@ -328,6 +333,15 @@ class LivenessPhase:
             )
             targets.go(machine)
         world.run(STEP_MS)
+
+    def _repair(self) -> None:
+        """Wait until lost copies are replaced. An operator sets `repair-after` first: it may be the default."""
+        targets, repairs = self.simulation.targets, self.simulation.collections.repairs
+        for machine in self.world.running():
+            targets.ask(machine, "CONFIG", "SET", "repair-after", 1)
+        self.repair_ms = self._until(
+            "lost copies are replaced", REPAIRED_MS, lambda: not repairs.missing(), repairs.missing
+        )
 
     # -- the jobs ------------------------------------------------------------------------------------
 
