@@ -78,7 +78,7 @@ def on_needjobs(broker: Broker, sender: Node, items: list[Any]) -> None:
             continue
         answers_hint = bool(flags & ANSWERS_HINT)
         is_standing = bool(flags & STANDING) and sender in queue.interested
-        if answers_hint and queue.hint_sent_to is sender and (is_standing or queue.interested.get(sender, 0) > 0):
+        if queue.hint_sent_to is sender and (is_standing or (answers_hint and queue.interested.get(sender, 0) > 0)):
             queue.hint_until_ms = 0
         if not answers_hint and import_rate(broker, queue) > 0:
             continue
@@ -245,7 +245,7 @@ def imported(broker: Broker, queue: Queue, sender: Node) -> None:
         asked = queue.asked.get(sender)
         if asked is not None:
             asked.left -= 1
-            if asked.left == asked.half:
+            if asked.left <= asked.half:
                 broker.consumers.renewals[queue] = None
     if queue.rivals is not None and queue.rivals.asked is sender:
         queue.rivals.coming -= 1

@@ -213,6 +213,18 @@ def test_a_standing_pull_gets_jobs_as_they_come_without_a_hint():
     assert handed == given[:3]
 
 
+def test_a_standing_pull_answers_a_hint_that_was_ignored_before():
+    """All clients had enough when the hint came. Spec I10."""
+    broker, node = make_pair()
+    broker.consumers.interest[b"q"] = {node: 0}
+    fill(broker, 2)
+    dispatch.settle(broker)
+    assert len(sent_of(broker, HINT)) == 1
+    pull(broker, node, 3, flags=STANDING)
+    dispatch.settle(broker)
+    assert len(sent_of(broker, YOURJOBS)) == 1
+
+
 @pytest.mark.parametrize("end", ["a second", "no interest", "lost link"])
 def test_a_standing_pull_ends(end):
     """Spec I10."""
