@@ -325,7 +325,9 @@ def ask_sources(broker: Broker, queue: Queue, *, is_urgent: bool) -> None:
                     continue  # It gives jobs as they come.
                 note_asked(broker, queue, node, count)
             broker.stats.pulls_sent += 1
-            broker.send(broker.sets.only(node), NEEDJOBS, (queue.name, count, flags | STANDING if is_standing else flags))
+            broker.send(
+                broker.sets.only(node), NEEDJOBS, (queue.name, count, flags | STANDING if is_standing else flags)
+            )
 
 
 def _is_asked(broker: Broker, queue: Queue, node: Node) -> bool:

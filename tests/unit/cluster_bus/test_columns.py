@@ -31,7 +31,17 @@ def listed(value: object) -> object:
 def travel(kind: int, items: list[object]) -> list[object]:
     """Return the items as the other end of a link gets them."""
     runs = encode_runs(kind, items, COLUMNS_VERSION)
-    return [item for [run] in Decoder().feed(b"".join(frame(COLUMNS_VERSION, [one]) for one in runs)) for item in run[1:]]
+    return [
+        item for [run] in Decoder().feed(b"".join(frame(COLUMNS_VERSION, [one]) for one in runs)) for item in run[1:]
+    ]
+
+
+def test_a_frame_with_a_packed_run_has_these_very_bytes():
+    """Nodes of other versions depend on them; docs/bus.md explains them. Spec N9."""
+    ids = [b"D-dcb833cf-8YL1NT17e9+wsA/09NqxscQ" + last + b"-05a1" for last in (b"I", b"J")]
+    head, run, shared = "00000036 03 97d43c78", "91 92 61 91 c42b", "00 dcb833cf 05a1"
+    chars = "f182f5353d7b7bdfb0b00ff4f4dab1b1c408 f182f5353d7b7bdfb0b00ff4f4dab1b1c409"
+    assert frame(3, encode_runs(GOTJOB, ids, 3)) == bytes.fromhex(head + run + shared + chars)
 
 
 def test_ids_of_one_node_take_eighteen_bytes_each():
@@ -66,7 +76,20 @@ def test_an_id_that_is_written_otherwise_travels_as_it_is(odd):
         (DELJOB, [(job_id(1), None), (job_id(2), SET)]),
         (REPLJOB, [(snapshot(1), 0), (snapshot(2, version=7), 0), (snapshot(3), 1), ((*snapshot(4), 5), 0)]),
         (YOURJOBS, [(1, 0, [snapshot(1), None, snapshot(2, 500), snapshot(3, 400)]), (2, 1, [])]),
-        (YOURJOBS, [(1, 0, [(b"D-DCB833CF" + job_id(1)[10:], *snapshot(1)[1:]), snapshot(2, queue=b"p"), (*snapshot(3), 0, [1])])]),
+        (
+            YOURJOBS,
+            [
+                (
+                    1,
+                    0,
+                    [
+                        (b"D-DCB833CF" + job_id(1)[10:], *snapshot(1)[1:]),
+                        snapshot(2, queue=b"p"),
+                        (*snapshot(3), 0, [1]),
+                    ],
+                )
+            ],
+        ),
     ],
 )
 def test_a_packed_run_comes_back_as_it_was(kind, items):
