@@ -266,7 +266,7 @@ def unpack_snapshots(packed: list[Any]) -> list[Any]:
     """Return the snapshots of groups. ColumnsError."""
     snapshots: list[Any] = []
     for group in packed:
-        if group is None or len(group[0]) == _ID_BYTES and group[0][:2] == b"D-":
+        if group is None or (len(group[0]) == _ID_BYTES and group[0][:2] == b"D-"):
             snapshots.append(group)
             continue
         ids = unpack_ids(group[0])

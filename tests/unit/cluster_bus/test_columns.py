@@ -99,7 +99,7 @@ def test_a_packed_run_comes_back_as_it_was(kind, items):
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 99), st.integers(0, 2), st.binary(max_size=3)), max_size=30))
-def test_whatever_the_items_share_they_come_back_in_order(items):
+def test_items_come_back_in_order_if_they_share_something_or_nothing(items):
     told = [(job_id(number, node=f"{at:08x}"), at, more) for number, at, more in items]
     assert travel(LEASED, told) == listed(told)
 

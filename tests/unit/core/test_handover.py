@@ -25,7 +25,7 @@ from disque_py import event_format
 from disque_py.core import lifecycle
 from disque_py.core.event_packing import Noted
 from disque_py.core.handover import REFUSED_MS, TAKEN, exchange
-from disque_py.core.job import ACKED, ACTIVE, GONE, QUEUED, Handover
+from disque_py.core.job import ACTIVE, GONE, QUEUED, Handover
 from disque_py.core.job_snapshot import snapshot_of
 from disque_py.node import dispatch
 from handovers import TOOK_IT, fill, give_one, make_pair, pull, take
