@@ -31,8 +31,10 @@ FOLDERS = (
     "disque_py/simulator",
     "disque_py/storage",
 )
-# Modules elsewhere that every command or turn passes: the values in force, the way from the event loop to the broker.
+# Modules for the outside that every command or turn passes: the values in force, the way from the event loop to the
+# broker.
 FILES = (
+    "cluster_bus/link.py",
     "disque_py/config/settings.py",
     "disque_py/server/clock.py",
     "disque_py/server/connection.py",
@@ -63,7 +65,11 @@ def modules() -> list[str]:
     found = [path for folder in FOLDERS for path in (here / folder).rglob("*.py") if path.name != "__init__.py"]
     found += [here / name for name in FILES]
     return sorted(
-        path.relative_to(here).as_posix() for path in found if not STAYS_PYTHON.search(path.read_text(encoding="utf-8"))
+        {
+            path.relative_to(here).as_posix()
+            for path in found
+            if not STAYS_PYTHON.search(path.read_text(encoding="utf-8"))
+        }
     )
 
 

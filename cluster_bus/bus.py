@@ -23,7 +23,7 @@ import socket
 import ssl
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, cast
 
 from cluster_bus.codec import FRAME_BYTES_MAX, FrameError, Run, without_large
 from cluster_bus.handshake import ACCEPTOR, DIALER, NONCE_BYTES, Handshake, Hello
@@ -370,8 +370,8 @@ class Bus:
         if (link := self._outgoing.pop(node, None)) is not None:
             link.drop()
 
-    def _accepted_link(self) -> Link:
-        return self._link(ACCEPTOR, None, None)
+    def _accepted_link(self) -> asyncio.Protocol:
+        return cast(asyncio.Protocol, self._link(ACCEPTOR, None, None))
 
     def _link(self, role: bytes, node: Node | None, token: object) -> Link:
         hello = self._owner.hello()._replace(frame_bytes_max=self._frame_bytes_max)
@@ -407,7 +407,7 @@ class Bus:
             source = source_address(self._binds, str(address[0]).partition("%")[0])
             try:
                 await loop.create_connection(
-                    lambda: self._link(DIALER, node, token),
+                    lambda: cast(asyncio.Protocol, self._link(DIALER, node, token)),
                     str(address[0]),
                     port,
                     local_addr=None if source is None else (source, 0),

@@ -3,6 +3,9 @@
     frame   = length (u32: bytes that follow) | version (u8) | crc32 of the payload (u32) | payload
     payload = msgpack array of runs; a run is the array [kind, item, item, ...]
 
+On links of version 3, runs of some kinds are packed by position (columns.py). The decoder returns them in their plain
+form, so no other code knows.
+
 All integers are big-endian. A run is packed once, however many nodes get it: `frame` only joins packed runs behind an
 array header. Version 0 marks the two frames of the link handshake, which nodes of every version can read. After the
 handshake a link carries the version that both ends agreed on.
@@ -23,10 +26,12 @@ from typing import Any, Final
 
 import msgpack  # type: ignore[import-untyped]  # It ships no types.
 
+from cluster_bus import columns
+from cluster_bus.columns import COLUMNS_VERSION, PACKED
 from cluster_bus.decode_limit import has_few_objects
 
 PROTOCOL_MIN: Final = 1
-PROTOCOL_MAX: Final = 3
+PROTOCOL_MAX: Final = COLUMNS_VERSION
 HANDSHAKE_VERSION: Final = 0
 
 # A job's body may have 64 MiB (`proto-max-bulk-len`); the slack is for the job around it.
@@ -69,24 +74,31 @@ def common_version(versions: tuple[int, int], ours: tuple[int, int] = (PROTOCOL_
     return high if low <= high else 0
 
 
-def encode_run(kind: int, items: Sequence[Any]) -> bytes:
+def encode_run(kind: int, items: Sequence[Any], version: int = PROTOCOL_MIN) -> bytes:
     """Return one packed run. For more than RUN_ITEMS_MAX items, or very large ones, see `encode_runs`."""
+    if version >= COLUMNS_VERSION and kind in columns.KINDS:
+        groups = columns.pack(kind, items)
+        if groups is not None:
+            packed_groups: bytes = msgpack.packb([kind + PACKED, *groups])
+            return packed_groups
     packed: bytes = msgpack.packb([kind, *items])
     return packed
 
 
-def encode_runs(kind: int, items: Sequence[Any], bytes_max: int = FRAME_BYTES_MAX // 2) -> list[bytes]:
+def encode_runs(
+    kind: int, items: Sequence[Any], version: int = PROTOCOL_MIN, bytes_max: int = FRAME_BYTES_MAX // 2
+) -> list[bytes]:
     """Pack the items as one run, or as several if one would have more than `bytes_max` bytes.
 
     A single item above the limit becomes a run of its own. Whether it may travel was decided when the job was
     accepted.
     """
     if len(items) < RUN_ITEMS_MAX:
-        packed = encode_run(kind, items)
+        packed = encode_run(kind, items, version)
         if len(packed) <= bytes_max or len(items) == 1:
             return [packed]
     half = len(items) // 2
-    return encode_runs(kind, items[:half], bytes_max) + encode_runs(kind, items[half:], bytes_max)
+    return encode_runs(kind, items[:half], version, bytes_max) + encode_runs(kind, items[half:], version, bytes_max)
 
 
 def frame(version: int, runs: Sequence[bytes]) -> bytes:
@@ -153,6 +165,15 @@ def _decode(payload: bytearray | memoryview) -> list[Run]:
         if type(run) is not list or not run or type(run[0]) is not int or run[0] <= 0:
             raise FrameError("bad shape", "a run is not an array that starts with its kind")
     return runs
+
+
+def _unpack(run: Run) -> Run:
+    """Return a packed run in its plain form."""
+    kind = run[0] - PACKED
+    try:
+        return [kind, *columns.unpack(kind, run[1:])]
+    except (ValueError, TypeError, IndexError, OverflowError, struct.error) as error:
+        raise FrameError("bad shape", f"packed run: {error}") from None
 
 
 def _check_long(payload: memoryview) -> None:
@@ -224,6 +245,10 @@ class Decoder:
                 if length > RUNS_BYTES_MAX:
                     _check_long(part)
                 runs = _decode(part)
+        if version >= COLUMNS_VERSION:
+            for at, run in enumerate(runs):
+                if run[0] - PACKED in columns.KINDS:
+                    runs[at] = _unpack(run)
         self._at = end
         if end == len(buffer) or end > _COMPACT_BYTES:
             del buffer[:end]

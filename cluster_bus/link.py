@@ -1,4 +1,4 @@
-"""A link: one connection between two nodes, either end of it, as an asyncio.Protocol.
+"""A link: one connection between two nodes, either end of it, as a protocol of asyncio.
 
 A link begins with the handshake (handshake.py), under a time limit and a small size limit. Only then does its owner,
 the Bus, hear of it. From then on the dialing end writes frames and the accepting end reads them, never the other way
@@ -9,7 +9,6 @@ get their turn, and the bytes that lie unsent (spec Q34: a stalled node must not
 link, and the owner is told why. The link decides nothing else: neither which peer is welcome nor when to redial.
 """
 
-# Stays Python: sockets.
 from __future__ import annotations
 
 import asyncio
@@ -42,8 +41,8 @@ class LinkOwner(Protocol):
         """Take note that the link is closed. Not called after `drop`. `reason` is "" if the other end closed it."""
 
 
-class Link(asyncio.Protocol):
-    """One link.
+class Link:
+    """One link. It has no base class, because compiled classes can't derive from asyncio's (connection.py).
 
     node        the node that we dialed, or that dialed us (None: a stranger)
     role        DIALER or ACCEPTOR: which end we are
@@ -145,6 +144,16 @@ class Link(asyncio.Protocol):
         if owner is not None:
             reason, detail = self._why
             owner.link_lost(self, reason, detail or str(error or ""))
+
+    def eof_received(self) -> bool:
+        """Close the connection: a node that sends no more is gone."""
+        return False
+
+    def pause_writing(self) -> None:
+        """Take no note: `write` looks at what lies unsent."""
+
+    def resume_writing(self) -> None:
+        """Take no note."""
 
     # -- reading ---------------------------------------------------------------------------------------
 

@@ -22,14 +22,16 @@ Run = tuple[tuple[Node, ...], int, list[Any]]
 class Outgoing:
     """The runs of the current turn, oldest first; the driver takes them with `take`.
 
-    watch   told what is taken
+    watch                    told what is taken
+    sent_count, sent_bytes   messages since the start, and the bytes of their frames
     """
 
-    __slots__ = ("_items", "_kind", "_nodes", "runs", "sent_count", "watch")
+    __slots__ = ("_items", "_kind", "_nodes", "runs", "sent_bytes", "sent_count", "watch")
 
     def __init__(self) -> None:
         self.runs: list[Run] = []
         self.sent_count = 0
+        self.sent_bytes = 0
         self.watch: Callable[[list[Run]], None] | None = None
         self._nodes: tuple[Node, ...] | None = None
         self._kind = 0

@@ -54,6 +54,7 @@ def info_fields(broker: Broker) -> list[tuple[str, str | int]]:
         ("cluster_reachable_nodes", len(cluster.usable)),
         ("cluster_size", cluster.size),
         ("cluster_stats_messages_sent", broker.outbox.messages.sent_count),
+        ("cluster_stats_bytes_sent", broker.outbox.messages.sent_bytes),
         ("cluster_stats_messages_received", broker.stats.messages_received),
         ("cluster_memory_level", cluster.memory_level),
         ("cluster_leaving", "yes" if broker.is_leaving else "no"),

@@ -7,7 +7,8 @@ TTL is over. `holders` is never smaller than the truth: a node joins it when a c
 SETACK and GOTACK carry sets, and every node merges the sets that it receives. Equal sizes prove nothing, because two
 nodes may know different holders. A node whose set has a member that the sender's lacks starts collecting too. So among
 several collectors the best informed one finishes. A GOTACK confirms only if the SETACK that it answers named the
-answering node, because "not a holder" may stop being true.
+answering node, because "not a holder" may stop being true. A SETACK of a member confirms, too. So where sender and
+receiver are all holders, the receiver ends the collection instead of answering.
 
 A *dummy ack* is an ack that a node took for a job it never held. Its set is empty. It learns the holders from other
 nodes and then collects like any other node. It never counts as a holder itself. Two dummy acks tell each other nothing
@@ -22,8 +23,7 @@ collecting. A holder set may be too small after a node was away, because others 
 (repair.py). For a job of an earlier era the collector therefore asks every linked node. A node that named a new holder
 waits for that holder's own confirmation.
 
-Timers call try_collect again; no function here waits. Spec A1, A2, A3, A4, A5, A7, A9, A10, RC7, RC8, Y8,
-Y9.
+Timers call try_collect again; no function here waits. Spec A1, A2, A3, A4, A5, A7, A9, A10, A13, RC7, RC8, Y8, Y9.
 """
 
 from __future__ import annotations
@@ -338,7 +338,9 @@ def on_setack(broker: Broker, sender: Node, items: list[Any]) -> None:
             last = packed
         job = shards[(job_id[12] & 63) << 6 | job_id[13] & 63].get(job_id)
         if job is None:
-            if named:
+            if named and len(theirs) == 2 and sender in theirs and job_id in broker.tombstones:
+                send(only, DELJOB, (job_id, packed))  # Our first one was lost, or crossed this message.
+            elif named:
                 _hold_ack(broker, job_id, theirs)
                 send(only, GOTACK, (job_id, packed, 1))
             elif job_id in broker.tombstones:
@@ -365,6 +367,17 @@ def on_setack(broker: Broker, sender: Node, items: list[Any]) -> None:
             job.holders = sets.union(ours, theirs)
             mark_holders_dirty(broker, job)
         if job.holders is theirs:
+            if (
+                named
+                and len(theirs) == 2
+                and sender in theirs
+                and type(job.work) is Collection
+                and job.era == broker.era
+                and job not in broker.repairs.named
+            ):
+                # The sender and we are all holders, and both know the ack: the collection is over (spec A13).
+                finish(broker, job)
+                continue
             send(only, GOTACK, (job_id, packed, int(named)))
             if not was_acked:
                 # The sender collects; we take over if it doesn't come to an end.

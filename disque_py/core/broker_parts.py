@@ -159,6 +159,7 @@ class Consumers:
     told_interest    what we told other nodes of our clients: all …
     told_plain       … and those that take every job, where that differs
     told_busy        queues whose clients fetch, though none waits, as other nodes were told
+    renewals         queues with a standing pull of ours that is half used
     rivals           node -> queues of which it told us a job that is better than ours
     answered         queues whose question for better jobs may have its whole answer
     interest_due     queues whose interest may have to be told at the end of the turn
@@ -188,6 +189,7 @@ class Consumers:
         "interest",
         "interest_due",
         "plain_interest",
+        "renewals",
         "rivals",
         "told_busy",
         "told_filter_bytes",
@@ -203,6 +205,7 @@ class Consumers:
         self.told_interest: dict[bytes, int] = {}
         self.told_plain: dict[bytes, int] = {}
         self.told_busy: dict[bytes, None] = {}
+        self.renewals: dict[Queue, None] = {}
         self.rivals: dict[Node, dict[Queue, None]] = {}
         self.answered: dict[Queue, None] = {}
         self.interest_due: dict[Queue, None] = {}

@@ -34,6 +34,7 @@ from disque_py.core.job import ACTIVE, Handover, Job
 from disque_py.core.job_snapshot import snapshot_of
 from disque_py.core.journaling import mark_holders_dirty
 from disque_py.core.replica_sets import choose
+from disque_py.core.rivals import Standing
 
 TAKEN: Final = 0
 # Refusals that may end soon, or that another node may not make.
@@ -76,6 +77,7 @@ class Exchange:
     answers_from     its numbers below this are settled
     interest         queue -> how many of its clients wait for it; `interest_bytes` are the bytes of these names
     filters          (queue, pairs) that its clients wait for (filter_interest.py); `filter_bytes` are their bytes
+    standing         queue -> the rest of the node's standing pull (pulls.py)
     refused          queue -> until when no job of it is offered to the node
     is_timed         a `resend` is scheduled
     """
@@ -93,6 +95,7 @@ class Exchange:
         "pending",
         "refused",
         "run",
+        "standing",
         "told_settled",
     )
 
@@ -109,6 +112,7 @@ class Exchange:
         self.filters: dict[tuple[bytes, tuple[bytes, ...]], None] = {}
         self.filter_bytes = 0
         self.refused: dict[bytes, int] = {}
+        self.standing: dict[bytes, Standing] = {}
         self.is_timed = False
 
     def settled(self) -> int:

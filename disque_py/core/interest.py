@@ -179,6 +179,7 @@ def forget_node(broker: Broker, node: Node) -> None:
         if broker.consumers.plain_interest:
             _note_plain(broker, name, node, None)
     state.interest.clear()
+    state.standing.clear()
     state.interest_bytes = 0
 
 
@@ -214,6 +215,7 @@ def on_interest(broker: Broker, sender: Node, items: list[Any]) -> None:
             queue = broker.queues.get(name)
             if queue is not None and queue.rivals is not None:
                 queue.rivals.told.pop(sender, None)
+            state.standing.pop(name, None)
             if state.interest.pop(name, None) is not None:
                 state.interest_bytes -= len(name)
                 broker.consumers.interest[name].pop(sender, None)
@@ -249,17 +251,25 @@ def send_hints(broker: Broker) -> None:
 
 
 def _send_hint(broker: Broker, queue: Queue) -> None:
-    """Send the queue's hint if it owes one."""
+    """Send the queue's hint if it owes one. A node with a standing pull gets jobs instead."""
     if queue.hint_until_ms > broker.now_ms or not queue.length or queue.paused & PAUSED_OUT:
         return
     if queue.waiting and (queue.picky < len(queue.waiting) or queue.retried_length):
         return  # Clients of this node get them.
     if queue.is_stalled:
         return  # The body of its head is being read back; the hint goes out when it is there.
-    node, is_only = _next_node(queue, broker.consumers.plain_interest.get(queue.name), broker.now_ms)
-    if node is None:
-        return
-    queue.hints[node] = queue.hints.get(node, 0) + 1
+    while True:
+        node, is_only = _next_node(queue, broker.consumers.plain_interest.get(queue.name), broker.now_ms)
+        if node is None:
+            return
+        queue.hints[node] = (queue.hints[node] if node in queue.hints else _hints_before(queue, node)) + 1
+        standing = pulls.standing_of(broker, node, queue)
+        if standing is None or not pulls.give_ahead(broker, node, queue, standing):
+            break
+        if not queue.length or queue.is_stalled:
+            return
+    if queue.hint_until_ms > broker.now_ms:
+        return  # All jobs came in a moment ago.
     queue.hint_repeats = queue.hint_repeats + 1 if node is queue.hint_sent_to and queue.hint_until_ms else 0
     queue.hint_sent_to = node
     span_ms = HINT_MS
@@ -280,6 +290,12 @@ def _send_hint(broker: Broker, queue: Queue) -> None:
         place = rivals.told[node] = pulls.place_of(best)
         broker.send(broker.sets.only(node), HINT, (queue.name, queue.length, *place))
     broker.schedule.call_at(queue.hint_until_ms, partial(broker.owe_hint, queue))
+
+
+def _hints_before(queue: Queue, node: Node) -> int:
+    """Return the hints that a node begins with: no more than one before the others, however long these were here."""
+    ratios = [count / max(1, queue.interested.get(other, 0)) for other, count in queue.hints.items()]
+    return int(min(ratios, default=0.0) * max(1, queue.interested[node]))
 
 
 def _next_node(queue: Queue, plain: dict[Node, int] | None, now_ms: int) -> tuple[Node | None, bool]:
@@ -324,11 +340,17 @@ def on_hint(broker: Broker, sender: Node, items: list[Any]) -> None:
                 continue  # It answers a pull of ours.
         if queue.paused or broker.is_leaving or (best is not None and _has_jobs(queue)):
             continue
-        if not queue.waiting and not (queue.polled_ms and broker.now_ms - queue.polled_ms < LINGER_MS):
+        flags = pulls.ANSWERS_HINT | pulls.kinds(broker, queue)
+        if pulls.asks_ahead(broker, queue):
+            count = pulls.ask_count(broker, queue)
+            pulls.note_asked(broker, queue, sender, count)
+            flags |= pulls.STANDING
+        elif not queue.waiting and not (queue.polled_ms and broker.now_ms - queue.polled_ms < LINGER_MS):
             continue  # The client that waited when we told so has been served since.
+        else:
+            count = pulls.hinted_count(broker, queue)
         broker.stats.pulls_sent += 1
-        count = pulls.hinted_count(broker, queue)
-        broker.send(broker.sets.only(sender), NEEDJOBS, (name, count, pulls.ANSWERS_HINT | pulls.kinds(broker, queue)))
+        broker.send(broker.sets.only(sender), NEEDJOBS, (name, count, flags))
 
 
 def _best_of(order: list[Any]) -> tuple[Place | None, int | None]:

@@ -4,9 +4,14 @@ A node whose clients wait asks nodes that have jobs. It knows such nodes from hi
 of jobs that came lately. Every BROADCAST_MS it asks all nodes. A node that is asked hands over at most half of its
 queue (handover.py).
 
+A node to which other nodes hand jobs all the time asks ahead of need, with a *standing* pull: the jobs of its count
+that are not there yet are given as they come, without a hint. So a stream of jobs costs one question per some fifty
+jobs. Each end counts what is left of the pull, and the asker renews it when half of it is used. The asker's count may
+be wrong after a lost message. Then it asks once too often, or the giver sends a hint.
+
 This module has both ends of the question. It also has the rate at which other nodes hand us jobs of a queue. The rate
 says how many jobs to ask for, and whether other nodes feed the queue.
-Spec I6, I9.
+Spec I6, I9, I10.
 """
 
 from __future__ import annotations
@@ -19,10 +24,10 @@ from cluster_bus.node import Node
 from disque_py.core import lifecycle
 from disque_py.core.broker import Broker
 from disque_py.core.filters import Filter
-from disque_py.core.handover import hand_over
+from disque_py.core.handover import exchange, hand_over
 from disque_py.core.job import Job
 from disque_py.core.queue import PAUSED_OUT, Queue
-from disque_py.core.rivals import Place, Rivals
+from disque_py.core.rivals import Place, Rivals, Standing
 
 # A job that was imported this recently is not passed on: two hungry nodes must not hand it to each other for ever.
 REST_MS: Final = 100
@@ -30,9 +35,15 @@ REST_MS: Final = 100
 NOTABLE_MS: Final = 500
 NEEDJOBS_MIN: Final = 5
 NEEDJOBS_MAX: Final = 100
-# Flags of NEEDJOBS: it answers a hint; no at-most-once jobs are wanted.
+# Flags of NEEDJOBS: it answers a hint; no at-most-once jobs are wanted; jobs that come later are wanted, too.
 ANSWERS_HINT: Final = 1
 RETRIED_ONLY: Final = 2
+STANDING: Final = 4
+# The rest of a standing pull is void after this. The asker takes it for void a little earlier.
+STANDING_MS: Final = 1_000
+RENEWED_MS: Final = 700
+# A queue from which a client of ours got a job within this time has consumers here (Queue.served_ms is that coarse).
+FETCHED_MS: Final = 1_250
 # One YOURJOBS carries at most this many bytes, so that its receiver is not busy for long.
 BATCH_BYTES_MAX: Final = 256 * 1024
 RESPONDER_MS: Final = 5_000
@@ -66,19 +77,64 @@ def on_needjobs(broker: Broker, sender: Node, items: list[Any]) -> None:
             _give_better(broker, sender, queue, count, (limit[0], limit[1]), is_picky=bool(flags & RETRIED_ONLY))
             continue
         answers_hint = bool(flags & ANSWERS_HINT)
-        if answers_hint and queue.hint_sent_to is sender and queue.interested.get(sender, 0) > 0:
+        is_standing = bool(flags & STANDING) and sender in queue.interested
+        if queue.hint_sent_to is sender and (is_standing or (answers_hint and queue.interested.get(sender, 0) > 0)):
             queue.hint_until_ms = 0
-        if not queue.length or queue.paused & PAUSED_OUT:
-            continue
         if not answers_hint and import_rate(broker, queue) > 0:
             continue
         is_picky = bool(flags & RETRIED_ONLY)
         count = max(1, min(count, NEEDJOBS_MAX))
+        if is_standing:
+            exchange(sender).standing[name] = Standing(count, broker.now_ms, is_picky=is_picky)
+            if queue.length:
+                broker.consumers.hint_due[queue] = None  # They are given at the end of the turn.
+            continue
+        if not queue.length or queue.paused & PAUSED_OUT:
+            continue
         length = queue.retried_length if is_picky else queue.length
         if length:
             give(broker, sender, queue, count if length >= 2 * count else max(1, length // 2), is_picky=is_picky)
         if not queue.is_stalled:
             broker.consumers.hint_due[queue] = None
+
+
+def standing_of(broker: Broker, node: Node, queue: Queue) -> Standing | None:
+    """Return the node's standing pull of this queue, if it has one that is not used up."""
+    pulls = exchange(node).standing
+    standing = pulls.get(queue.name) if pulls else None
+    if standing is None:
+        return None
+    if not standing.left or broker.now_ms - standing.asked_ms >= STANDING_MS:
+        del pulls[queue.name]
+        return None
+    return standing
+
+
+def give_ahead(broker: Broker, node: Node, queue: Queue, standing: Standing) -> int:
+    """Give a node jobs for its standing pull. Return how many went.
+
+    Where other consumers may want them, too, it gets half of the queue, as for any other pull.
+    """
+    plain = broker.consumers.plain_interest.get(queue.name)
+    is_picky = standing.is_picky or (plain is not None and plain.get(node, 1) <= 0)
+    length = queue.retried_length if is_picky else queue.length
+    if not length:
+        return 0
+    count = standing.left
+    if length < 2 * count and _has_others(broker, queue, node):
+        count = max(1, length // 2)
+    given = give(broker, node, queue, count, is_picky=is_picky)
+    standing.left -= given
+    return given
+
+
+def _has_others(broker: Broker, queue: Queue, node: Node) -> bool:
+    """Whether consumers here, or of other nodes than this one, fetch jobs of the queue."""
+    now_ms = broker.now_ms
+    if len(queue.interested) > 1 or queue.waiting:
+        return True
+    lately_ms = max(queue.served_ms, queue.polled_ms, queue.waited_ms, queue.picky_ms)
+    return bool(lately_ms) and now_ms - lately_ms < FETCHED_MS
 
 
 def _give_better(broker: Broker, sender: Node, queue: Queue, count: int, limit: Place, *, is_picky: bool) -> None:
@@ -189,6 +245,12 @@ def imported(broker: Broker, queue: Queue, sender: Node) -> None:
         queue.import_count = 0
         queue.import_start_ms = now_ms
     queue.import_count += 1
+    if queue.asked is not None:
+        asked = queue.asked.get(sender)
+        if asked is not None:
+            asked.left -= 1
+            if asked.left <= asked.half:
+                broker.consumers.renewals[queue] = None
     if queue.rivals is not None and queue.rivals.asked is sender:
         queue.rivals.coming -= 1
         if queue.rivals.is_answered:
@@ -258,10 +320,55 @@ def ask_sources(broker: Broker, queue: Queue, *, is_urgent: bool) -> None:
     queue.adhoc_attempts += 1
     queue.adhoc_at_ms = now_ms
     count = ask_count(broker, queue)
+    flags = kinds(broker, queue)
+    is_standing = has_import_rate(broker, queue)
     for node in queue.sources:
         if node.is_linked:
+            if is_standing:
+                if _is_asked(broker, queue, node):
+                    continue  # It gives jobs as they come.
+                note_asked(broker, queue, node, count)
             broker.stats.pulls_sent += 1
-            broker.send(broker.sets.only(node), NEEDJOBS, (queue.name, count, kinds(broker, queue)))
+            broker.send(
+                broker.sets.only(node), NEEDJOBS, (queue.name, count, flags | STANDING if is_standing else flags)
+            )
+
+
+def _is_asked(broker: Broker, queue: Queue, node: Node) -> bool:
+    """Whether a standing pull of ours at this node is good for more than half of its jobs."""
+    asked = None if queue.asked is None else queue.asked.get(node)
+    return asked is not None and asked.left > asked.half and broker.now_ms - asked.asked_ms < RENEWED_MS
+
+
+def note_asked(broker: Broker, queue: Queue, node: Node, count: int) -> None:
+    """Note a standing pull of ours."""
+    if queue.asked is None:
+        queue.asked = {}
+    queue.asked[node] = Standing(count, broker.now_ms)
+
+
+def asks_ahead(broker: Broker, queue: Queue) -> bool:
+    """Whether we ask for jobs before a client waits: they come and go all the time, and few of them lie here."""
+    if queue.paused or broker.is_leaving or broker.memory_level >= 2 or not has_import_rate(broker, queue):
+        return False
+    is_fetched = bool(queue.served_ms) and broker.now_ms - queue.served_ms < FETCHED_MS
+    return (is_fetched or bool(queue.waiting)) and queue.length <= ask_count(broker, queue) // 2
+
+
+def renew(broker: Broker) -> None:
+    """Renew standing pulls that are half used, once per turn, where consumers go on fetching (spec I10)."""
+    due = broker.consumers.renewals
+    broker.consumers.renewals = {}
+    for queue in due:
+        if queue.is_dropped or not asks_ahead(broker, queue):
+            continue
+        count = ask_count(broker, queue)
+        flags = kinds(broker, queue) | STANDING
+        for node, asked in list((queue.asked or {}).items()):
+            if asked.left <= asked.half and node.is_linked:
+                note_asked(broker, queue, node, count)
+                broker.stats.pulls_sent += 1
+                broker.send(broker.sets.only(node), NEEDJOBS, (queue.name, count, flags))
 
 
 def ask_all_nodes(broker: Broker, queue: Queue) -> None:

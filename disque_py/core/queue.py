@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from cluster_bus.node import Node
     from disque_py.core.client import Client
     from disque_py.core.filters import Filters
-    from disque_py.core.rivals import Rivals
+    from disque_py.core.rivals import Rivals, Standing
 
 PAUSED_IN: Final = 1
 PAUSED_OUT: Final = 2
@@ -52,6 +52,7 @@ class Queue:
     created_ms, active_ms   monotonic; active = last enqueue or fetch
     jobs_in, jobs_out   counters of QSTAT
     sources             nodes that handed us jobs -> when they last did (QSTAT import-from)
+    asked               node -> our standing pull there; None: there was none yet
     interested          node -> clients waiting there, as that node told us; -1: none waits, but clients fetch there
     served_ms, busy_ms  about when a client last got a job; the same, if one had got a job shortly before
     rivals              better jobs elsewhere, and our best one as others were told; None: no word yet (ordering.py)
@@ -67,6 +68,7 @@ class Queue:
         "adhoc_at_ms",
         "adhoc_attempts",
         "ahead",
+        "asked",
         "broadcast_at_ms",
         "busy_ms",
         "created_ms",
@@ -126,6 +128,7 @@ class Queue:
         self.once_length = 0
         # Federation (pulls.py, interest.py).
         self.sources: dict[Node, int] = {}
+        self.asked: dict[Node, Standing] | None = None
         self.interested: dict[Node, int] = {}
         self.hints: dict[Node, int] = {}
         self.hint_sent_to: Node | None = None

@@ -15,6 +15,24 @@ Place = tuple[int, int]
 NOWHERE: Final[Place] = (-(1 << 63), 0)
 
 
+class Standing:
+    """A standing pull, as either end knows it (pulls.py).
+
+    left       jobs that are still to come
+    half       when so many are left, the asker renews it
+    asked_ms   when it was asked, or heard; monotonic
+    is_picky   at-most-once jobs are not wanted
+    """
+
+    __slots__ = ("asked_ms", "half", "is_picky", "left")
+
+    def __init__(self, count: int, now_ms: int, *, is_picky: bool = False) -> None:
+        self.left = count
+        self.half = count // 2
+        self.asked_ms = now_ms
+        self.is_picky = is_picky
+
+
 class Rivals:
     """The order of one queue across nodes.
 

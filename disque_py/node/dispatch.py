@@ -544,6 +544,8 @@ def settle(broker: Broker) -> None:
     if consumers.answered:
         ordering.settle_all(broker)
     delivery.serve_ready(broker)
+    if consumers.renewals:
+        pulls.renew(broker)
     if consumers.filter_due or consumers.told_filters or consumers.filter_lines:
         filter_interest.tell_changes(broker)
     interest.tell_changes(broker)

@@ -381,18 +381,30 @@ class Driver:
             if not linked:
                 continue
             sent += len(items) * len(linked)
-            if len(items) <= ITEMS_PER_RUN:
-                encoded = encode_runs(kind, items)
-            else:
-                encoded = []
-                for at in range(0, len(items), ITEMS_PER_RUN):
-                    encoded += encode_runs(kind, items[at : at + ITEMS_PER_RUN])
+            version = linked[0].protocol
+            encoded = _encoded(kind, items, version)
             for node in linked:
+                if node.protocol != version:  # A cluster in the middle of an upgrade.
+                    version = node.protocol
+                    encoded = _encoded(kind, items, version)
                 known = parts.get(node)
                 if known is None:
                     parts[node] = list(encoded)
                 else:
                     known += encoded
-        self.outgoing.sent_count += sent
+        outgoing = self.outgoing
+        outgoing.sent_count += sent
         for node, encoded in parts.items():
-            self.wire.send(node, b"".join(frames(node.protocol, encoded, FRAME_BYTES)))
+            data = b"".join(frames(node.protocol, encoded, FRAME_BYTES))
+            outgoing.sent_bytes += len(data)
+            self.wire.send(node, data)
+
+
+def _encoded(kind: int, items: list[Any], version: int) -> list[bytes]:
+    """Return the items as runs of at most ITEMS_PER_RUN."""
+    if len(items) <= ITEMS_PER_RUN:
+        return encode_runs(kind, items, version)
+    encoded: list[bytes] = []
+    for at in range(0, len(items), ITEMS_PER_RUN):
+        encoded += encode_runs(kind, items[at : at + ITEMS_PER_RUN], version)
+    return encoded

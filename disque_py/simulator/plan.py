@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Final
 
-from disque_py.simulator.world.codecs import NEW, OLD
+from disque_py.simulator.world.codecs import NEW, OLD, PREVIOUS
 
 # Kind of weather -> the faults it consists of (weather.py). The names are those of the figures.
 WEATHER: Final[dict[str, tuple[str, ...]]] = {
@@ -259,7 +259,7 @@ def draw(seed: int, duration_ms: int, *, weather: str = "", chance: Callable[[st
         is_spilling="memory" in kinds and chance(f"{seed} spill").random() < SPILLING_SHARE,
         drifts_ppm=tuple(rng.choice((0, 0, 50, -50, 500, -500, 5_000, -5_000)) for _ in NAMES),
         offsets_ms=tuple(rng.randrange(1 << rng.choice((0, 20, 40))) for _ in NAMES),
-        versions=tuple(rng.choice((OLD, NEW)) if "upgrade" in kinds else OLD for _ in NAMES),
+        versions=tuple(rng.choice((PREVIOUS, OLD, NEW)) if "upgrade" in kinds else OLD for _ in NAMES),
         journals=_journals(rng, kinds),
         is_apart=chance(f"{seed} apart").random() < APART_SHARE,
         secret=f"secret of {seed}" if chance(f"{seed} secret").random() < SECRET_SHARE else "",

@@ -15,7 +15,7 @@ from disque_py.core.asking import CANCEL, COPY, HAS_LEASED, HAS_QUEUED, NOTHING,
 from disque_py.core.changeable import IS_DEAD_LETTER, IS_ERRORED
 from disque_py.core.changing import OUTCOME_CANCELED
 from disque_py.core.job import CTIMES_PER_MS, STATE_NAMES, Job
-from disque_py.core.pulls import ANSWERS_HINT, RETRIED_ONLY
+from disque_py.core.pulls import ANSWERS_HINT, RETRIED_ONLY, STANDING
 from disque_py.core.queue import PAUSE_NAMES
 from disque_py.core.replication import CREATION_ABORTED, NEW_KEY, NO_ANSWER
 
@@ -24,11 +24,10 @@ REASONS = {0: "taken"} | {
 }
 QUEUED_FLAGS = {0: "", m.QUEUED_RELEASED: " released", m.QUEUED_WAITING: " waiting"}
 REPLJOB_FLAGS = {0: "", NO_ANSWER: " unanswered", NEW_KEY: " keyed"}
+NEEDJOBS_WORDS = {ANSWERS_HINT: "hinted", RETRIED_ONLY: "retried only", STANDING: "standing"}
 NEEDJOBS_FLAGS = {
-    0: "",
-    ANSWERS_HINT: " hinted",
-    RETRIED_ONLY: " retried only",
-    ANSWERS_HINT | RETRIED_ONLY: " hinted, retried only",
+    flags: "".join(" " + ", ".join(word for bit, word in NEEDJOBS_WORDS.items() if flags & bit)).rstrip()
+    for flags in range(8)
 }
 INTEREST = {-1: "gone", -2: "all void"}
 DIGESTS = ("digest", "that was all", "digest after a write", "digest after a large write")

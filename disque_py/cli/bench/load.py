@@ -331,7 +331,8 @@ class Ferry(Flow):
         self._pairs = pairs
         self._window = window
         self._pipeline = pipeline
-        add = dialect.add(queue, body)
+        # One copy, so that jobs are handed over: with two the consumers' node would have each job already.
+        add = dialect.add(queue, body, replicate=1)
         self._add = add.data * pipeline
         self._add_marks = add.marks * pipeline
         self._get = dialect.get(queue, is_blocking=True)

@@ -18,7 +18,7 @@ from cluster_bus.messages import DELJOB, GOTACK, GOTJOB, TOOK, YOURJOBS
 from disque_py.core.handover import TAKEN, exchange
 from disque_py.core.job import ACKED, Handover, Job
 from disque_py.simulator.oracle import RuleBrokenError
-from disque_py.simulator.world.codecs import NEW, OLD
+from disque_py.simulator.world.codecs import NEW, PREVIOUS
 from persistence.layouts import BASE_STATE_AT, ID_AT, IS_ACKED, IS_DELIVERED, IS_GIVEN, STATE_AT
 from persistence.records import GONE, JOB, STATE
 
@@ -81,7 +81,7 @@ class DurabilityChecker:
     def __init__(self, machine: Machine, journal: Journal) -> None:
         self._machine = machine
         self._journal = journal
-        self._decoder = Decoder(versions=(OLD, NEW))
+        self._decoder = Decoder(versions=(PREVIOUS, NEW))
         self._noted: dict[bytes, Noted] = {}
         # Where the records begin and end that were made while the disk was in trouble.
         self._unwaited = (1, 0)

@@ -109,11 +109,11 @@ class ProcessFaults:
         self._targets.rise(machine)
 
     def do_upgrade(self, fault: Fault) -> Effect:
-        """Restart a process in an orderly way, with the other bus version."""
+        """Restart a process in an orderly way, with the next bus version, or back from the newest."""
         done = self.do_restart(fault)
         if done is not None:
             machine = self._targets.world.machines[done[0][-1]]
-            machine.version = OLD + NEW - machine.version
+            machine.version = OLD if machine.version == NEW else machine.version + 1
             return f"upgrade {machine.name}", done[1]
         return None
 

@@ -1,8 +1,9 @@
-"""Two versions of the bus protocol, so that a rolling upgrade can be played.
+"""Three versions of the bus protocol, so that a rolling upgrade can be played.
 
-OLD is the one that nodes speak today (cluster_bus/codec.py). NEW is a possible next one: every item that has positions
-has one more at its end. docs/bus.md promises that a node ignores a position that it does not know,
-and that two nodes speak the highest version both know. A world with nodes of either kind tests that.
+OLD is the one that nodes speak today (cluster_bus/codec.py), and PREVIOUS the one before, which they still speak with
+older nodes. NEW is a possible next one: every item that has positions has one more at its end. docs/bus.md promises
+that a node ignores a position that it does not know, and that two nodes speak the highest version both know. A world
+with nodes of all kinds tests that.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from cluster_bus.codec import PROTOCOL_MAX, Decoder, encode_run, frame
 from cluster_bus.messages import FIRST_JOB_KIND
 
 OLD: Final = PROTOCOL_MAX
+PREVIOUS: Final = OLD - 1
 NEW: Final = OLD + 1
 # The value of the new position; a number no older handler could mistake for one of its own positions.
 NEW_FIELD: Final = 7_654_321

@@ -25,7 +25,7 @@ from disque_py.node import dispatch
 from disque_py.node.turn import Driver
 from disque_py.simulator.checks.durability import DurabilityChecker
 from disque_py.simulator.clients.connection import Connection
-from disque_py.simulator.world.codecs import OLD
+from disque_py.simulator.world.codecs import OLD, PREVIOUS
 from disque_py.simulator.world.event_log_storage import EventLogStorage
 from disque_py.simulator.world.framed_disk import FramedDisk
 from disque_py.simulator.world.host import SimHost
@@ -156,7 +156,7 @@ class Machine:
         me = Node(self.node_id, "", PORT, BUS_PORT)
         me.run = rng.randbytes(RUN_BYTES)
         self.membership = Membership(
-            me, outgoing, rng, node_timeout_ms=values.cluster_node_timeout, versions=(OLD, self.version)
+            me, outgoing, rng, node_timeout_ms=values.cluster_node_timeout, versions=(PREVIOUS, self.version)
         )
         self.membership.now_ms, self.membership.wall_ms = self.now_ms(), self.wall_ms()
         self.broker = Broker(self.membership, outgoing, values, rng, SimHost(self))

@@ -126,6 +126,7 @@ def test_garbage_on_the_port_closes_the_connection_and_says_why(data: bytes, rea
     assert owner.ready == owner.frames == []
 
 
+@pytest.mark.plain
 def test_a_silent_connection_is_closed_when_the_time_for_the_handshake_is_over(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(link_module, "HANDSHAKE_SECONDS", 0.05)
 

@@ -17,8 +17,8 @@ def test_kinds_about_jobs_are_these_numbers():
         "SETTINGS_DIGEST": 66, "ASKSETTINGS": 67, "QLENGTHS": 68, "FILTER_INTEREST": 70, "FILTER_HINT": 71,
         "FILTER_NEED": 72, "HAVE": 80, "HAVEARE": 81, "RESTORED": 82, "SHORT": 83, "TAKETURN": 84,
         "QUESTION": 90, "ANSWER": 91, "TASK": 92, "TASK_STATE": 93, "SYNC": 94, "SYNCED": 95,
-        "VOTERS": 100, "CLAIM": 101, "CLAIM_IS": 102, "RELEASE": 103, "RELEASED": 104,
-        "VOTE": 105, "VOTE_IS": 106, "RECALL": 107, "RECALLED": 108,
+        "VOTERS": 110, "CLAIM": 111, "CLAIM_IS": 112, "RELEASE": 113, "RELEASED": 114,
+        "VOTE": 115, "VOTE_IS": 116, "RECALL": 117, "RECALLED": 118,
     }  # fmt: skip
 
 

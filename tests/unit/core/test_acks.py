@@ -135,11 +135,38 @@ def test_an_acknowledged_record_ends_with_its_ttl():
 
 
 def test_an_ack_from_elsewhere_takes_the_job_out_of_the_queue():
+    broker, b, c = make_cluster()
+    job = hold_queued(broker, b, c)
+    say(broker, b, SETACK, (job.id, pack(broker.me, b, c)))
+    assert (job.state, broker.queues[b"q"].length) == (ACKED, 0)
+    assert sent(broker) == [((b,), GOTACK, (job.id, pack(broker.me, b, c), 1))]
+
+
+def test_an_ack_from_the_only_other_holder_ends_the_collection():
+    """It has confirmed with its SETACK. Spec A13."""
     broker, b, _ = make_cluster()
     job = hold_queued(broker, b)
     say(broker, b, SETACK, (job.id, pack(broker.me, b)))
-    assert (job.state, broker.queues[b"q"].length) == (ACKED, 0)
-    assert sent(broker) == [((b,), GOTACK, (job.id, pack(broker.me, b), 1))]
+    assert (broker.find(job.id), broker.queues[b"q"].length) == (None, 0)
+    assert sent(broker) == [((b,), DELJOB, (job.id, pack(broker.me, b)))]
+
+
+def test_an_ack_that_is_told_again_after_the_collection_is_answered_with_its_end():
+    """The DELJOB was lost. Spec A13."""
+    broker, b, _ = make_cluster()
+    job = hold_queued(broker, b)
+    for _ in range(2):
+        say(broker, b, SETACK, (job.id, pack(broker.me, b)))
+    assert sent(broker) == [((b,), DELJOB, (job.id, pack(broker.me, b)))] * 2
+    assert broker.find(job.id) is None
+
+
+def test_an_ack_from_a_node_that_holds_nothing_ends_no_collection():
+    """Spec A13."""
+    broker, b, c = make_cluster()
+    job = hold_queued(broker, b)
+    say(broker, c, SETACK, (job.id, pack(broker.me, b)))
+    assert job.state == ACKED
 
 
 def test_an_ack_whose_ttl_ends_within_a_second_has_a_timer_of_its_own():
@@ -155,10 +182,10 @@ def test_an_ack_whose_ttl_ends_within_a_second_has_a_timer_of_its_own():
 
 def test_the_collector_asks_again_before_the_nodes_that_were_told():
     """Otherwise a lost answer would make every node ask every other."""
-    broker, b, _ = make_cluster()
-    mine, theirs = hold(broker, b, number=1), hold(broker, b, number=2)
+    broker, b, c = make_cluster()
+    mine, theirs = hold(broker, b, c, number=1), hold(broker, b, c, number=2)
     acks.ack_here(broker, mine.id)
-    say(broker, b, SETACK, (theirs.id, pack(broker.me, b)))
+    say(broker, b, SETACK, (theirs.id, pack(broker.me, b, c)))
     sent(broker)
     advance(broker, 1_200)
     assert [item[0] for _, item in sent_of(broker, SETACK)] == [mine.id]
@@ -167,14 +194,14 @@ def test_the_collector_asks_again_before_the_nodes_that_were_told():
 
 
 def test_the_receiver_looks_after_the_ack_if_the_collector_does_not_end_it():
-    broker, b, _ = make_cluster()
-    job = hold(broker, b)
-    say(broker, b, SETACK, (job.id, pack(broker.me, b)))
+    broker, b, c = make_cluster()
+    job = hold(broker, b, c)
+    say(broker, b, SETACK, (job.id, pack(broker.me, b, c)))
     sent(broker)
     advance(broker, 700)
     assert sent(broker) == []
     advance(broker, 600)
-    assert sent_of(broker, SETACK) == [((b,), (job.id, pack(broker.me, b), 1))]
+    assert sent_of(broker, SETACK) == [((b, c), (job.id, pack(broker.me, b, c), 1))]
 
 
 def test_setack_lacking_a_holder_we_know_makes_us_collect_too():
@@ -284,7 +311,7 @@ def test_an_ack_ends_a_lease():
     hold_queued(broker, b)
     job = deliver(broker)
     say(broker, b, SETACK, (job.id, pack(broker.me, b)))
-    assert (job.state, job.is_leased_here) == (ACKED, False)
+    assert (broker.find(job.id), job.is_leased_here) == (None, False)
 
 
 # -- dummy acks ---------------------------------------------------------------------------------------
@@ -490,7 +517,7 @@ def test_an_ack_from_elsewhere_answers_the_producer_too():
     broker, node, producer, job = start_replicated()
     say(broker, node, SETACK, (job.id, pack(broker.me, node)))
     assert producer.out == [b"+%b\r\n" % job.id]
-    assert job.state == ACKED
+    assert broker.find(job.id) is None
 
 
 @pytest.mark.parametrize("how", ["DELJOB", "FASTACK", "message"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cluster_bus.messages import VOTE
+from cluster_bus.messages import VOTE, VOTERS
 from voting_worlds import acquire, id_of, shown, voters
 from world import World
 
@@ -67,7 +67,7 @@ def test_a_minority_can_not_change_the_list():
 def test_a_list_that_was_accepted_is_finished_by_the_next_operator():
     """Spec CL5: the proposer died between accepting and telling."""
     world = voters("abcd", "abc")
-    world.drop = lambda sender, receiver, kind, item: sender == "a" and kind == 100
+    world.drop = lambda sender, receiver, kind, item: sender == "a" and kind == VOTERS
     talker = world.client("a")
     talker.say("CLUSTER", "VOTERS", "ADD", id_of("d"))
     world.until(lambda: epochs(world, "a") == [2])

@@ -25,7 +25,7 @@ from disque_py import event_format
 from disque_py.core import lifecycle
 from disque_py.core.event_packing import Noted
 from disque_py.core.handover import REFUSED_MS, TAKEN, exchange
-from disque_py.core.job import ACKED, ACTIVE, GONE, QUEUED, Handover
+from disque_py.core.job import ACTIVE, GONE, QUEUED, Handover
 from disque_py.core.job_snapshot import snapshot_of
 from disque_py.node import dispatch
 from handovers import TOOK_IT, fill, give_one, make_pair, pull, take
@@ -97,7 +97,7 @@ def test_a_job_that_the_taker_knows_as_done_waits_for_the_ack_that_follows():
     say(broker, node, TOOK, (1, bytes([REFUSED_DONE])))
     assert (job.state, queue_of(broker)) == (ACTIVE, [])
     say(broker, node, SETACK, (job.id, pack(broker.me, node)))
-    assert job.state == ACKED
+    assert broker.find(job.id) is None
 
 
 def test_answers_are_per_job():
@@ -140,7 +140,7 @@ def test_a_job_done_meanwhile_is_no_longer_offered():
     ((_, (_, _, snapshots)),) = sent_of(broker, YOURJOBS)
     assert [snapshot and snapshot[0] for snapshot in snapshots] == [None, ids[1]]
     say(broker, node, TOOK, (1, bytes([REFUSED_DONE, TAKEN])))
-    assert (jobs[0].state, jobs[1].state) == (ACKED, ACTIVE)
+    assert (jobs[0].state, jobs[1].state) == (GONE, ACTIVE)
 
 
 def test_a_hand_over_of_which_nothing_is_left_is_over_and_keeps_no_job():
@@ -152,7 +152,7 @@ def test_a_hand_over_of_which_nothing_is_left_is_over_and_keeps_no_job():
     assert (sent_of(broker, YOURJOBS), exchange(node).pending) == ([], {})
     assert exchange(node).told_settled == 1
     say(broker, node, TOOK, (1, bytes([REFUSED_DONE])))
-    assert job.state == ACKED
+    assert job.state == GONE
 
 
 def test_a_job_that_is_forgotten_keeps_no_body_even_if_a_hand_over_names_it():

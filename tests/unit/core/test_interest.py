@@ -400,6 +400,19 @@ def test_a_hint_is_not_answered(reason):
     assert sent_of(broker, NEEDJOBS) == []
 
 
+def test_a_node_that_becomes_interested_later_does_not_get_all_hints():
+    """Those that the others got before do not count. Spec I5."""
+    broker, b, c = make_cluster(2)
+    hold_queued(broker)
+    queue = broker.queues[b"q"]
+    queue.hints[b] = 1_000
+    say(broker, b, INTEREST, (b"q", 1))
+    say(broker, c, INTEREST, (b"q", 1))
+    dispatch.settle(broker)
+    assert [nodes for nodes, _ in sent_of(broker, HINT)] == [(c,)]
+    assert queue.hints == {b: 1_000, c: 1_001}
+
+
 # -- stories ------------------------------------------------------------------------------------------------
 
 

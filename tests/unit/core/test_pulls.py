@@ -9,15 +9,17 @@ import pytest
 from brokers import add_node, ask, make_client, pass_time
 from cluster_bus.messages import (
     HINT,
+    INTEREST,
     NEEDJOBS,
     REFUSED_LEAVING,
     TOOK,
     YOURJOBS,
 )
-from copies import advance, make_id, queue_of, say, sent, sent_of, snapshot
+from copies import advance, hold_queued, make_id, queue_of, say, sent, sent_of, snapshot
 from disque_py.core import pulls
 from disque_py.core.handover import REFUSED_MS
-from disque_py.core.pulls import REST_MS
+from disque_py.core.pulls import ANSWERS_HINT, REST_MS, STANDING
+from disque_py.core.rivals import Standing
 from disque_py.node import dispatch
 from handovers import fill, make_pair, pull, take
 from world import World
@@ -184,7 +186,117 @@ def test_a_queue_that_ran_dry_under_load_asks_at_once():
     take(broker, node, snapshot(broker, node, number=1))
     sent(broker)
     ask(broker, make_client(broker), "GETJOB", "FROM", "q")
-    assert sent_of(broker, NEEDJOBS)[0][1] == (b"q", 100, 0)
+    assert sent_of(broker, NEEDJOBS)[0][1] == (b"q", 100, STANDING)
+
+
+# -- asking ahead ----------------------------------------------------------------------------------------------
+
+
+def stream(broker, node, count=100, queue=b"q"):
+    """Other nodes hand us jobs of the queue, and a client fetches them."""
+    for _ in range(count):
+        pulls.imported(broker, broker.queue(queue), node)
+    broker.queue(queue).served_ms = broker.now_ms
+
+
+def test_a_standing_pull_gets_jobs_as_they_come_without_a_hint():
+    """Spec I10."""
+    broker, node = make_pair()
+    broker.consumers.interest[b"q"] = {node: 0}
+    broker.queue(b"q")
+    assert pull(broker, node, 3, flags=STANDING) == ([], 0)
+    given = []
+    for number in range(4):
+        given.append(hold_queued(broker, number=number).id)
+        dispatch.settle(broker)
+    handed = [snapshot[0] for _, (_, _, snapshots) in sent_of(broker, YOURJOBS) for snapshot in snapshots]
+    assert handed == given[:3]
+
+
+def test_a_standing_pull_answers_a_hint_that_was_ignored_before():
+    """All clients had enough when the hint came. Spec I10."""
+    broker, node = make_pair()
+    broker.consumers.interest[b"q"] = {node: 0}
+    fill(broker, 2)
+    dispatch.settle(broker)
+    assert len(sent_of(broker, HINT)) == 1
+    pull(broker, node, 3, flags=STANDING)
+    dispatch.settle(broker)
+    assert len(sent_of(broker, YOURJOBS)) == 1
+
+
+@pytest.mark.parametrize("end", ["a second", "no interest", "lost link"])
+def test_a_standing_pull_ends(end):
+    """Spec I10."""
+    broker, node = make_pair()
+    say(broker, node, INTEREST, (b"q", 1))
+    broker.queue(b"q")
+    pull(broker, node, 3, flags=STANDING)
+    if end == "a second":
+        pass_time(broker, pulls.STANDING_MS)
+    elif end == "no interest":
+        say(broker, node, INTEREST, (b"q", -1))
+    else:
+        dispatch.incoming_lost(broker, node)
+    hold_queued(broker)
+    dispatch.settle(broker)
+    assert sent_of(broker, YOURJOBS) == []
+
+
+def test_a_standing_pull_takes_the_whole_queue_of_a_node_without_consumers():
+    """Spec I10."""
+    broker, node = make_pair()
+    broker.consumers.interest[b"q"] = {node: 1}
+    fill(broker, 8)
+    pull(broker, node, 8, flags=STANDING)
+    dispatch.settle(broker)
+    assert broker.queues[b"q"].length == 0
+
+
+def test_a_standing_pull_gets_half_of_a_queue_that_has_other_consumers():
+    """Spec I10."""
+    broker, node = make_pair()
+    broker.consumers.interest[b"q"] = {node: 1, add_node(broker, 3): 1}
+    fill(broker, 8)
+    standing = Standing(100, broker.now_ms)
+    assert pulls.give_ahead(broker, node, broker.queues[b"q"], standing) == 4
+    assert standing.left == 96
+
+
+def test_a_standing_pull_is_renewed_when_half_of_it_has_come_and_consumers_go_on():
+    """Spec I10."""
+    broker, node = make_pair()
+    stream(broker, node)
+    queue = broker.queues[b"q"]
+    pulls.ask_sources(broker, queue, is_urgent=True)
+    sent(broker)
+    moments = []
+    for number in range(100):
+        stream(broker, node, 1)
+        dispatch.settle(broker)
+        if sent_of(broker, NEEDJOBS):
+            moments.append(number + 1)
+    assert moments == [50, 100]
+
+
+def test_a_standing_pull_is_not_renewed_while_jobs_lie_here():
+    """Spec I10."""
+    broker, node = make_pair()
+    stream(broker, node)
+    pulls.ask_sources(broker, broker.queues[b"q"], is_urgent=True)
+    fill(broker, 60)
+    stream(broker, node, 60)
+    sent(broker)
+    dispatch.settle(broker)
+    assert sent_of(broker, NEEDJOBS) == []
+
+
+def test_a_hint_is_answered_ahead_of_need_while_jobs_come_and_go():
+    """No client waits at this moment. Spec I10."""
+    broker, node = make_pair()
+    stream(broker, node)
+    say(broker, node, HINT, (b"q", 5))
+    assert [item for _, item in sent_of(broker, NEEDJOBS)] == [(b"q", 100, ANSWERS_HINT | STANDING)]
 
 
 def test_how_much_is_asked_for_is_the_share_of_the_rate_between_5_and_100():

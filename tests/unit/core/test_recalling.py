@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cluster_bus.messages import RECALLED
+from cluster_bus.messages import RECALLED, VOTERS
 from disque_py.core.claims import PAGE_KEYS
 from disque_py.node import dispatch
 from voting_worlds import acquire, id_of, shown, voters
@@ -25,7 +25,7 @@ def test_a_memory_of_many_keys_comes_in_pages():
 def test_a_voter_of_the_old_list_tells_nothing_before_it_has_stopped():
     """Spec CL5: a grant that it gives meanwhile would be missing in the copy."""
     world = voters("abcd", "abc")
-    world.drop = lambda sender, receiver, kind, item: kind == 100 and receiver in ("b", "c")
+    world.drop = lambda sender, receiver, kind, item: kind == VOTERS and receiver in ("b", "c")
     talker = world.client("a")
     talker.say("CLUSTER", "VOTERS", "ADD", id_of("d"))
     world.run(2_000)

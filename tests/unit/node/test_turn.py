@@ -151,6 +151,22 @@ def test_a_thousand_messages_of_a_turn_are_one_write_per_node():
     assert driver.outgoing.sent_count >= 1000
 
 
+def test_each_node_gets_a_run_in_the_version_of_its_link():
+    """In the middle of an upgrade. Spec N9."""
+    driver, outside = make_driver()
+    one, other = link(driver, 2), link(driver, 3)
+    one.protocol = 2
+    ids = [b"D-%037d" % number + b"a" for number in range(9)]
+    driver.begin()
+    driver.outgoing.send_all(driver.broker.sets.others(driver.broker.sets.of((one, other))), GOTJOB, ids)
+    driver.finish()
+    (_, plain), (_, packed) = outside.frames
+    assert (plain[4], packed[4]) == (2, 3)
+    assert Decoder().feed(plain) == Decoder().feed(packed) == [[[GOTJOB, *ids]]]
+    assert len(packed) < len(plain)
+    assert driver.outgoing.sent_bytes >= len(packed) + len(plain)
+
+
 def test_the_order_towards_each_node_is_the_order_of_the_calls():
     driver, outside = make_driver()
     one, other = link(driver, 2), link(driver, 3)

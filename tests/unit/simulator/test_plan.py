@@ -15,7 +15,7 @@ from disque_py.simulator.plan import (
     Keep,
     draw,
 )
-from disque_py.simulator.world.codecs import NEW, OLD
+from disque_py.simulator.world.codecs import NEW, OLD, PREVIOUS
 from simulated import weathered
 
 
@@ -31,7 +31,7 @@ def test_plans_cover_what_there_is():
     assert {plan.nodes for plan in plans} == {1, 2, 3, 4, 5, 6, 7, NODES_MAX}
     assert {plan.weather[0] for plan in plans if len(plan.weather) == 1} == set(WEATHER) - set(BY_NAME)
     assert {policy for plan in plans for policy in plan.journals} == {"", "always", "everysec", "no"}
-    assert {version for plan in plans for version in plan.versions} == {OLD, NEW}
+    assert {version for plan in plans for version in plan.versions} == {PREVIOUS, OLD, NEW}
 
 
 def test_every_fault_of_the_weather_can_be_done():

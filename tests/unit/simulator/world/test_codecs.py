@@ -1,10 +1,12 @@
-"""Two versions of the bus protocol in one cluster."""
+"""Versions of the bus protocol in one cluster."""
 
 from __future__ import annotations
 
+import pytest
+
 from cluster_bus.codec import Decoder, encode_run, frame
 from cluster_bus.messages import GOTJOB, LEASED, PING
-from disque_py.simulator.world.codecs import NEW, NEW_FIELD, OLD, renewed
+from disque_py.simulator.world.codecs import NEW, NEW_FIELD, OLD, PREVIOUS, renewed
 from disque_py.simulator.world.world import World
 from simulated import ask
 
@@ -16,10 +18,11 @@ def test_the_new_version_says_one_thing_more_of_each_job():
     assert runs == [[LEASED, [b"id", 1, 2, NEW_FIELD]], [GOTJOB, b"id"], [PING, [{}, []]]]
 
 
-def test_nodes_of_both_versions_work_together():
+@pytest.mark.parametrize(("older", "newer"), [(PREVIOUS, OLD), (OLD, NEW), (PREVIOUS, NEW)])
+def test_nodes_of_both_versions_work_together(older, newer):
     """Two that know the new version speak it, all others the old one; jobs travel and are collected."""
     world = World("")
-    for name, version in (("a", OLD), ("b", NEW), ("c", NEW)):
+    for name, version in (("a", older), ("b", newer), ("c", newer)):
         world.add(name, version=version)
     world.join()
     spoken = {
@@ -27,7 +30,7 @@ def test_nodes_of_both_versions_work_together():
         for machine in world.machines.values()
         for node in machine.membership.linked
     }
-    assert {pair for pair, version in spoken.items() if version == NEW} == {("b", "c"), ("c", "b")}
+    assert {pair for pair, version in spoken.items() if version == newer} == {("b", "c"), ("c", "b")}
     job_id = ask(world, "b", "ADDJOB", "q", "x", 0, "REPLICATE", 3, "RETRY", 1)
     assert ask(world, "a", "GETJOB", "TIMEOUT", 500, "FROM", "q") == [[b"q", job_id, b"x"]]
     assert ask(world, "c", "ACKJOB", job_id) == 1
