@@ -15,6 +15,7 @@ from one_node import ONE_NODE
 from single import SINGLE
 from spill import SPILL
 from three_nodes import THREE_NODES
+from timestone import TIMESTONE
 
 BENCHMARKS: tuple[Benchmark, ...] = (
     CORE,
@@ -23,6 +24,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     IDLE,
     MEMORY,
     FILTERS,
+    TIMESTONE,
     ONE_NODE,
     SINGLE,
     THREE_NODES,
