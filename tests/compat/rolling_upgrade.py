@@ -257,7 +257,7 @@ def _shown(server: Server, job_id: bytes) -> dict[str, object]:
 # -- words of version 2 ---------------------------------------------------------------------------------
 
 
-def new_words(job_id: bytes) -> tuple[tuple[Word, ...], ...]:
+def new_words(job_id: bytes, node_id: str) -> tuple[tuple[Word, ...], ...]:
     """Commands with words that a node of version 1 would lose. Spec Y1."""
     return (
         ("ADDJOB", "words", "body", 1000, "ATTEMPTS", 3),
@@ -269,6 +269,7 @@ def new_words(job_id: bytes) -> tuple[tuple[Word, ...], ...]:
         ("ACKJOB", job_id, "ATTEMPT", 1),
         ("CANCELJOB", job_id),
         ("NACKTOKEN", "token", "REASON", "why"),
+        ("CLUSTER", "VOTERS", "INIT", node_id),
     )
 
 
@@ -281,7 +282,7 @@ def check_refusals(servers: Sequence[Server], old_ids: Sequence[str]) -> None:
     names = {f"ERR not while node {node_id} runs an older version" for node_id in old_ids}
     for server in servers:
         is_new = server.node_id not in old_ids
-        for words in new_words(job_id):
+        for words in new_words(job_id, server.node_id):
             answer = answer_of(server, words)
             if str(answer) not in names if is_new else not (isinstance(answer, hiredis.ReplyError) or answer == 0):
                 shown = " ".join(map(text_of, words))
