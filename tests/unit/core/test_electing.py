@@ -75,7 +75,7 @@ def test_a_list_that_was_accepted_is_finished_by_the_next_operator():
     world.drop = None
     world.run(20_000)
     assert epochs(world, "bc") == [1, 1]
-    assert str(world.ask("b", "CLUSTER", "VOTERS", "REMOVE", id_of("c"))).startswith("BUSY")
+    assert str(world.ask("b", "CLUSTER", "VOTERS", "LEASEMAX", 60)).startswith("BUSY")
     world.run(100)
     assert epochs(world, "bcd") == [2] * 3
     assert id_of("d") in shown(world, "b")[b"voters"]
