@@ -21,9 +21,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import shutil
-import subprocess
 import sys
-import tarfile
 import tempfile
 import threading
 import time
@@ -34,12 +32,13 @@ from pathlib import Path
 from typing import Final
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tests" / "integration"))  # Where servers.py lies.
+sys.path[:0] = [str(ROOT / "tests" / "integration"), str(ROOT / "tests" / "support")]
 
 import hiredis
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from revisions import RevisionError, unpack
 from servers import Cluster, Connection, Server, Word, until
 from workers import running
 
@@ -72,10 +71,6 @@ KINDS: Final[tuple[tuple[Word, ...], ...]] = (
 )
 NACKED_OF: Final = 10
 FAILED, CANNOT_BEGIN = 1, 2
-
-
-class CannotBeginError(Exception):
-    """The older revision can't be had."""
 
 
 class BrokenRuleError(Exception):
@@ -336,20 +331,6 @@ def _spend(server: Server, first: Server, last: Server) -> None:
 # -- the upgrade ----------------------------------------------------------------------------------------
 
 
-def unpack(revision: str, folder: Path) -> None:
-    """Put the files of a revision into a folder, without a worktree that git would have to forget. CannotBeginError."""
-    archive = folder.with_suffix(".tar")
-    done = subprocess.run(
-        ["git", "-C", str(ROOT), "archive", "--output", str(archive), revision, "--", *PACKAGES],
-        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False,
-    )  # fmt: skip
-    if done.returncode:
-        raise CannotBeginError(f"git has no revision {revision}: {done.stderr.strip()}")
-    with tarfile.open(archive) as files:
-        files.extractall(folder, filter="data")
-    archive.unlink()
-
-
 def add_backlog(servers: Sequence[Server], book: Book) -> list[bytes]:
     """Jobs that wait, on all nodes, until the upgrade is done. Return their ids."""
     words = ("ADDJOB", BACKLOG, BODY, 5000, "REPLICATE", 2, "RETRY", RETRY_S, "TTL", TTL_S)
@@ -507,7 +488,7 @@ def main(argv: list[str]) -> int:
     columns = (TextColumn("{task.description:<36}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     keep = options.keep
     try:
-        unpack(options.revision, folder / "old")
+        unpack(options.revision, folder / "old", PACKAGES)
         with Progress(*columns, console=console) as progress:
             bar = progress.add_task("", total=STEPS)
             done = itertools.count()
@@ -518,7 +499,7 @@ def main(argv: list[str]) -> int:
                 lambda text: progress.update(bar, description=text, completed=next(done)),
             )
             progress.update(bar, description="done", completed=STEPS)
-    except CannotBeginError as error:
+    except RevisionError as error:
         print(f"rolling_upgrade.py: {error}", file=sys.stderr)
         return CANNOT_BEGIN
     except (BrokenRuleError, AssertionError) as error:
