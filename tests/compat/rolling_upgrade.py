@@ -56,7 +56,6 @@ PAUSE_S: Final = 0.02
 GETJOB_MS: Final = 100
 # The end: a job that was queued at a node when it stopped comes after its RETRY. A busy machine takes its time.
 DRAIN_SECONDS: Final = 60.0
-# A job whose ACKJOB had no answer comes once more, after its RETRY.
 FORGET_SECONDS: Final = 45.0
 STEP_SECONDS: Final = 2.0
 NODE_OPTIONS: Final[tuple[Word, ...]] = ("--appendonly", "yes", "--cluster-node-timeout", 2000, "--events", "no")
@@ -394,9 +393,10 @@ def upgrade(old_tree: Path, folder: Path, step_s: float, say: Callable[[str], No
             take_backlog(servers, book, len(waiting) - 1)
             say("the rest is delivered")
             _drain(servers, book)
+            # With the consumers: a job whose ACKJOB had no answer comes again, after its RETRY.
+            say("all nodes forget")
+            _wait_forgotten(servers, book)
         book.check()
-        say("all nodes forget")
-        _wait_forgotten(servers, book)
         faults = [server.output() for server in servers if "Traceback" in server.output()]
         if faults:
             raise BrokenRuleError(f"a node reported an error of its own:\n{faults[0][-4000:]}")
@@ -466,7 +466,7 @@ def _wait_forgotten(servers: Sequence[Server], book: Book) -> None:
         pairs = server.command("SHOW", job_id) or []
         raise BrokenRuleError(
             f"the nodes still have {len(found)} jobs {FORGET_SECONDS:g} s after the last ack, such as this at"
-            f" {server.port}, delivered {book.got[job_id]} times, added: {job_id in book.added}:"
+            f" {server.port}, delivered {book.got[job_id]} times, acknowledged: {job_id in book.acked}:"
             f" {' '.join(map(text_of, pairs))}"
         ) from None
 
