@@ -262,6 +262,11 @@ def new_words(job_id: bytes, node_id: str) -> tuple[tuple[Word, ...], ...]:
         ("NACK", job_id, "FINAL"),
         ("ACKJOB", job_id, "ATTEMPT", 1),
         ("CANCELJOB", job_id),
+        ("PROMOTE", job_id),
+        ("RESCHEDULE", job_id, "PRIORITY", 5),
+        ("QMOVE", "words", "others"),
+        ("QPURGE", "words"),
+        ("QREDRIVE", "words"),
         ("NACKTOKEN", "token", "REASON", "why"),
         ("CLUSTER", "VOTERS", "INIT", node_id),
     )
