@@ -2,7 +2,7 @@
 python = $$(bin/prepare test)
 venv = $$(dirname $(python))
 
-.PHONY: check test format demo bench compiled profile compat spark docs bounds bounds-spark bounds-query wheel clean
+.PHONY: check test format demo bench compiled profile compat upgrade spark docs bounds bounds-spark bounds-query wheel clean
 
 check: ## under a minute: lint, types, contracts, format, and the quick tests
 	bin/test tests/unit tests/scenarios tests/house
@@ -28,6 +28,9 @@ profile: ## where a node spends its time (py-spy, if installed); make profile wi
 
 compat: ## published clients of Disque, from their registries, against a running node
 	python3 tests/compat/run.py
+
+upgrade: ## a cluster of an older version, replaced node by node by this one under load; make upgrade with="--revision REV"
+	$(python) tests/compat/rolling_upgrade.py $(with)
 
 spark: ## the tests of the Spark side, in an environment with the extra; needs no Java of its own
 	PYTHONSAFEPATH=1 "$$(bin/prepare test,spark)" -m pytest -q tests/unit/spark tests/unit/cli/demo_spark tests/spark

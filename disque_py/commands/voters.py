@@ -9,7 +9,7 @@ from collections.abc import Generator
 from typing import Final
 
 from disque_py.commands.options import between
-from disque_py.core import electing, incremental
+from disque_py.core import electing, incremental, versions
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
 from disque_py.core.electing import IN_CONFLICT, IS_READY
@@ -53,6 +53,7 @@ def voters(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
         raise CommandError(WRONG_FORM)
     else:
         raise CommandError(f"{SYNTAX}: '{argv[2][:128].decode('utf-8', 'surrogateescape')}'")
+    versions.refuse_older(broker)
     return incremental.begin(broker, client, _changed(steps))
 
 

@@ -16,6 +16,7 @@ from repair import REPAIR
 from single import SINGLE
 from spill import SPILL
 from three_nodes import THREE_NODES
+from timestone import TIMESTONE
 
 BENCHMARKS: tuple[Benchmark, ...] = (
     CORE,
@@ -24,6 +25,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     IDLE,
     MEMORY,
     FILTERS,
+    TIMESTONE,
     ONE_NODE,
     SINGLE,
     THREE_NODES,

@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+import sysconfig
 import time
 from pathlib import Path
 
@@ -58,3 +59,12 @@ def test_a_benchmark_that_does_not_exist_is_refused(tmp_path):
     with start(tmp_path, "corr") as process:
         assert "there are core, events, latency" in process.communicate(timeout=60)[0]
     assert process.returncode == 2
+
+
+def test_the_installed_build_is_measured():
+    """Else `make bench build=compiled` would find the plain Python of the checkout first."""
+    root = str(FOLDER.parents[1])
+    code = f"import sys; sys.path.insert(0, {str(FOLDER)!r}); import catalogue; print(*sys.path, sep='\\n')"
+    found = subprocess.run([sys.executable, "-P", "-c", code], check=True, capture_output=True, text=True).stdout
+    paths = found.splitlines()
+    assert paths.index(sysconfig.get_path("purelib")) < paths.index(root)

@@ -51,3 +51,16 @@ def test_a_leaving_voter_says_that_it_is_one():
     assert b"cluster_leaving_blocked_by:this node is a voter" in world.ask("a", "CLUSTER", "INFO")
     assert world.ask("b", "CLUSTER", "VOTERS", "REMOVE", id_of("a")) == b"OK"
     assert b"is a voter" not in world.ask("a", "CLUSTER", "INFO")
+
+
+def test_the_list_is_not_changed_while_a_known_node_would_not_vote():
+    """Spec Y1. The older node does not know the words between voters."""
+    world = World("ab")
+    world.join()
+    (node,) = world["a"].cluster.linked
+    node.spoken = 1
+    world["a"].cluster.refresh()
+    text = f"ERR not while node {node.name.decode()} runs an older version"
+    for words in (("INIT", id_of("b")), ("ADD", id_of("b")), ("LEASEMAX", 5), ("RESET", "FORCE", id_of("a"))):
+        assert str(world.ask("a", "CLUSTER", "VOTERS", *words)) == text
+    assert shown(world, "a")[b"state"] == b"none"
