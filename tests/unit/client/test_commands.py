@@ -58,6 +58,7 @@ def line(request):
         (commands.qpeek("q", 3, status="invisible"), "QPEEK q 3 STATUS invisible"),
         (commands.qstat("q"), "QSTAT q"),
         (commands.qstat("q", cluster=True), "QSTAT q CLUSTER"),
+        (commands.qstat("q", recent=True), "QSTAT q RECENT"),
         (commands.show("i", cluster=True), "SHOW i CLUSTER"),
         (commands.job_ids("q", ["k", b"l"]), "JOBID q k l"),
         (commands.pause("q", "in", "out", bcast=True), "PAUSE q in out bcast"),
