@@ -302,7 +302,6 @@ INFO_METRICS: Final = (
 # fmt: on
 
 METRICS: Final = (*SPECIAL, *INFO_METRICS)
-STATES: Final = ("pending", "running", "invisible", "errored")
 # Samples of one metric with a prefix: its label comes from a node, and names of readers from clients.
 PREFIX_SAMPLES_MAX: Final = 100
 

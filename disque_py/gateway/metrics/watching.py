@@ -22,7 +22,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
-from disque_py.client import Address, AuthError, ClientOptions, ConnectionLostError, DisqueError
+from disque_py.client import Address, AuthError, ClientOptions, ConnectionLostError
 from disque_py.client.one_node import OneNode
 from disque_py.gateway.metrics.look import Look, look_at
 from disque_py.gateway.metrics.selection import Selection
@@ -215,5 +215,5 @@ def _seen(watch: Watch, pending: Future[Look], deadline: float) -> Seen:
         # A look that timed out itself has a text; our own wait has none.
         watch.is_late = True
         return Seen(watch.address, None, str(error) or "no answer in time")
-    except (DisqueError, OSError, ValueError) as error:
+    except Exception as error:  # Another server at this address may answer anything. It must not spoil the scrape.
         return Seen(watch.address, None, str(error))

@@ -12,9 +12,10 @@ longer than Prometheus does, which names its limit in a header.
 from __future__ import annotations
 
 import socket
+import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from disque_py.gateway.metrics.families import text_of
@@ -46,6 +47,11 @@ class MetricsServer(ThreadingHTTPServer):
         self.watchers = watchers
         self.limit_s = limit_s
         self.room = threading.BoundedSemaphore(REQUESTS_MAX)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing if a client hung up. Show other errors as the standard library does."""
+        if not isinstance(sys.exception(), OSError):
+            super().handle_error(request, client_address)
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 import time
 
+import pytest
+
 from disque_py.client import Address
 from disque_py.client.options import make_options
 from disque_py.gateway.metrics.selection import Selection
@@ -30,6 +32,15 @@ def stalled(event):
 def test_every_node_is_in_the_answer(made):
     seen = made({}, {"INFO": b"-NOAUTH log in\r\n"}).scrape(2)
     assert sorted((each.look is None, each.error) for each in seen) == [(False, ""), (True, "NOAUTH log in")]
+
+
+@pytest.mark.parametrize("answer", [b"*1\r\n$1\r\nx\r\n", b":7\r\n", b"$-1\r\n"])
+@pytest.mark.parametrize("command", ["HELLO", "INFO", "CLUSTER", "QSCAN", "QSTAT"])
+def test_a_server_of_another_kind_spoils_nothing(made, command, answer):
+    """A port in the list of nodes may be wrong."""
+    seen = made({}, {command: answer}).scrape(2)
+    assert len(seen) == 2
+    assert any(each.look is not None for each in seen)
 
 
 def test_a_node_that_is_gone_is_down_at_once():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+import struct
 import urllib.error
 import urllib.request
 
@@ -65,6 +67,16 @@ def test_the_program_lives_without_nodes(down, served):
 
 def test_other_paths_are_told_what_there_is(down, served):
     assert get(served(down) + "/")[::2] == (404, "there are /metrics, /livez and /readyz\n")
+
+
+def test_a_client_that_hangs_up_is_no_news(down, served, capsys):
+    address = served(down)
+    host, port = address.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port))) as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        client.sendall(b"GET /met")
+    assert get(address + "/livez")[0] == 200
+    assert capsys.readouterr().err == ""
 
 
 def test_so_many_requests_are_served_at_once(down, served):
