@@ -57,6 +57,11 @@ QLENGTHS: Final = 68  # queue with a maxlen, pending jobs
 FILTER_INTEREST: Final = 70  # queue, pairs (name, value …), waiting clients (as INTEREST), those that take RETRY 0
 FILTER_HINT: Final = 71  # queue, pairs, length
 FILTER_NEED: Final = 72  # queue, pairs, count, flags as NEEDJOBS
+# Tasks (disque_py/core/tasks.py): work on the jobs of a queue, on all nodes.
+TASK: Final = 92  # number, action (0 begin, 1 go on, 2 end), fields of the action
+TASK_STATE: Final = 93  # number, round, offered jobs, changed, failed, outcome (0 goes on, 1 over, 2 unable)
+SYNC: Final = 94  # number: say when you have handled all that I sent before
+SYNCED: Final = 95  # number of the SYNC
 # Questions of a client to all nodes. An older node ignores them, and is missing in the answer.
 QUESTION: Final = 90  # number, topic, [word, …]: what is your share? (disque_py/core/gathering.py)
 ANSWER: Final = 91  # number of the question, outcome (0 answered, 1 unable), share

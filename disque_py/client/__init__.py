@@ -57,7 +57,17 @@ if TYPE_CHECKING:
     from disque_py.client.job_stream import JobStream
     from disque_py.client.options import ClientOptions, ClientSettings
     from disque_py.client.pipeline import AsyncPipeline, Pipeline
-    from disque_py.client.results import ClusterNode, Hello, Job, JobInfo, NodeInfo, Outcome, QueueSettings, QueueStat
+    from disque_py.client.results import (
+        ClusterNode,
+        Hello,
+        Job,
+        JobInfo,
+        NodeInfo,
+        Outcome,
+        QueueSettings,
+        QueueStat,
+        Task,
+    )
     from disque_py.client.verdict import Fail, Retry
     from disque_py.client.worker import Worker, WorkerHooks
 
@@ -110,6 +120,7 @@ __all__ = [
     "Result",
     "Retry",
     "StaleError",
+    "Task",
     "TooBigError",
     "TooLateError",
     "UnreachableError",
@@ -141,6 +152,7 @@ _HOMES: Final = {
     "QueueStat": "results",
     "Result": "faces",
     "Retry": "verdict",
+    "Task": "results",
     "Worker": "worker",
     "WorkerHooks": "worker",
 }

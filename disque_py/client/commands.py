@@ -17,7 +17,7 @@ from disque_py.client.address import Address
 from disque_py.client.backoff import Backoff
 from disque_py.client.protocol import Reply, Word, text, word
 from disque_py.client.request import Lane, Repeat, Request, words
-from disque_py.client.results import ClusterNode, Hello, Job, JobInfo, QueueSettings, QueueStat
+from disque_py.client.results import ClusterNode, Hello, Job, JobInfo, QueueSettings, QueueStat, Task
 from disque_py.client.spans import Milliseconds, Seconds, milliseconds, seconds, time_words, whole
 from disque_py.event_format import JobStatus
 
@@ -25,6 +25,7 @@ Body: TypeAlias = "bytes | bytearray | memoryview | str"
 JobRef: TypeAlias = "Job | str | bytes"
 Meta: TypeAlias = Mapping[str, str | bytes]
 Where: TypeAlias = "Mapping[str, str | bytes] | Mapping[bytes, str | bytes]"
+TaskRef: TypeAlias = "Task | str | bytes"
 PauseState: TypeAlias = Literal["in", "out", "all", "none"]
 # A setting's default.
 Default: TypeAlias = Literal[""]
@@ -503,6 +504,40 @@ def delete(*jobs: JobRef) -> Request[int]:
     return _about_jobs(b"DELJOB", jobs, Repeat.NEVER)
 
 
+def promote(*jobs: JobRef) -> Request[int]:
+    """PROMOTE → number of jobs whose delay was ended: they are pending now. Any node will do.
+
+    jobs   jobs, or their ids
+
+    Raises BadIdError, OutOfMemoryError, and UnreachableError if no node that holds a job can be asked.
+    """
+    return _about_jobs(b"PROMOTE", jobs, Repeat.SAFE)
+
+
+def reschedule(job: JobRef, *, delay: Seconds | None = None, priority: int | None = None) -> Request[bool]:
+    """RESCHEDULE → whether the waiting job has another delay or priority now. Any node will do.
+
+    job        a job, or its id
+    delay      seconds from now until it is pending, or a timedelta of milliseconds; 0: at once. None by default: as it
+               is
+    priority   its new priority, lower ones first. None by default: as it is
+
+    False: a worker has the job, or it is errored or over. Raises BadIdError, OutOfMemoryError, UnreachableError, and
+    ValueError if neither is given.
+
+        client.reschedule(job, delay=60)
+    """
+    if delay is None and priority is None:
+        raise ValueError("reschedule needs delay or priority")
+    argv = list(words(b"RESCHEDULE", job.id if isinstance(job, Job) else job))
+    if isinstance(delay, timedelta):
+        argv += (b"DELAYMS", b"%d" % milliseconds("delay", delay))
+    elif delay is not None:
+        argv += (b"DELAY", b"%d" % seconds("delay", delay))
+    _add(argv, b"PRIORITY", None if priority is None else whole("priority", priority))
+    return Request(tuple(argv), bool, node=job.node if isinstance(job, Job) else None)
+
+
 def working(job: JobRef, seconds: Seconds | None = None, *, attempt: int | None = None) -> Request[int]:
     """WORKING → seconds for which the job's next delivery is put off, rounded up.
 
@@ -647,6 +682,119 @@ def job_ids(queue: str | bytes, keys: Iterable[str | bytes]) -> Request[list[str
 
 def _ids(reply: Reply) -> list[str | None]:
     return [None if job_id is None else text(job_id) for job_id in reply]
+
+
+def purge(
+    queue: str | bytes, *, where: Where | None = None, status: JobStatus | None = None, wait: bool = True
+) -> Request[Task]:
+    """QPURGE → the task that cancels the jobs of a queue, on all nodes.
+
+    queue    name of the queue
+    where    pairs of names and values; only jobs whose metadata have all of them. None, the default, takes all
+    status   jobs of this status: "pending", the default, "invisible" or "errored"
+    wait     whether to wait for the end; with False the task runs on, and `task` tells how far it is. True by default
+
+    Jobs that come later stay. Raises ReplyError if the node leads too many tasks.
+
+        purged = client.purge("mail", where={"tenant": "a"})
+        print(purged.jobs, purged.nodes_missing)
+    """
+    argv = _of_status((*words(b"QPURGE", queue), *_where(where)), status, cluster=False)
+    return _task(argv, "qpurge", queue, Repeat.SAFE, wait=wait)
+
+
+def move(
+    queue: str | bytes,
+    to: str | bytes,
+    *,
+    where: Where | None = None,
+    status: JobStatus | None = None,
+    limit: int | None = None,
+    rate: int | None = None,
+    wait: bool = True,
+) -> Request[Task]:
+    """QMOVE → the task that moves the jobs of a queue to another queue, on all nodes.
+
+    queue    name of the queue
+    to       name of the other queue
+    where    pairs of names and values; only jobs whose metadata have all of them. None, the default, takes all
+    status   jobs of this status: "pending", the default, "invisible" or "errored"
+    limit    most jobs, those that are served first. None by default: all
+    rate     most jobs per second. None by default: as fast as it goes
+    wait     whether to wait for the end. True by default
+
+    Raises OutOfMemoryError, and ReplyError if the queues are the same or the node leads too many tasks.
+    """
+    argv = _of_status((*words(b"QMOVE", queue, to), *_where(where)), status, cluster=False)
+    return _task(_paced(argv, limit, rate), "qmove", queue, _repeat_of(limit), wait=wait)
+
+
+def redrive(
+    queue: str | bytes,
+    *,
+    where: Where | None = None,
+    to: str | bytes | None = None,
+    limit: int | None = None,
+    rate: int | None = None,
+    wait: bool = True,
+) -> Request[Task]:
+    """QREDRIVE → the task that gives errored jobs and dead letters of a queue fresh attempts, on all nodes.
+
+    queue    name of the queue
+    where    pairs of names and values; only jobs whose metadata have all of them. None, the default, takes all
+    to       queue that they go to. None by default: errored jobs stay, and dead letters go back
+    limit    most jobs, the oldest ones. None by default: all
+    rate     most jobs per second. None by default: as fast as it goes
+    wait     whether to wait for the end. True by default
+
+    Raises OutOfMemoryError, and ReplyError if the node leads too many tasks.
+    """
+    argv = (*words(b"QREDRIVE", queue), *_where(where))
+    if to is not None:
+        argv = (*argv, b"TO", word(to))
+    return _task(_paced(argv, limit, rate), "qredrive", queue, _repeat_of(limit), wait=wait)
+
+
+def _paced(argv: tuple[bytes, ...], limit: int | None, rate: int | None) -> tuple[bytes, ...]:
+    more: list[bytes] = []
+    _add(more, b"LIMIT", None if limit is None else whole("limit", limit))
+    _add(more, b"RATE", None if rate is None else whole("rate", rate))
+    return (*argv, *more)
+
+
+def _repeat_of(limit: int | None) -> Repeat:
+    """A task that is done again finds nothing to do, but with a limit it takes further jobs."""
+    return Repeat.SAFE if limit is None else Repeat.ASK
+
+
+def _task(argv: tuple[bytes, ...], command: str, queue: str | bytes, repeat: Repeat, *, wait: bool) -> Request[Task]:
+    name = text(word(queue))
+    if not wait:
+        return Request((*argv, b"ASYNC"), lambda reply: results.begun_task(reply, command, name), Repeat.ASK)
+    return Request(argv, lambda reply: results.ended_task(reply, command, name), repeat, Lane.OWN, 0)
+
+
+def tasks() -> Request[list[Task]]:
+    """QTASK LIST → the tasks that the node asked began, the running ones and those of the last hour, oldest first."""
+    return Request((b"QTASK", b"LIST"), results.tasks)
+
+
+def task(task: TaskRef) -> Request[Task | None]:
+    """QTASK SHOW → how far a task is; None if the node asked does not know it, or no more.
+
+    task   a task, which its own node is asked about, or an id
+    """
+    task_id, node = (task.id, task.node) if isinstance(task, Task) else (task, None)
+    return Request(words(b"QTASK", b"SHOW", task_id), results.task, node=node, is_pinned=node is not None)
+
+
+def cancel_task(task: TaskRef) -> Request[bool]:
+    """QTASK CANCEL → whether the task ran; it ends where it is, and finished changes stay.
+
+    task   a task, which its own node is asked about, or an id
+    """
+    task_id, node = (task.id, task.node) if isinstance(task, Task) else (task, None)
+    return Request(words(b"QTASK", b"CANCEL", task_id), bool, node=node, is_pinned=node is not None)
 
 
 def pause(queue: str | bytes, *states: PauseState, bcast: bool = False) -> Request[str]:

@@ -15,7 +15,7 @@ from typing import Generic, TypeVar
 
 from disque_py.client.address import Address
 from disque_py.client.protocol import Reply, Word, encode, word
-from disque_py.client.results import Decode, Job
+from disque_py.client.results import Decode, Job, Task
 
 T = TypeVar("T")
 
@@ -86,15 +86,24 @@ class Request(Generic[T]):
         return None if self.wait_ms == 0 else self.wait_ms / 1000 + timeout_s
 
     def value(self, reply: Reply, node: Address | None, decode: Decode) -> T:
-        """Return the typed answer. Jobs get the node that delivered them. Raises the reply if it is a ReplyError."""
+        """Return the typed answer. Raises the reply if it is a ReplyError.
+
+        Jobs get the node that delivered them, and tasks the node that leads them.
+        """
         if isinstance(reply, Exception):
             raise reply
         value = self.read(reply)
         if isinstance(value, Job):
             value.node, value.decode = node, decode
-        elif isinstance(value, list) and value and isinstance(value[0], Job):
-            for job in value:
-                job.node, job.decode = node, decode
+        elif isinstance(value, Task):
+            value.node = node
+        elif isinstance(value, list) and value:
+            if isinstance(value[0], Job):
+                for job in value:
+                    job.node, job.decode = node, decode
+            elif isinstance(value[0], Task):
+                for task in value:
+                    task.node = node
         return value
 
 

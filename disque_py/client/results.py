@@ -220,6 +220,36 @@ class JobInfo:
     more: dict[str, Any] = field(default_factory=dict, repr=False)
 
 
+@dataclass(slots=True)
+class Task:
+    """Work on the jobs of a queue, on all nodes: QPURGE, QMOVE or QREDRIVE.
+
+    id              its id, which the node that began it knows for one hour after its end
+    command         `qpurge`, `qmove` or `qredrive`
+    queue           the queue whose jobs it changes
+    state           `running`, `done`, `canceled` or `aborted`; None: it is over, as the command was waited for
+    jobs            jobs that it changed, so far
+    failed          jobs that it left out, because a worker took them or they were being handed over
+    nodes           number of nodes that take part, or came to their end
+    nodes_missing   ids of the nodes that did not: repeat the command when they are back
+    started         Unix milliseconds; None in the answer of a command
+    more            further name-value pairs
+    node            the node that began it
+    """
+
+    id: str
+    command: str
+    queue: str
+    state: str | None
+    jobs: int = 0
+    failed: int = 0
+    nodes: int = 0
+    nodes_missing: list[str] = field(default_factory=list)
+    started: int | None = None
+    more: dict[str, Any] = field(default_factory=dict, repr=False)
+    node: Address | None = field(default=None, repr=False, compare=False)
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """The end of a job, as `wait` saw it.
@@ -331,6 +361,41 @@ def queue_stat(reply: Reply) -> QueueStat | None:
         errored=pairs.pop("errored", 0),
         nodes=pairs.pop("nodes", 1),
         nodes_missing=pairs.pop("nodes-missing", []),
+        more=pairs,
+    )
+
+
+def begun_task(reply: Reply, command: str, queue: str) -> Task:
+    """Return the task whose id is the answer to a command with ASYNC."""
+    return Task(text(reply), command, queue, "running")
+
+
+def ended_task(reply: Reply, command: str, queue: str) -> Task:
+    """Return the task that a command was waited for."""
+    return _task(_pairs(reply) | {"command": command, "queue": queue})
+
+
+def task(reply: Reply) -> Task | None:
+    """Return QTASK SHOW's answer; None for a task that the node does not know."""
+    return None if reply is None else _task(_pairs(reply))
+
+
+def tasks(reply: Reply) -> list[Task]:
+    """Return QTASK LIST's answer."""
+    return [_task(_pairs(entry)) for entry in reply]
+
+
+def _task(pairs: dict[str, Any]) -> Task:
+    return Task(
+        id=pairs.pop("task"),
+        command=pairs.pop("command", ""),
+        queue=pairs.pop("queue", ""),
+        state=pairs.pop("state", None),
+        jobs=pairs.pop("jobs", 0),
+        failed=pairs.pop("failed", 0),
+        nodes=pairs.pop("nodes", 0),
+        nodes_missing=pairs.pop("nodes-missing", []),
+        started=pairs.pop("started", None),
         more=pairs,
     )
 

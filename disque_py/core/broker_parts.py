@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from disque_py.core.job import Job
     from disque_py.core.keying import Lookup, Search
     from disque_py.core.queue import Queue
+    from disque_py.core.tasks import Share, Task
 
 # Above the number of every segment, so no job's `place` counts (journaling.py).
 NO_PLACE: Final = 1 << 62
@@ -331,3 +332,25 @@ class Upkeep:
         self.queue_gc: Iterator[Queue] = iter(())
         self.sweeps: dict[Queue, Iterator[None]] = {}
         self.census: Census | None = None
+
+
+class Tasks:
+    """Tasks of this node, and its shares of tasks (tasks.py).
+
+    known       id -> task that this node leads or has led
+    running     number -> task that runs
+    shares      (leader, number) -> share
+    busy        shares that can do a slice now, in turn
+    syncs       number of a SYNC -> the share that waits for its answers
+    """
+
+    __slots__ = ("busy", "known", "number", "running", "shares", "sync_number", "syncs")
+
+    def __init__(self) -> None:
+        self.number = 0
+        self.sync_number = 0
+        self.known: dict[bytes, Task] = {}
+        self.running: dict[int, Task] = {}
+        self.shares: dict[tuple[Node, int], Share] = {}
+        self.busy: dict[Share, None] = {}
+        self.syncs: dict[int, Share] = {}

@@ -403,6 +403,16 @@ def rename_queue(broker: Broker, job: Job, name: bytes) -> None:
     job.queue = name
 
 
+def set_priority(broker: Broker, job: Job, attributes: JobAttributes, priority: int | None) -> None:
+    """Give a job that is in no queue another priority."""
+    assert job.state != QUEUED
+    if job.is_listed:
+        queue = broker.queues.get(job.queue)
+        if queue is not None:
+            queue.unlist(job)  # Its dead entry would count again at its old place.
+    attributes.priority = priority
+
+
 def acknowledge(broker: Broker, job: Job, work: Collection | None = None) -> None:
     """Take an acknowledged job out of its queue, and keep it until every holder knows (acks.py).
 

@@ -24,6 +24,7 @@ from disque_py.core import (
     replication,
     requeue,
     settings_sync,
+    tasks,
 )
 from disque_py.core.broker import SHARDS, Broker
 from disque_py.core.job import ACKED, ACTIVE, QUEUED, Handover, Job, Replication
@@ -70,10 +71,13 @@ def tick(broker: Broker) -> bool:
         _sweep_jobs(broker)
     if broker.acks.recollect is not None and next(broker.acks.recollect, broker) is broker:
         broker.acks.recollect = None
+    if broker.tasks.busy:
+        tasks.step(broker)
     if broker.waits.incremental:
         incremental.step(broker)
     return max(jobs, acks_looked) >= JOBS_PER_TICK or bool(
         broker.upkeep.sweeps
+        or broker.tasks.busy
         or len(broker.waits.incremental) > len(broker.waits.stalled)
         or broker.upkeep.sweep_due
         or broker.acks.recollect is not None
@@ -82,7 +86,7 @@ def tick(broker: Broker) -> bool:
 
 def next_ms(broker: Broker) -> int:
     """Return when `tick` has to be called at the latest."""
-    at_ms = broker.upkeep.housekept_ms + HOUSEKEEPING_MS
+    at_ms = broker.now_ms if broker.tasks.busy else broker.upkeep.housekept_ms + HOUSEKEEPING_MS
     if broker.copies.extensions and broker.copies.extensions[0][0] < at_ms:
         at_ms = broker.copies.extensions[0][0]
     if broker.waits.early:

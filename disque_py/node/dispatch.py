@@ -41,6 +41,7 @@ from disque_py.core import (
     settings_sync,
     spilling,
     taking,
+    tasks,
     timers,
     voting,
 )
@@ -124,6 +125,10 @@ MESSAGES: Final[dict[int, MessageHandler]] = {
     messages.JOBSARE: asking.on_answer,
     messages.DOJOBS: asking.on_dojobs,
     messages.DIDJOBS: asking.on_answer,
+    messages.TASK: tasks.on_task,
+    messages.TASK_STATE: tasks.on_task_state,
+    messages.SYNC: tasks.on_sync,
+    messages.SYNCED: tasks.on_synced,
     messages.QUESTION: gathering.on_question,
     messages.ANSWER: gathering.on_answer,
     **claim_messages.HANDLERS,
@@ -142,6 +147,8 @@ WHILE_LOADING: Final = (
     messages.ASKSETTINGS,
     messages.QLENGTHS,
     messages.QUESTION,
+    messages.TASK,
+    messages.SYNC,
     *claim_messages.HANDLERS,
 )
 
@@ -423,6 +430,8 @@ def _reply_in_mode(client: Client, mode: int, reply: bytes) -> None:
 def disconnect(broker: Broker, client: Client) -> None:
     """Drop a client whose connection is gone."""
     delivery.drop_client(broker, client)
+    if broker.claims.rounds:
+        claim_messages.forget_client(broker, client)
 
 
 # -- nodes ------------------------------------------------------------------------------------------
@@ -464,6 +473,7 @@ def link_lost(broker: Broker, node: Node) -> None:
     keying.on_link_lost(broker, node)
     asking.on_link_lost(broker, node)
     gathering.on_link_lost(broker, node)
+    tasks.node_lost(broker, node)
     claim_messages.on_link_lost(broker, node)
 
 
@@ -475,6 +485,7 @@ def incoming_lost(broker: Broker, node: Node) -> None:
     keying.on_link_lost(broker, node)
     asking.on_link_lost(broker, node)
     gathering.on_link_lost(broker, node)
+    tasks.node_lost(broker, node)
     claim_messages.on_link_lost(broker, node)
 
 
@@ -485,6 +496,7 @@ def new_run(broker: Broker, node: Node) -> None:
     interest.forget_node(broker, node)
     filter_interest.forget_node(broker, node)
     handover.on_run_over(broker, node)
+    tasks.node_lost(broker, node)
 
 
 def forgotten(broker: Broker, node: Node) -> None:
@@ -494,6 +506,7 @@ def forgotten(broker: Broker, node: Node) -> None:
     interest.forget_node(broker, node)
     filter_interest.forget_node(broker, node)
     handover.on_run_over(broker, node)
+    tasks.node_lost(broker, node)
     broker.sets.forget_all()
     acks.collect_again(broker)
 

@@ -76,6 +76,7 @@ SETTINGS_MAX: Final = 12
 # Clusters with jobs of few attempts, and consumers that give up on them.
 ATTEMPTS_SHARE: Final = 0.4
 ASKER_SHARE: Final = 0.3
+MOVER_SHARE: Final = 0.35
 # Clusters with clients that ask with WHERE, beside a producer of jobs with metadata.
 FILTERED_SHARE: Final = 0.3
 # Clusters with owners of locks, and voters whose list changes. Some of these lose their files of votes.
@@ -222,10 +223,11 @@ def draw(seed: int, duration_ms: int, *, weather: str = "", chance: Callable[[st
     if filtered.random() < FILTERED_SHARE:
         names += ["keyed producer"] * ("keyed producer" not in names)
         names += ["filtered consumer"] * filtered.choice((1, 2, 4))
+    names += ["mover"] * (chance(f"{seed} mover").random() < MOVER_SHARE)
     locks = chance(f"{seed} lockers")  # Likewise.
     has_locks = locks.random() < LOCKERS_SHARE
     if has_locks:
-        names += ["voter keeper"] + ["locker"] * locks.choice((2, 3, 5))
+        names += ["voter keeper"] * locks.choice((1, 1, 2)) + ["locker"] * locks.choice((2, 3, 5))
     clients = [ClientPlan(number, kind) for number, kind in enumerate(names)]
     delay_ms = rng.choice(((1, 1), (1, 2), (1, 5), (2, 20), (10, 40), (1, 100)))
     faults = _faults(rng, kinds, duration_ms)

@@ -147,3 +147,16 @@ def test_config_get_is_a_dictionary():
 
 def test_depths_are_a_dict_with_jobs_without_the_name_under_none():
     assert results.depths([b"a", 12, b"b", 3, None, 1]) == {b"a": 12, b"b": 3, None: 1}
+
+
+def test_a_task_is_read_by_name():
+    pairs = [b"task", b"t1", b"jobs", 3, b"failed", 1, b"nodes", 2, b"nodes-missing", [b"n"]]
+    task = results.ended_task(pairs, "qpurge", "q")
+    assert (task.id, task.command, task.queue, task.state) == ("t1", "qpurge", "q", None)
+    assert (task.jobs, task.failed, task.nodes, task.nodes_missing) == (3, 1, 2, ["n"])
+    shown = [*pairs, b"command", b"qmove", b"queue", b"q", b"state", b"done", b"started", 5, b"later", 7]
+    [listed] = results.tasks([shown])
+    assert (listed.command, listed.state, listed.started, listed.more) == ("qmove", "done", 5, {"later": 7})
+    assert results.task(shown) == listed
+    assert results.task(None) is None
+    assert results.begun_task(b"t2", "qmove", "q").state == "running"

@@ -11,13 +11,15 @@ import time
 from collections import Counter
 
 import pytest
-from disque_py.server.queue_settings_store import QueueSettingsStore
 
 from disque_py.config.settings import DirectiveError, Settings
 from disque_py.server.file_writer import FileWriter
+from disque_py.server.framed_store import FramedStore
 from disque_py.server.host import Ending, ProcessHost
 from disque_py.server.nodes_file_saver import NodesFileSaver
 from disque_py.server.settings_file import Configuration
+from disque_py.storage.queue_settings_file import QUEUE_SETTINGS
+from disque_py.storage.votes_file import VOTES
 
 
 class Noted:
@@ -49,12 +51,20 @@ def endings():
     return []
 
 
+def stores_of(tmp_path):
+    """Return the stores of queue settings and of votes."""
+    return (
+        FramedStore(str(tmp_path / "nodes.conf.queues"), QUEUE_SETTINGS, "queue-settings-torn", "", print),
+        FramedStore(str(tmp_path / "nodes.conf.votes"), VOTES, "votes-torn", "", print),
+    )
+
+
 @pytest.fixture
 def host(configuration, endings, tmp_path):
     file_writer = FileWriter()
     saver = NodesFileSaver(str(tmp_path / "nodes.conf"), file_writer, print)
-    store = QueueSettingsStore(str(tmp_path / "nodes.conf.queues"), print)
-    host = ProcessHost(configuration, file_writer, saver, store, endings.append, may_restart=True)
+    settings, votes = stores_of(tmp_path)
+    host = ProcessHost(configuration, file_writer, saver, settings, votes, endings.append, may_restart=True)
     host.bus = host.listeners = host.watchdog = Noted()
     host.begin_turn = lambda: host.watchdog.calls.append("turn")
     yield host
@@ -169,8 +179,8 @@ def test_a_restart_like_a_crash_saves_nothing(host, endings, configuration):
 
 def test_a_restart_is_not_possible_when_the_configuration_can_not_be_read_again(configuration, endings, tmp_path):
     saver = NodesFileSaver(str(tmp_path / "nodes.conf"), FileWriter(), print)
-    store = QueueSettingsStore(str(tmp_path / "nodes.conf.queues"), print)
-    host = ProcessHost(configuration, FileWriter(), saver, store, endings.append, may_restart=False)
+    settings, votes = stores_of(tmp_path)
+    host = ProcessHost(configuration, FileWriter(), saver, settings, votes, endings.append, may_restart=False)
     with pytest.raises(LookupError, match="standard input"):
         host.restart(0, graceful=False)
     assert endings == []
