@@ -238,7 +238,7 @@ def _told_depths(found: shares.Depths, count: int, protocol: int) -> bytes:
 
 
 def qstat(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
-    """QSTAT queue [CLUSTER | RECENT] → pairs of name and value, or nil if there is no such queue, here or anywhere.
+    """QSTAT queue [CLUSTER|RECENT] → pairs of name and value, or nil if there is no such queue, here or anywhere.
 
     RECENT: the figures of a walk over all jobs may be a second old (spec Z3).
     """

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import socket
 import struct
+import time
 import urllib.error
 import urllib.request
 
 import pytest
 
+pytest.importorskip("prometheus_client", reason="the extra disque-py[metrics] is not installed")
+
 from disque_py.client import Address
 from disque_py.client.options import make_options
+from disque_py.gateway.metrics import web
 from disque_py.gateway.metrics.selection import Selection
 from disque_py.gateway.metrics.watching import Watchers
 
@@ -46,7 +50,7 @@ def test_a_scrape_succeeds_while_nodes_are_down(down, served):
 
 
 def test_a_scrape_waits_no_longer_than_prometheus(made, served):
-    address = served(made({"INFO": lambda words: __import__("time").sleep(3) or b"+x\r\n"}), limit_s=2.5)
+    address = served(made({"INFO": lambda words: time.sleep(3) or b"+x\r\n"}), limit_s=2.5)
     text = get(address + "/metrics", X_Prometheus_Scrape_Timeout_Seconds="0.5")[2]
     assert text.splitlines()[-1].endswith(" 0.0")
 
@@ -80,8 +84,6 @@ def test_a_client_that_hangs_up_is_no_news(down, served, capsys):
 
 
 def test_so_many_requests_are_served_at_once(down, served):
-    from disque_py.gateway.metrics import web
-
     server = web.MetricsServer(("127.0.0.1", 0), down, 1)
     with server:
         taken = [server.room.acquire(blocking=False) for _ in range(web.REQUESTS_MAX + 1)]
