@@ -53,7 +53,6 @@ def _print_completion(ctx: click.Context, param: click.Parameter, value: str | N
 @click.option(
     "-n",
     "--node",
-    "nodes",
     multiple=True,
     callback=_address,
     metavar="HOST:PORT",
@@ -80,21 +79,18 @@ def _print_completion(ctx: click.Context, param: click.Parameter, value: str | N
 )
 @click.option(
     "--queue",
-    "allow",
     multiple=True,
     metavar="PATTERN",
     help="Give labels to queues that match (*, ?, [ab]); may be repeated.  [default: all]",
 )
 @click.option(
     "--not-queue",
-    "deny",
     multiple=True,
     metavar="PATTERN",
     help="Give no labels to queues that match; may be repeated.",
 )
 @click.option(
     "--metrics-max-queues",
-    "limit",
     type=click.IntRange(0, 100_000),
     default=LIMIT_DEFAULT,
     show_default=True,
@@ -130,7 +126,7 @@ def main(**words: Any) -> None:
     if listen.path:
         raise click.UsageError("--listen takes host:port, no socket")
     named, options = connection_of(words)
-    selection = Selection(words["allow"], words["deny"], words["limit"])
+    selection = Selection(words["queue"], words["not_queue"], words["metrics_max_queues"])
     watchers = Watchers(named, options, selection, discovers=words["discover"])
     _serve((listen.host, listen.port), watchers, words["timeout"])
 
@@ -157,7 +153,7 @@ def connection_of(words: dict[str, Any]) -> tuple[tuple[Address, ...], ClientOpt
     patience_s = max(5.0, 2 * words["timeout"])
     settings.setdefault("name", CLIENT_NAME)
     settings["timeout"] = settings["connect_timeout"] = patience_s
-    options = make_options((*words["nodes"], *url_nodes), settings)
+    options = make_options((*words["node"], *url_nodes), settings)
     return options.seeds, options
 
 

@@ -9,7 +9,7 @@ from disque_py.client import Address
 from disque_py.gateway.metrics.command import connection_of, main
 
 WORDS = {
-    "nodes": (),
+    "node": (),
     "url": "",
     "password": "",
     "user": "",
@@ -49,7 +49,7 @@ def test_a_port_that_is_taken_is_one_line():
 
 
 def test_nodes_come_from_options_and_the_url():
-    words = {**WORDS, "nodes": (Address("a", 1),), "url": "disque://eve:secret@b:2,c"}
+    words = {**WORDS, "node": (Address("a", 1),), "url": "disque://eve:secret@b:2,c"}
     named, options = connection_of(words)
     assert named == (Address("a", 1), Address("b", 2), Address("c", 7711))
     assert (options.username, options.password, options.tls) == ("eve", "secret", False)
@@ -76,3 +76,13 @@ def test_help_keeps_passwords_out_of_sight():
     output = CliRunner().invoke(main, ["--help"], env={"DISQUECLI_AUTH": "secret"}).output
     assert "DISQUECLI_AUTH" in output
     assert "secret" not in output
+
+
+def test_each_option_can_be_a_variable_of_its_name(monkeypatch):
+    monkeypatch.setenv("DISQUE_EXPORTER_NODE", "a:1 b:2")
+    monkeypatch.setenv("DISQUE_EXPORTER_METRICS_MAX_QUEUES", "7")
+    monkeypatch.setenv("DISQUE_EXPORTER_NOT_QUEUE", "tmp-*")
+    monkeypatch.setenv("DISQUECLI_AUTH", "secret")
+    words = main.make_context("disque-exporter", []).params
+    assert words["node"] == (Address("a", 1), Address("b", 2))
+    assert (words["metrics_max_queues"], words["not_queue"], words["password"]) == (7, ("tmp-*",), "secret")
