@@ -10,7 +10,7 @@ It speaks RESP and imports nothing else of this project. docs/client.md describe
 commands.py declares every command once, and faces.py makes methods of them. There are two shells: aio*.py for
 asyncio, and blocking.py, pool.py and socket_connection.py for threads. Both follow the pure rules in cluster.py,
 feed.py, retry.py, bulk.py, waiting.py and spans.py. worker.py runs handlers, with settling.py, heartbeat.py,
-dialect.py, verdict.py and backoff.py.
+dialect.py, verdict.py and backoff.py. lock.py and lock_lease.py keep locks.
 """
 
 from importlib import import_module
@@ -27,14 +27,20 @@ from disque_py.client.errors import (
     DisqueConnectionError,
     DisqueError,
     EventsTrimmedError,
+    FencedError,
     JobCanceledError,
     LeavingError,
     LoadingError,
+    LockDoneError,
+    LockHeldError,
+    LockLostError,
+    LockSpentError,
     MaxLenError,
     MisconfError,
     NoEventLogError,
     NoJobError,
     NoKeyError,
+    NoQuorumError,
     NoReplError,
     NotConnectedError,
     OutOfMemoryError,
@@ -55,6 +61,7 @@ if TYPE_CHECKING:
     from disque_py.client.events import Event, EventLines, EventLog
     from disque_py.client.faces import Result
     from disque_py.client.job_stream import JobStream
+    from disque_py.client.lock import AsyncLock, Lock
     from disque_py.client.options import ClientOptions, ClientSettings
     from disque_py.client.pipeline import AsyncPipeline, Pipeline
     from disque_py.client.results import (
@@ -62,11 +69,14 @@ if TYPE_CHECKING:
         Hello,
         Job,
         JobInfo,
+        LockGrant,
+        LockInfo,
         NodeInfo,
         Outcome,
         QueueSettings,
         QueueStat,
         Task,
+        Voters,
     )
     from disque_py.client.verdict import Fail, Retry
     from disque_py.client.worker import Worker, WorkerHooks
@@ -74,6 +84,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Address",
     "AsyncDisque",
+    "AsyncLock",
     "AsyncPipeline",
     "AttemptsSpentError",
     "AuthError",
@@ -93,6 +104,7 @@ __all__ = [
     "EventLog",
     "EventsTrimmedError",
     "Fail",
+    "FencedError",
     "Hello",
     "Job",
     "JobCanceledError",
@@ -100,11 +112,19 @@ __all__ = [
     "JobStream",
     "LeavingError",
     "LoadingError",
+    "Lock",
+    "LockDoneError",
+    "LockGrant",
+    "LockHeldError",
+    "LockInfo",
+    "LockLostError",
+    "LockSpentError",
     "MaxLenError",
     "MisconfError",
     "NoEventLogError",
     "NoJobError",
     "NoKeyError",
+    "NoQuorumError",
     "NoReplError",
     "NodeInfo",
     "NotConnectedError",
@@ -124,6 +144,7 @@ __all__ = [
     "TooBigError",
     "TooLateError",
     "UnreachableError",
+    "Voters",
     "Worker",
     "WorkerHooks",
 ]
@@ -131,6 +152,7 @@ __all__ = [
 # Most programs need either shell, and the command line tools need neither. So these names are loaded when first used.
 _HOMES: Final = {
     "AsyncDisque": "aio",
+    "AsyncLock": "lock",
     "AsyncPipeline": "pipeline",
     "Backoff": "backoff",
     "ClientOptions": "options",
@@ -145,6 +167,9 @@ _HOMES: Final = {
     "Job": "results",
     "JobInfo": "results",
     "JobStream": "job_stream",
+    "Lock": "lock",
+    "LockGrant": "results",
+    "LockInfo": "results",
     "NodeInfo": "results",
     "Outcome": "results",
     "Pipeline": "pipeline",
@@ -153,6 +178,7 @@ _HOMES: Final = {
     "Result": "faces",
     "Retry": "verdict",
     "Task": "results",
+    "Voters": "results",
     "Worker": "worker",
     "WorkerHooks": "worker",
 }

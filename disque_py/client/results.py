@@ -170,6 +170,62 @@ class QueueSettings:
     more: dict[str, Any] = field(default_factory=dict, repr=False)
 
 
+@dataclass(frozen=True, slots=True)
+class LockGrant:
+    """The answer to LOCK ACQUIRE: the lock is this owner's.
+
+    fence           a number that only grows for a lock; give it to the storage that the lock protects
+    attempt         1 for the first owner since the work was done last, then 2, …
+    attempts_left   attempts after this one; None: there is no limit
+    """
+
+    fence: int
+    attempt: int
+    attempts_left: int | None
+
+
+@dataclass(slots=True)
+class LockInfo:
+    """The answer to LOCK SHOW.
+
+    owner          the owner that has the lock; None: it is free
+    fence          of the last owner
+    attempt        attempts that count
+    ms_left        milliseconds that the lease still lasts, 0 if the lock is free
+    done_ms_left   milliseconds for which the end of the work is still remembered, 0 if it is not done
+    more           fields that this library does not know
+    """
+
+    owner: str | None
+    fence: int
+    attempt: int
+    ms_left: int
+    done_ms_left: int
+    more: dict[str, Any] = field(default_factory=dict, repr=False)
+
+
+@dataclass(slots=True)
+class Voters:
+    """The answer to CLUSTER VOTERS: the nodes that grant claims, as the node asked knows them.
+
+    epoch             number of the list; 0: there is none
+    lease_max         seconds of the longest lease
+    voters            ids of the nodes of the list
+    state             `none`, `ready`, `changing` or `conflict`
+    mute              ids of voters that may not vote now
+    reachable_count   voters that answered the node
+    more              fields that this library does not know
+    """
+
+    epoch: int
+    lease_max: int
+    voters: list[str]
+    state: str
+    mute: list[str]
+    reachable_count: int
+    more: dict[str, Any] = field(default_factory=dict, repr=False)
+
+
 @dataclass(slots=True)
 class JobInfo:
     """The answer to SHOW: a job as one node sees it.
@@ -422,6 +478,43 @@ def queue_settings(reply: Reply) -> QueueSettings | None:
         paused=pairs.pop("paused", "none"),
         version=pairs.pop("version", 0),
         behind=pairs.pop("behind", 0),
+        more=pairs,
+    )
+
+
+def lock_grant(reply: Reply) -> LockGrant | None:
+    """Return LOCK ACQUIRE's answer; None if another owner has the lock."""
+    if reply is None:
+        return None
+    fence, attempt, left = reply[:3]
+    return LockGrant(fence, attempt, None if left < 0 else left)
+
+
+def lock_info(reply: Reply) -> LockInfo | None:
+    """Return LOCK SHOW's answer; None for a lock that is free and of which nothing is remembered."""
+    if reply is None:
+        return None
+    pairs = _pairs(reply)
+    return LockInfo(
+        owner=pairs.pop("owner", None),
+        fence=pairs.pop("fence", 0),
+        attempt=pairs.pop("attempt", 0),
+        ms_left=pairs.pop("ms-left", 0),
+        done_ms_left=pairs.pop("done-ms-left", 0),
+        more=pairs,
+    )
+
+
+def voters(reply: Reply) -> Voters:
+    """Return CLUSTER VOTERS' answer."""
+    pairs = _pairs(reply)
+    return Voters(
+        epoch=pairs.pop("epoch"),
+        lease_max=pairs.pop("claim-lease-max", 0),
+        voters=pairs.pop("voters", []),
+        state=pairs.pop("state"),
+        mute=pairs.pop("mute", []),
+        reachable_count=pairs.pop("reachable", 0),
         more=pairs,
     )
 

@@ -15,7 +15,7 @@ from disque_py.commands.subcommands import Form, text_of
 from disque_py.core import claiming, deferred_reply, gathering, incremental, locking
 from disque_py.core.broker import Broker
 from disque_py.core.claiming import Result, Wish
-from disque_py.core.client import Client
+from disque_py.core.client import WAITS_FOR_LOCK, Client
 from disque_py.core.deferred_reply import Done
 from disque_py.core.errors import SYNTAX, CommandError
 from disque_py.core.grants import DONE, FENCE_LIMIT, GRANTED, HELD, ITEM_FIELDS, GrantItem, is_grant_item
@@ -125,7 +125,10 @@ def _acquire(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
         left = max(0, limit - result.attempt) if limit else -1
         return array([integer(result.fence), integer(result.attempt), integer(left)])
 
-    return deferred_reply.begin(broker, client, start, reply)
+    answer = deferred_reply.begin(broker, client, start, reply)
+    if answer is None and timeout_ms:
+        client.waiting = WAITS_FOR_LOCK  # A client that hangs up meanwhile is gone, and gets no lock.
+    return answer
 
 
 def _is_there(broker: Broker, client: Client) -> bool:

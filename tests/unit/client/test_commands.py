@@ -23,6 +23,18 @@ def line(request):
     ("request_", "wire"),
     [
         (commands.add_job("q", "b"), "ADDJOB q b 5000"),
+        (commands.acquire_lock("l", "me", 500), "LOCK ACQUIRE l me 500"),
+        (
+            commands.acquire_lock("l", "me", timedelta(seconds=1), attempts=3, timeout_ms=9),
+            "LOCK ACQUIRE l me 1000 TIMEOUT 9 ATTEMPTS 3",
+        ),
+        (commands.extend_lock("l", "me", 7, 500), "LOCK EXTEND l me 7 500"),
+        (commands.release_lock("l", "me", 7), "LOCK RELEASE l me 7"),
+        (commands.release_lock("l", "me", 7, done_ms=60), "LOCK RELEASE l me 7 DONE 60"),
+        (commands.show_lock("l"), "LOCK SHOW l"),
+        (commands.locks("n*"), "LOCK LIST n*"),
+        (commands.cluster_voters(), "CLUSTER VOTERS"),
+        (commands.cluster_voters_init("a", "b"), "CLUSTER VOTERS INIT a b"),
         (
             commands.add_job("q", b"b", timeout_ms=1, replicate=2, delay=3, retry=0, ttl=5, maxlen=6, async_=True),
             "ADDJOB q b 1 REPLICATE 2 DELAY 3 RETRY 0 TTL 5 MAXLEN 6 ASYNC",
