@@ -668,14 +668,17 @@ def _of_status(argv: tuple[bytes, ...], status: str | None, *, cluster: bool) ->
     return (*argv, b"CLUSTER") if cluster else argv
 
 
-def qstat(queue: str | bytes, *, cluster: bool = False) -> Request[QueueStat | None]:
-    """QSTAT → the queue's figures, None if there is no such queue.
+def qstat(queue: str | bytes, *, cluster: bool = False, recent: bool = False) -> Request[QueueStat | None]:
+    """QSTAT → the queue's figures, None if there is no such queue. Raises ValueError for both options together.
 
     queue     name of the queue
     cluster   sums over all linked nodes; by default the figures of the node asked. Takes up to a second if a node is
               silent
+    recent    figures that need a walk over all jobs of the node may be a second old. For many queues at once
     """
-    argv = (b"QSTAT", word(queue))
+    if cluster and recent:
+        raise ValueError("qstat takes cluster or recent, not both")
+    argv = (b"QSTAT", word(queue), b"RECENT") if recent else (b"QSTAT", word(queue))
     return Request((*argv, b"CLUSTER") if cluster else argv, results.queue_stat)
 
 

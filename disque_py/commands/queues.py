@@ -238,16 +238,20 @@ def _told_depths(found: shares.Depths, count: int, protocol: int) -> bytes:
 
 
 def qstat(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
-    """QSTAT queue [CLUSTER] → pairs of name and value, or nil if there is no such queue, here or anywhere."""
-    if _is_clusterwide(argv):
+    """QSTAT queue [CLUSTER|RECENT] → pairs of name and value, or nil if there is no such queue, here or anywhere.
+
+    RECENT: the figures of a walk over all jobs may be a second old (spec Z3).
+    """
+    is_recent_enough = len(argv) == 3 and argv[2].lower() == b"recent"
+    if not is_recent_enough and _is_clusterwide(argv):
         return incremental.begin(broker, client, _stat_everywhere(broker, client, argv[1]))
     if argv[1] not in broker.queues:
         return nil_array(client.protocol)
-    return incremental.begin(broker, client, _stat(broker, client, argv[1]))
+    return incremental.begin(broker, client, _stat(broker, client, argv[1], is_recent_enough))
 
 
-def _stat(broker: Broker, client: Client, name: bytes) -> incremental.Steps:
-    found = yield from shares.stat(broker, name)
+def _stat(broker: Broker, client: Client, name: bytes, is_recent_enough: bool) -> incremental.Steps:
+    found = yield from shares.stat(broker, name, is_recent_enough)
     if not found.is_known:
         return nil_array(client.protocol)
     return array([part for pair in _fields(name, found, client.protocol) for part in pair])

@@ -509,9 +509,9 @@ class Stat:
         self.tasks = 0
 
 
-def stat(broker: Broker, name: bytes) -> Generator[None, None, Stat]:
-    """Return the figures of a queue on this node."""
-    figures = yield from census.taken(broker, name)
+def stat(broker: Broker, name: bytes, is_recent_enough: bool = False) -> Generator[None, None, Stat]:
+    """Return the figures of a queue on this node. `is_recent_enough`: see census.taken."""
+    figures = yield from census.taken(broker, name, is_recent_enough)
     found = Stat()
     found.invisible = figures.invisible
     found.running = figures.running

@@ -174,7 +174,7 @@ COMMANDS: Final = (
         "queue count [WHERE name value ...] [STATUS status] [WITHMETA] [CLUSTER]",
         "Look at jobs of a queue without taking them.",
     ),
-    _c("qstat", queues.qstat, -2, "readonly fast", "queues", "queue [CLUSTER]", "Describe a queue."),
+    _c("qstat", queues.qstat, -2, "readonly fast", "queues", "queue [CLUSTER|RECENT]", "Describe a queue."),
     _c("qscan", scanning.qscan, -1, "readonly", "queues", QSCAN, "Walk over the queues of this node."),
     _c("jscan", scanning.jscan, -1, "readonly", "jobs", JSCAN, "Walk over the jobs of this node."),
     _c("enqueue", jobs.enqueue, -1, "write denyoom fast", "jobs", IDS, "Queue jobs now if they are not queued."),

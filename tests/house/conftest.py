@@ -20,6 +20,7 @@ OUTSIDE = (
     "cluster_bus/listening.py",
     "disque_py/cli/",
     "disque_py/client/",
+    "disque_py/gateway/",
     "disque_py/server/",
     "disque_py/spark/",
     "disque_py/simulator/main.py",

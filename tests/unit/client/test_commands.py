@@ -80,6 +80,7 @@ def line(request):
         (commands.qpeek("q", 3, status="invisible"), "QPEEK q 3 STATUS invisible"),
         (commands.qstat("q"), "QSTAT q"),
         (commands.qstat("q", cluster=True), "QSTAT q CLUSTER"),
+        (commands.qstat("q", recent=True), "QSTAT q RECENT"),
         (commands.show("i", cluster=True), "SHOW i CLUSTER"),
         (commands.job_ids("q", ["k", b"l"]), "JOBID q k l"),
         (commands.pause("q", "in", "out", bcast=True), "PAUSE q in out bcast"),
@@ -186,3 +187,8 @@ def test_a_queue_is_not_set_without_a_field_or_with_a_word_for_a_time():
         commands.set_queue("q")
     with pytest.raises(ValueError, match="lease must be a number of seconds"):
         commands.set_queue("q", lease="soon")
+
+
+def test_the_figures_of_a_queue_are_of_the_cluster_or_recent():
+    with pytest.raises(ValueError, match="not both"):
+        commands.qstat("q", cluster=True, recent=True)

@@ -82,7 +82,7 @@ def test_a_method_shows_its_signature_and_documentation():
     """So `help(client.qpeek)` is useful."""
     assert (
         str(inspect.signature(BlockingCommands.qstat))
-        == "(self, /, queue: 'str | bytes', *, cluster: 'bool' = False) -> 'QueueStat | None'"
+        == "(self, /, queue: 'str | bytes', *, cluster: 'bool' = False, recent: 'bool' = False) -> 'QueueStat | None'"
     )
     assert (BlockingCommands.qpeek.__doc__ or "").startswith("QPEEK")
 

@@ -43,7 +43,14 @@ def test_a_status_must_be_one_that_users_see(words):
 
 
 @pytest.mark.parametrize(
-    "words", [("QLEN", "q", "ALL"), ("QSTAT", "q", "x"), ("QSTAT", "q", "CLUSTER", "CLUSTER"), ("SHOW", "id", "x")]
+    "words",
+    [
+        ("QLEN", "q", "ALL"),
+        ("QSTAT", "q", "x"),
+        ("QSTAT", "q", "CLUSTER", "CLUSTER"),
+        ("QSTAT", "q", "RECENT", "CLUSTER"),
+        ("SHOW", "id", "x"),
+    ],
 )
 def test_a_word_that_is_no_option_is_refused(words):
     broker, client, _ = start()

@@ -88,6 +88,23 @@ def test_a_node_with_many_jobs_uses_one_walk_for_a_second():
     assert taken(broker).running == 1
 
 
+def test_figures_that_may_be_recent_are_of_one_walk_however_few_jobs_there_are():
+    """Spec Z3."""
+    broker, client, _ = start(5)
+    assert ask_parsed(broker, client, "QSTAT", "q", "RECENT") == ask_parsed(broker, client, "QSTAT", "q")
+    deliver(broker)
+    before = dict(pairs(ask_parsed(broker, client, "QSTAT", "q", "RECENT")))
+    assert (before[b"len"], before[b"running"]) == (4, 0)
+    assert dict(pairs(ask_parsed(broker, client, "QSTAT", "q")))[b"running"] == 1
+    pass_time(broker, census.KEPT_MS)
+    assert dict(pairs(ask_parsed(broker, client, "QSTAT", "q", "RECENT")))[b"running"] == 1
+
+
+def pairs(values):
+    """The names and values of QSTAT."""
+    return zip(values[::2], values[1::2], strict=True)
+
+
 def test_clients_share_a_walk_that_is_under_way():
     """Spec Z3."""
     broker, _, _ = start(3)

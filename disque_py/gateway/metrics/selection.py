@@ -1,0 +1,69 @@
+"""Selection: the queues that get labels of their own. All others are counted as one.
+
+Producers choose names of queues, so their number has no bound; that of labels must have one. A pattern admits or
+excludes names. Of the admitted ones the first `limit` are shown. A queue that is shown stays so as long as any node has
+it, because a series that comes and goes is of no use. Its place is free for another one afterwards. The nodes of a
+cluster share the places.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+from typing import Final
+
+from disque_py.gateway.metrics.table import OTHER, label_value
+
+LIMIT_DEFAULT: Final = 1_000
+# A longer name is no label.
+NAME_MAX: Final = 200
+
+
+class Selection:
+    """The queues with labels, by any thread.
+
+    allow   patterns as a shell has them (`*`, `?`, `[ab]`); without any all names are admitted
+    deny    patterns of names that are not admitted
+    limit   queues with labels at most
+    """
+
+    def __init__(self, allow: Iterable[str] = (), deny: Iterable[str] = (), limit: int = LIMIT_DEFAULT) -> None:
+        self._allow = tuple(allow)
+        self._deny = tuple(deny)
+        self._limit = limit
+        self._lock = threading.Lock()
+        self._holders: dict[str, set[object]] = {}
+
+    def choose(self, node: object, names: Iterable[str]) -> list[str]:
+        """Return which of a node's queues are shown. `names` are all queues that the node has now."""
+        admitted = sorted(name for name in set(names) if self.admits(name))
+        with self._lock:
+            gone = {name for name, holders in self._holders.items() if node in holders}.difference(admitted)
+            for name in gone:
+                self._drop(node, name)
+            chosen = []
+            for name in admitted:
+                if name in self._holders or len(self._holders) < self._limit:
+                    self._holders.setdefault(name, set()).add(node)
+                    chosen.append(name)
+            return chosen
+
+    def forget(self, node: object) -> None:
+        """Free the places of a node that is not watched any more."""
+        with self._lock:
+            for name in [name for name, holders in self._holders.items() if node in holders]:
+                self._drop(node, name)
+
+    def admits(self, name: str) -> bool:
+        """Return whether the patterns and the form of the name let it be a label."""
+        if len(name) > NAME_MAX or name == OTHER or label_value(name) != name:
+            return False
+        allowed = not self._allow or any(fnmatchcase(name, pattern) for pattern in self._allow)
+        return allowed and not any(fnmatchcase(name, pattern) for pattern in self._deny)
+
+    def _drop(self, node: object, name: str) -> None:
+        holders = self._holders[name]
+        holders.discard(node)
+        if not holders:
+            del self._holders[name]

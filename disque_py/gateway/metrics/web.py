@@ -1,0 +1,104 @@
+"""The exporter's HTTP server: `/metrics`, `/livez`, `/readyz`.
+
+    /metrics   a scrape: all nodes, in Prometheus' text format or as OpenMetrics
+    /livez     200 while the program serves
+    /readyz    200 if a node answered the last scrape, else 503; at most one scrape in READY_AGE_S is made for it
+
+Requests have no body and no arguments. A connection has a time limit, and so many requests are served at once; further
+ones get 503. The server of the standard library is enough for this: a scrape comes every few seconds. A scrape waits no
+longer than Prometheus does, which names its limit in a header.
+"""
+
+from __future__ import annotations
+
+import socket
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from disque_py.gateway.metrics.families import text_of
+from disque_py.gateway.metrics.watching import Watchers
+
+TEXT: Final = "text/plain; charset=utf-8"
+LIMIT_HEADER: Final = "X-Prometheus-Scrape-Timeout-Seconds"
+# Of the time that Prometheus waits, this is for the answer's way.
+RESERVE_S: Final = 0.2
+REQUESTS_MAX: Final = 16
+CONNECTION_S: Final = 10.0
+READY_AGE_S: Final = 60.0
+
+
+class MetricsServer(ThreadingHTTPServer):
+    """Serves the metrics of some nodes on one address until `shutdown`.
+
+    watchers   the nodes
+    limit_s    time that a scrape waits for nodes at most
+
+    Raises OSError if the address can't be bound.
+    """
+
+    daemon_threads = True
+
+    def __init__(self, address: tuple[str, int], watchers: Watchers, limit_s: float) -> None:
+        self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+        super().__init__(address, _Handler)
+        self.watchers = watchers
+        self.limit_s = limit_s
+        self.room = threading.BoundedSemaphore(REQUESTS_MAX)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing if a client hung up. Show other errors as the standard library does."""
+        if not isinstance(sys.exception(), OSError):
+            super().handle_error(request, client_address)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: MetricsServer
+    timeout = CONNECTION_S
+    server_version = "disque-exporter"
+    sys_version = ""
+
+    def do_GET(self) -> None:
+        if not self.server.room.acquire(blocking=False):
+            self._answer(503, b"too many requests at once\n")
+            return
+        try:
+            self._serve()
+        finally:
+            self.server.room.release()
+
+    def _serve(self) -> None:
+        path = urlsplit(self.path).path
+        if path == "/metrics":
+            nodes = self.server.watchers.scrape(self._limit_s())
+            text, content_type = text_of(nodes, self.headers.get("Accept", ""))
+            self._answer(200, text, content_type)
+        elif path == "/livez":
+            self._answer(200, b"ok\n")
+        elif path == "/readyz":
+            if self.server.watchers.is_ready(self.server.limit_s, READY_AGE_S):
+                self._answer(200, b"ok\n")
+            else:
+                self._answer(503, b"no node answers\n")
+        else:
+            self._answer(404, b"there are /metrics, /livez and /readyz\n")
+
+    def _limit_s(self) -> float:
+        """Return the time that nodes have: the program's, or a little less than Prometheus waits."""
+        try:
+            asked_s = float(self.headers.get(LIMIT_HEADER, "inf"))
+        except ValueError:
+            return self.server.limit_s
+        return min(self.server.limit_s, max(RESERVE_S, asked_s - RESERVE_S)) if asked_s > 0 else self.server.limit_s
+
+    def _answer(self, status: int, body: bytes, content_type: str = TEXT) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", content_type)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Log nothing: a scrape every few seconds is no news."""

@@ -1,0 +1,45 @@
+"""Bring docs/metrics.md into step with the table of metrics: `python tests/house/rewrite_metrics_page.py`.
+
+The tables behind MARK come from disque_py/gateway/metrics/table.py; the text before it is written by hand.
+test_metrics_page.py compares; this rewrites, and the difference is reviewed like any other.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from disque_py.gateway.metrics.table import INFO_METRICS, SPECIAL, Metric
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs/metrics.md"
+HEAD = "| metric | kind | labels | meaning | source |\n|---|---|---|---|---|\n"
+MARK = "<!-- What follows is written by tests/house/rewrite_metrics_page.py. -->\n"
+SECTIONS = (
+    ("Nodes and links", [metric for metric in SPECIAL if not metric.name.startswith("disque_queue")]),
+    ("Queues of a node", [metric for metric in SPECIAL if metric.name.startswith("disque_queue")]),
+    ("Fields of INFO", list(INFO_METRICS)),
+)
+
+
+def in_step(text: str) -> str:
+    """The page with its tables written anew."""
+    introduction, mark, _ = text.partition(MARK)
+    return introduction + mark + tables()
+
+
+def tables() -> str:
+    """A section for each group of metrics."""
+    return "".join(f"\n## {title}\n\n{HEAD}{''.join(map(row, metrics))}" for title, metrics in SECTIONS)
+
+
+def row(metric: Metric) -> str:
+    """One metric as a line of a table."""
+    labels = ", ".join(f"`{label}`" for label in metric.labels)
+    if values := ", ".join(f"`{field.label}`" for field in metric.fields if field.label):
+        labels += f": {values}"
+    cells = (f"`{metric.name}`", metric.kind, labels, metric.help, metric.source)
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |\n"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(in_step(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
