@@ -306,8 +306,9 @@ def on_willqueue(broker: Broker, sender: Node, items: list[Any]) -> None:
         elif isinstance(job.work, Handover) and _is_limited(job):
             # The taker has it queued now, or will have in a moment, and did not hear the question.
             broker.send(sets.only(sender), QUEUED, _queued(job, QUEUED_WAITING))
-        elif job.state == ACTIVE and _is_spent(job) and wins(sender, broker.me, job_id):
-            # Both may be about to end the last lease. The sender does, and tells us: one transition is one event.
+        elif job.state == ACTIVE and _is_limited(job) and wins(sender, broker.me, job_id):
+            # Both may be about to queue it, or to end its last lease. The sender does, and tells us: two deliveries at
+            # the same moment would be one more than the job may have, and one transition is one event.
             until_ms = broker.now_ms + lifecycle.willqueue_lead_ms(job) + lifecycle.WILLQUEUE_LEAD_MS
             if job.requeue_at_ms < until_ms:
                 lifecycle.postpone(broker, job, until_ms)

@@ -17,13 +17,13 @@ from disque_py.core.changing import OUTCOME_CANCELED
 from disque_py.core.job import CTIMES_PER_MS, STATE_NAMES, Job
 from disque_py.core.pulls import ANSWERS_HINT, RETRIED_ONLY, STANDING
 from disque_py.core.queue import PAUSE_NAMES
-from disque_py.core.replication import CREATION_ABORTED, NEW_KEY, NO_ANSWER
+from disque_py.core.replication import CREATION_ABORTED, NEW_KEY, NO_ANSWER, REPAIRED
 
 REASONS = {0: "taken"} | {
     value: name.removeprefix("REFUSED_").lower() for name, value in vars(m).items() if name.startswith("REFUSED_")
 }
 QUEUED_FLAGS = {0: "", m.QUEUED_RELEASED: " released", m.QUEUED_WAITING: " waiting"}
-REPLJOB_FLAGS = {0: "", NO_ANSWER: " unanswered", NEW_KEY: " keyed"}
+REPLJOB_FLAGS = {0: "", NO_ANSWER: " unanswered", NEW_KEY: " keyed", REPAIRED: " repaired"}
 NEEDJOBS_WORDS = {ANSWERS_HINT: "hinted", RETRIED_ONLY: "retried only", STANDING: "standing"}
 NEEDJOBS_FLAGS = {
     flags: "".join(" " + ", ".join(word for bit, word in NEEDJOBS_WORDS.items() if flags & bit)).rstrip()

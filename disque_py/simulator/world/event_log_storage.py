@@ -256,8 +256,11 @@ class EventLogStorage:
             if job_id:
                 version, job = version_of(event), find(job_id)
                 known, known_job = versions.get(job_id, (0, None))
-                # Another object: the job was over here, and came again from a node that knows less.
-                if version <= known and (job is None or job is known_job):
+                # Another object: the job was over here, and came again from a node that knows less. At the end of a
+                # job there is no object to compare; it may have come again without an event.
+                is_again = job is not None and job is not known_job
+                is_end = job is None and version == known and event[0] in GONE_CODES
+                if version <= known and not is_again and not is_end:
                     raise RuleBrokenError(
                         "versions rise", f"{event!r} on {self.machine.name}, which had {known}", job_id
                     )

@@ -10,7 +10,7 @@ from brokers import add_node, ask, make_broker, make_client, pass_time
 from cluster_bus.messages import LEASED, QUEUED, QUEUED_RELEASED, QUEUED_WAITING, SETACK, WILLQUEUE
 from cluster_bus.node import Node
 from copies import advance, deliver, hold, hold_queued, make_id, pack, queue_of, say, sent, sent_of
-from disque_py.core import acks, requeue
+from disque_py.core import acks, changing, requeue
 from disque_py.core.job import ACKED, ACTIVE
 from disque_py.core.job import QUEUED as IS_QUEUED
 from disque_py.core.job_snapshot import COUNTER_MAX
@@ -179,6 +179,20 @@ def test_of_two_queues_the_winner_keeps_the_job():
     assert queue_of(broker) == [winning.id]
     assert sent(broker) == [((b,), QUEUED, (winning.id, QUEUED_WAITING, 0, 0, 1, 1))]
     assert losing.state == ACTIVE
+
+
+def test_of_two_holders_that_would_queue_a_limited_job_one_waits():
+    """Spec Y4: two deliveries at the same moment would be one too many."""
+    for is_loser in (True, False):
+        broker, b, c = make_cluster()
+        job = hold(broker, b, c, retry_s=30, number=id_where(broker, b, wins=is_loser))
+        changing.begin(broker, job).limit = 2
+        advance(broker, 29_800)
+        say(broker, b, WILLQUEUE, (job.id, 0))
+        advance(broker, 300)
+        assert (queue_of(broker) == []) is is_loser
+        advance(broker, 2_000)
+        assert queue_of(broker) == [job.id]
 
 
 def test_counters_and_attempts_merge_by_maximum():
