@@ -39,6 +39,17 @@ FILES = (
     "disque_py/server/turn_loop.py",
 )
 STAYS_PYTHON = re.compile(r"^# Stays Python: \S.*\.$", re.MULTILINE)
+MODULE = "__native_"
+PIECES = 4
+HOTOPT = os.environ.get("HOTOPT", "").split()
+COLDOPT = os.environ.get("COLDOPT", "").split()
+COLD = re.compile(os.environ.get("COLD", "___simulator___"))
+
+
+def is_hot(source: str) -> bool:
+    return not COLD.search(source)
+
+
 BUILDS = {"bdist_wheel", "build", "build_ext"}
 
 
@@ -67,16 +78,50 @@ def modules() -> list[str]:
     )
 
 
+def pieces(sources: list[str], has_levels: bool) -> list[tuple[str, list[str]]]:
+    """Return C files that include these, and the options of each. A piece reads the long common header once.
+
+    The largest pieces come first, so that no core waits long for the last one.
+    """
+    modules = [source for source in sources if Path(source).name.startswith(MODULE)]
+    whole = [(source, []) for source in sources if source not in modules]
+    made = []
+    for name, options in (("hot", HOTOPT), ("cold", COLDOPT)):
+        chosen = [source for source in modules if is_hot(source) == (name == "hot")]
+        heaps: list[list[str]] = [[] for _ in range(PIECES)]
+        sizes = [0] * PIECES
+        for source in sorted(chosen, key=os.path.getsize, reverse=True):
+            at = sizes.index(min(sizes))
+            heaps[at].append(source)
+            sizes[at] += os.path.getsize(source)
+        for at, heap in enumerate(heaps):
+            path = Path(modules[0]).with_name(f"__piece_{name}_{at}.c")
+            path.write_text("".join(f'#include "{Path(source).name}"\n' for source in sorted(heap)), encoding="utf-8")
+            made.append((str(path), options if has_levels else []))
+    return made + whole
+
+
 class Build(build_ext):
     """A build that uses all cores. Without DISQUE_PY_COMPILE=yes, a failed build makes pure Python."""
 
+    def finalize_options(self) -> None:
+        """Build extensions side by side: there is a small one for each module, besides the large one with all code."""
+        super().finalize_options()
+        self.parallel = self.parallel or os.cpu_count()
+
     def build_extensions(self) -> None:
-        """Run as many compilers as cores. All modules are one extension, whose files would be compiled one by one."""
+        """Compile the large extension in a few pieces, as many at once as there are cores."""
         compile_in_order = self.compiler.compile
 
         def compile_at_once(sources: list[str], *args: Any, **options: Any) -> list[str]:
+            if len(sources) == 1:
+                return compile_in_order(sources, *args, **options)
+            unit = options.pop("extra_postargs", None) or []
             with ThreadPoolExecutor(os.cpu_count()) as pool:
-                made = pool.map(lambda source: compile_in_order([source], *args, **options), sources)
+                made = pool.map(
+                    lambda piece: compile_in_order([piece[0]], *args, extra_postargs=[*unit, *piece[1]], **options),
+                    pieces(sources, self.compiler.compiler_type == "unix"),
+                )
                 return [file for files in made for file in files]
 
         self.compiler.compile = compile_at_once

@@ -147,7 +147,7 @@ class Group:
 
     def add(self, job: Job) -> bool:
         """Add a job. Return whether it was not there."""
-        if job.retry_ms:
+        if job.terms.retry_ms:
             return self.retried.add(job)
         if self.once is NO_JOBS:
             self.once = SortedJobs()
@@ -155,7 +155,7 @@ class Group:
 
     def remove(self, job: Job) -> bool:
         """Remove a job. Return whether it was there."""
-        return (self.retried if job.retry_ms else self.once).remove(job)
+        return (self.retried if job.terms.retry_ms else self.once).remove(job)
 
     @property
     def length(self) -> int:
@@ -454,7 +454,7 @@ class Filters:
     def _fill(self, index: Index, jobs: list[Job]) -> None:
         name = self.queue.name
         for job in jobs:
-            if job.attributes is not None and job.state == QUEUED and job.queue == name:
+            if job.attributes is not None and job.state == QUEUED and job.terms.queue == name:
                 values = values_of(job, index.names)
                 if values is not None:
                     self._add(index, values, job)

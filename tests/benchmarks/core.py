@@ -19,7 +19,7 @@ from typing import Any
 
 import hiredis
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # Where the packages lie, if they are not installed.
+sys.path.append(str(Path(__file__).resolve().parents[2]))  # Where the packages lie, if they are not installed.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "scenarios"))  # Where world.py lies.
 
 from cluster_bus.codec import Decoder
