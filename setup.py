@@ -39,17 +39,28 @@ FILES = (
     "disque_py/server/turn_loop.py",
 )
 STAYS_PYTHON = re.compile(r"^# Stays Python: \S.*\.$", re.MULTILINE)
-MODULE = "__native_"
-PIECES = 4
-HOTOPT = os.environ.get("HOTOPT", "").split()
-COLDOPT = os.environ.get("COLDOPT", "").split()
-COLD = re.compile(os.environ.get("COLD", "___simulator___"))
-
-
-def is_hot(source: str) -> bool:
-    return not COLD.search(source)
-
-
+# Modules that no command of a producer or a consumer passes. The C compiler does not optimize them, because it would
+# spend more than half of its time on that.
+SELDOM = (
+    "disque_py/simulator/",
+    "disque_py/commands/cluster.py",
+    "disque_py/commands/configuring.py",
+    "disque_py/commands/debugging.py",
+    "disque_py/commands/describing.py",
+    "disque_py/commands/events.py",
+    "disque_py/commands/hello.py",
+    "disque_py/commands/info.py",
+    "disque_py/commands/latency.py",
+    "disque_py/commands/latency_report.py",
+    "disque_py/commands/monitoring.py",
+    "disque_py/commands/queue_settings.py",
+    "disque_py/commands/scanning.py",
+    "disque_py/commands/server.py",
+    "disque_py/commands/shares.py",
+    "disque_py/commands/subcommands.py",
+)
+PIECES = 4  # Of the modules of each level: enough for two to four cores.
+MODULE_C = "__native_"  # So mypyc names the C file of a module, with three underscores for each dot.
 BUILDS = {"bdist_wheel", "build", "build_ext"}
 
 
@@ -78,27 +89,29 @@ def modules() -> list[str]:
     )
 
 
-def pieces(sources: list[str], has_levels: bool) -> list[tuple[str, list[str]]]:
-    """Return C files that include these, and the options of each. A piece reads the long common header once.
+def pieces(sources: list[str]) -> list[tuple[str, bool]]:
+    """Return C files that include those of mypyc, and whether their code is run seldom.
 
-    The largest pieces come first, so that no core waits long for the last one.
+    Each module's C file includes a header of a megabyte. The files of a piece share one reading of it. The longest
+    pieces come first, so no core waits long for the last one.
     """
-    modules = [source for source in sources if Path(source).name.startswith(MODULE)]
-    whole = [(source, []) for source in sources if source not in modules]
+    seldom = tuple(MODULE_C + re.sub(r"\.py$", ".c", path).replace("/", "___") for path in SELDOM)
+    of_modules = [source for source in sources if Path(source).name.startswith(MODULE_C)]
+    heaps: list[tuple[int, str, bool, list[str]]] = []
+    for is_seldom, word in ((False, "often"), (True, "seldom")):
+        heaps += [(0, f"piece_{at}_{word}.c", is_seldom, []) for at in range(PIECES)]
+    for source in sorted(of_modules, key=lambda source: (-os.path.getsize(source), source)):
+        is_seldom = Path(source).name.startswith(seldom)
+        smallest = min(heap for heap in heaps if heap[2] == is_seldom)
+        heaps.remove(smallest)
+        heaps.append((smallest[0] + os.path.getsize(source), smallest[1], is_seldom, [*smallest[3], source]))
     made = []
-    for name, options in (("hot", HOTOPT), ("cold", COLDOPT)):
-        chosen = [source for source in modules if is_hot(source) == (name == "hot")]
-        heaps: list[list[str]] = [[] for _ in range(PIECES)]
-        sizes = [0] * PIECES
-        for source in sorted(chosen, key=os.path.getsize, reverse=True):
-            at = sizes.index(min(sizes))
-            heaps[at].append(source)
-            sizes[at] += os.path.getsize(source)
-        for at, heap in enumerate(heaps):
-            path = Path(modules[0]).with_name(f"__piece_{name}_{at}.c")
+    for _, name, is_seldom, heap in sorted(heaps, reverse=True):
+        if heap:
+            path = Path(heap[0]).with_name(name)
             path.write_text("".join(f'#include "{Path(source).name}"\n' for source in sorted(heap)), encoding="utf-8")
-            made.append((str(path), options if has_levels else []))
-    return made + whole
+            made.append((str(path), is_seldom))
+    return made + [(source, False) for source in sources if source not in of_modules]
 
 
 class Build(build_ext):
@@ -110,19 +123,22 @@ class Build(build_ext):
         self.parallel = self.parallel or os.cpu_count()
 
     def build_extensions(self) -> None:
-        """Compile the large extension in a few pieces, as many at once as there are cores."""
+        """Compile the large extension in pieces, as many at once as there are cores."""
         compile_in_order = self.compiler.compile
+        unoptimized = ["-O0"] if self.compiler.compiler_type == "unix" else []
 
         def compile_at_once(sources: list[str], *args: Any, **options: Any) -> list[str]:
             if len(sources) == 1:
                 return compile_in_order(sources, *args, **options)
-            unit = options.pop("extra_postargs", None) or []
+            usual = options.pop("extra_postargs", None) or []
+
+            def compile_piece(piece: tuple[str, bool]) -> list[str]:
+                source, is_seldom = piece
+                level = unoptimized if is_seldom else []
+                return compile_in_order([source], *args, extra_postargs=[*usual, *level], **options)
+
             with ThreadPoolExecutor(os.cpu_count()) as pool:
-                made = pool.map(
-                    lambda piece: compile_in_order([piece[0]], *args, extra_postargs=[*unit, *piece[1]], **options),
-                    pieces(sources, self.compiler.compiler_type == "unix"),
-                )
-                return [file for files in made for file in files]
+                return [file for files in pool.map(compile_piece, pieces(sources)) for file in files]
 
         self.compiler.compile = compile_at_once
         super().build_extensions()
@@ -147,7 +163,7 @@ def compiled() -> list[Extension]:
     from mypyc.build import mypycify
 
     # When a wheel is built, the libraries are not installed, so mypy must not report them as missing. Each module is
-    # one unit of C. Calls between modules are as fast as in a single unit, and several cores compile sooner.
+    # one C file, and several are compiled as one (`pieces`). Calls between modules are as fast as within one.
     options = ["--ignore-missing-imports", "--no-warn-unused-ignores"]
     try:
         return mypycify([*options, *modules()], opt_level="1", debug_level="0", multi_file=True)

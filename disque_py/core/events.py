@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 # The highest version that another node may send. A job's version has 31 bits (job.py), and has room to rise.
 # No job is changed so often.
-VERSION_MAX: Final = 2**30
+VERSION_MAX: Final = 2**31 - 2**16
 
 _STATUS_OF: Final = tuple(CODES.get(code, UNKNOWN_EVENT)[1] for code in range(max(CODES) + 1))
 

@@ -315,7 +315,7 @@ def test_a_queue_is_a_sorted_list_whatever_happens(seed, chunk, part):
 def test_the_first_job_can_be_seen_without_taking_it():
     queue = Queue(b"q", 0)
     once, dead, retried = make_jobs(3)
-    dead.retry_ms = retried.retry_ms = 1_000
+    dead.terms = retried.terms = JobTerms(b"q", 1_000, 0, 1)
     for job in (once, dead, retried):
         push(queue, job)
     remove(queue, dead)

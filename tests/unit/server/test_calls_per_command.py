@@ -21,7 +21,7 @@ from loopback import encode, serve
 
 ROUNDS = 40
 CLIENTS = 10
-MOST = {"ping": 34, "add": 55, "get": 59, "ack": 49}
+MOST = {"ping": 34, "add": 57, "get": 61, "ack": 51}
 
 
 class Taker(asyncio.Transport):
