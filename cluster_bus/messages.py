@@ -60,6 +60,20 @@ FILTER_NEED: Final = 72  # queue, pairs, count, flags as NEEDJOBS
 # Questions of a client to all nodes. An older node ignores them, and is missing in the answer.
 QUESTION: Final = 90  # number, topic, [word, …]: what is your share? (disque_py/core/gathering.py)
 ANSWER: Final = 91  # number of the question, outcome (0 answered, 1 unable), share
+# Claims (disque_py/core/voting.py). A list of voters is in core/voter_list.py, an outcome in core/grants.py.
+VOTERS: Final = 100  # list of voters, the list before it or None
+CLAIM: Final = 101  # number, epoch, key, holder, fence, lease ms, attempt (0: none), ms to keep it, flags (1: replaces)
+CLAIM_IS: Final = 102  # number of the claim, outcome, fence and holder of the running grant, highest, attempts, ms left
+RELEASE: Final = (
+    103  # number, key, holder, fence, flags (1: the attempt does not count), ms to remember that it is done
+)
+RELEASED: Final = 104  # number of the release, 1 if the grant ended
+VOTE: Final = 105  # number, epoch, ballot, its node, None: promise; or the next list: accept
+VOTE_IS: Final = 106  # number of the vote, 0 yes, 1 no, 2 unable, highest ballot, its node, accepted ballot, node, list
+RECALL: Final = 107  # number, epoch, page, is it for the next list: tell the grants that you gave in this epoch
+RECALLED: Final = (
+    108  # number of the request, outcome (0 a page, 1 not now, 2 begin again), floor, items, is it the end
+)
 
 CHANGED: Final = 56  # job id, its changeable part (core/changeable.py)
 ASKCHANGED: Final = 57  # job id: tell its changeable part

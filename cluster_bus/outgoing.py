@@ -55,6 +55,11 @@ class Outgoing:
             self._kind = kind
             self.runs.append((nodes, kind, self._items))
 
+    def send_alone(self, nodes: tuple[Node, ...], kind: int, item: Any) -> None:
+        """Queue an item as a run of its own, because several such items would make too long a frame."""
+        self.runs.append((nodes, kind, [item]))
+        self._nodes = None
+
     def leave_out(self, node: Node) -> None:
         """Drop job messages for this node: they were meant for a process of it that is gone."""
         self.runs = without(self.runs, node)

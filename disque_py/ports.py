@@ -6,7 +6,7 @@ It gets these ports instead.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -111,6 +111,12 @@ class Host(Protocol):
         """Put queue settings into their file and sync it. With `is_void`, all that it held before is forgotten.
 
         One write is under way at a time. A write that fails may leave some of its settings in the file.
+        """
+
+    def write_votes(self, items: list[tuple[int, Any]], is_void: bool, done: Callable[[OSError | None], None]) -> None:
+        """Put items of a voter's memory into its file and sync it (core/voter_memory.py).
+
+        With `is_void`, all that the file held before is forgotten. One write is under way at a time.
         """
 
     def journal_fields(self) -> list[tuple[str, str | int]]:

@@ -1,13 +1,13 @@
 """Backup: one consistent copy of a journal that goes on being written.
 
-The current segment is closed. When that is on disk, all closed files are linked into another directory. No byte is
-copied and no reply waits; later records go to a new file. Meanwhile no file is removed, so the copy is the journal of
-one moment, whatever compaction is in progress. Segments that were dropped
-before are named by records in files of the copy. A description comes last (`backup.json`): a directory without it is
-not a backup.
+JOURNAL BACKUP makes one. The segment that is being written is closed, and later records go to a new one. When the
+closed segment is on disk, all closed files are linked into another directory: no byte is copied, and no reply waits.
+Meanwhile no file is removed, also by a compaction in progress. So the copy is the journal of one moment. Records in it
+name the segments that were dropped before. A description (`backup.json`) comes last: a directory without it is not a
+backup.
 
-The copy carries the mark of a restored journal (recovery.py). From the moment it is made, time passes of which it
-knows nothing, however it is put in a node's place.
+The copy has the mark of a restored journal (recovery.py). A node that starts from it does not know the time since the
+backup, so it never queues at-most-once jobs from it (spec O5).
 """
 
 from __future__ import annotations

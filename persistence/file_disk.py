@@ -90,7 +90,7 @@ class FileDisk:
             result: Any
             try:
                 result = work(folder)
-            except Exception as error:
+            except Exception as error:  # The thread must live on, and the caller's turn raises it.
                 # A traceback would keep the buffers of the work alive as long as the error.
                 result = error.with_traceback(None) if isinstance(error, OSError) else Unexpected(error)
             put((done, result))

@@ -2,6 +2,7 @@
 
     shell          disque-cli: one command, a conversation, or a mode that watches a node
     cluster        disque-cluster: starts, joins, watches, drains and backs up nodes
+    admin          disque-admin: looks after queues, jobs and tasks
     bench          disque-bench: measures brokers on this machine, in turns
     check_journal  disque-check-journal: reads, mends and makes journals
     demo           bin/demo, and demo_spark for bin/demo --spark

@@ -9,7 +9,8 @@ It speaks RESP and imports nothing else of this project. docs/client.md describe
 
 commands.py declares every command once, and faces.py makes methods of them. There are two shells: aio*.py for
 asyncio, and blocking.py, pool.py and socket_connection.py for threads. Both follow the pure rules in cluster.py,
-feed.py, retry.py, bulk.py and spans.py. worker.py, heartbeat.py and backoff.py run handlers.
+feed.py, retry.py, bulk.py, waiting.py and spans.py. worker.py runs handlers, with settling.py, heartbeat.py,
+dialect.py, verdict.py and backoff.py.
 """
 
 from importlib import import_module
@@ -26,6 +27,7 @@ from disque_py.client.errors import (
     DisqueConnectionError,
     DisqueError,
     EventsTrimmedError,
+    JobCanceledError,
     LeavingError,
     LoadingError,
     MaxLenError,
@@ -40,6 +42,7 @@ from disque_py.client.errors import (
     ProtocolError,
     ReplyError,
     ReplyTimeoutError,
+    StaleError,
     TooBigError,
     TooLateError,
     UnreachableError,
@@ -54,7 +57,8 @@ if TYPE_CHECKING:
     from disque_py.client.job_stream import JobStream
     from disque_py.client.options import ClientOptions, ClientSettings
     from disque_py.client.pipeline import AsyncPipeline, Pipeline
-    from disque_py.client.results import ClusterNode, Hello, Job, JobInfo, NodeInfo, QueueSettings, QueueStat
+    from disque_py.client.results import ClusterNode, Hello, Job, JobInfo, NodeInfo, Outcome, QueueSettings, QueueStat
+    from disque_py.client.verdict import Fail, Retry
     from disque_py.client.worker import Worker, WorkerHooks
 
 __all__ = [
@@ -78,8 +82,10 @@ __all__ = [
     "EventLines",
     "EventLog",
     "EventsTrimmedError",
+    "Fail",
     "Hello",
     "Job",
+    "JobCanceledError",
     "JobInfo",
     "JobStream",
     "LeavingError",
@@ -93,6 +99,7 @@ __all__ = [
     "NodeInfo",
     "NotConnectedError",
     "OutOfMemoryError",
+    "Outcome",
     "PausedError",
     "Pipeline",
     "ProtocolError",
@@ -101,6 +108,8 @@ __all__ = [
     "ReplyError",
     "ReplyTimeoutError",
     "Result",
+    "Retry",
+    "StaleError",
     "TooBigError",
     "TooLateError",
     "UnreachableError",
@@ -120,15 +129,18 @@ _HOMES: Final = {
     "Event": "events",
     "EventLines": "events",
     "EventLog": "events",
+    "Fail": "verdict",
     "Hello": "results",
     "Job": "results",
     "JobInfo": "results",
     "JobStream": "job_stream",
     "NodeInfo": "results",
+    "Outcome": "results",
     "Pipeline": "pipeline",
     "QueueSettings": "results",
     "QueueStat": "results",
     "Result": "faces",
+    "Retry": "verdict",
     "Worker": "worker",
     "WorkerHooks": "worker",
 }

@@ -282,7 +282,7 @@ async def dial(address: Address, options: ClientOptions, tls: ssl.SSLContext | N
                     lambda: connection, address.host, address.port, ssl=tls, server_hostname=name
                 )
             await connection.greet(options)
-    except BaseException as error:
+    except BaseException as error:  # Also when the caller is cancelled.
         connection.close()
         if isinstance(error, TimeoutError):
             raise NotConnectedError(f"{address}: no connection in {options.connect_timeout:g} s") from error

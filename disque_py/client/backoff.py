@@ -42,6 +42,11 @@ class Backoff:
         if not 0 <= whole("jitter_percent", self.jitter_percent) <= 100:
             raise ValueError("jitter_percent must be from 0 to 100")
 
+    def __str__(self) -> str:
+        """Return the policy as BACKOFF and the setting `backoff` take it."""
+        base_ms, cap_ms = milliseconds("base_ms", self.base_ms), milliseconds("cap_ms", self.cap_ms)
+        return f"{self.kind}:{base_ms}:{cap_ms}:{self.jitter_percent}"
+
     def wait_s(self, failure_count: int, rng: Random) -> float:
         """Return how long a job rests after so many failures, in seconds."""
         base_ms, cap_ms = milliseconds("base_ms", self.base_ms), milliseconds("cap_ms", self.cap_ms)

@@ -141,7 +141,7 @@ class Disque(BlockingCommands):
                     raise
                 if not may_repeat(error, request.repeat, retry_unsafe=self.options.retry_unsafe):
                     raise
-            except BaseException as error:
+            except BaseException as error:  # An interrupt leaves a half-read reply behind.
                 pool.broke(connection, error)
                 raise
             else:
@@ -244,7 +244,7 @@ class Disque(BlockingCommands):
             except DisqueConnectionError as error:
                 failure = error
                 pool.broke(connection, error)
-            except BaseException as error:
+            except BaseException as error:  # An interrupt leaves half-read replies behind.
                 pool.broke(connection, error)
                 raise
             bulk.end_round(replies, connection.sent_count, failure)

@@ -14,10 +14,11 @@ from typing import Final, Literal, TypeAlias
 
 from disque_py.client import results
 from disque_py.client.address import Address
+from disque_py.client.backoff import Backoff
 from disque_py.client.protocol import Reply, Word, text, word
 from disque_py.client.request import Lane, Repeat, Request, words
 from disque_py.client.results import ClusterNode, Hello, Job, JobInfo, QueueSettings, QueueStat
-from disque_py.client.spans import Milliseconds, Seconds, milliseconds, seconds, whole
+from disque_py.client.spans import Milliseconds, Seconds, milliseconds, seconds, time_words, whole
 from disque_py.event_format import JobStatus
 
 Body: TypeAlias = "bytes | bytearray | memoryview | str"
@@ -28,9 +29,13 @@ PauseState: TypeAlias = Literal["in", "out", "all", "none"]
 # A setting's default.
 Default: TypeAlias = Literal[""]
 JobState: TypeAlias = Literal["wait-repl", "active", "queued", "acked"]
+# A policy as text, as `exponential:1000:60000:20`, or as an object.
+BackoffPolicy: TypeAlias = "str | Backoff"
 
 # The default time for the copies of a job. In Disque's protocol it is mandatory; here it has a default.
 ADD_TIMEOUT_MS: Final = 5_000
+# The most bytes of a NACK's reason.
+REASON_BYTES_MAX: Final = 1024
 # A change of queue settings waits so long for other nodes, besides the disk.
 QUEUE_SET_MS: Final = 1_000
 
@@ -46,19 +51,21 @@ def add_options(
     priority: int | None = None,
     meta: Meta | None = None,
     key: str | bytes | None = None,
+    attempts: int | None = None,
+    backoff: BackoffPolicy | None = None,
 ) -> tuple[bytes, ...]:
     """Return ADDJOB's words after the timeout. None leaves the choice to the node."""
     options: list[bytes] = []
-    for name, value in (
-        ("REPLICATE", None if replicate is None else whole("replicate", replicate)),
-        ("DELAY", None if delay is None else seconds("delay", delay)),
-        ("RETRY", None if retry is None else seconds("retry", retry)),
-        ("TTL", None if ttl is None else seconds("ttl", ttl)),
-        ("MAXLEN", None if maxlen is None else whole("maxlen", maxlen)),
-        ("PRIORITY", None if priority is None else whole("priority", priority)),
-    ):
+    if replicate is not None:
+        options += (b"REPLICATE", b"%d" % whole("replicate", replicate))
+    for name, span in (("delay", delay), ("retry", retry), ("ttl", ttl)):
+        if span is not None:
+            options += time_words(name, span)
+    for name, value in (("maxlen", maxlen), ("priority", priority), ("attempts", attempts)):
         if value is not None:
-            options += (name.encode(), b"%d" % value)
+            options += (name.upper().encode(), b"%d" % whole(name, value))
+    if backoff is not None:
+        options += (b"BACKOFF", str(backoff).encode())
     if async_:
         options.append(b"ASYNC")
     for name_of_pair, value_of_pair in (meta or {}).items():
@@ -82,6 +89,8 @@ def add_job(
     priority: int | None = None,
     meta: Meta | None = None,
     key: str | bytes | None = None,
+    attempts: int | None = None,
+    backoff: BackoffPolicy | None = None,
     retry_unsafe: bool | None = None,
 ) -> Request[str]:
     """ADDJOB → the job's id.
@@ -90,7 +99,8 @@ def add_job(
     body           the job's content; text becomes UTF-8
     timeout_ms     milliseconds in which the node has to make the copies, 5000 by default; 0 waits for ever
     replicate      number of copies; by default the node chooses
-    delay          seconds until the job is queued; by default it is queued at once
+    delay          seconds until the job is queued; by default it is queued at once. Times may be a `timedelta`, which
+                   may have milliseconds
     retry          seconds without an ack after which the job is queued again; by default the node chooses.
                    0: it is delivered at most once
     ttl            seconds after which the job is dropped; by default the node chooses
@@ -99,6 +109,10 @@ def add_job(
     priority       a lower number is served first; by default the creation time in Unix milliseconds
     meta           pairs of names and values that travel with the job, none by default
     key            one job per queue and key: if the key has a job already, the answer is that job's id. None by default
+    attempts       deliveries after which a job that failed is errored, or a dead letter; 0: any number. By default as
+                   the queue's settings say, else any number
+    backoff        the delay after a NACK without one: a `Backoff`, or text as `exponential:1000:60000:20`. By default
+                   as the queue's settings say, else none
     retry_unsafe   send the command again when its answer was lost. Then the job may exist twice. None, the default,
                    takes the client's setting. With a key it is always sent again, because a key prevents a second job
 
@@ -115,6 +129,8 @@ def add_job(
         priority=priority,
         meta=meta,
         key=key,
+        attempts=attempts,
+        backoff=backoff,
     )
     timeout = milliseconds("timeout_ms", timeout_ms)
     argv = (b"ADDJOB", word(queue), word(body), b"%d" % timeout, *options)
@@ -183,7 +199,8 @@ def get_jobs(
         argv.append(b"WITHMETA")
     if withlease:
         argv.append(b"WITHLEASE")
-    _add(argv, b"LEASE", None if lease is None else seconds("lease", lease))
+    if lease is not None:
+        argv += time_words("lease", lease)
     _add(argv, b"TOKEN", token)
     argv += _where(where)
     argv.append(b"FROM")
@@ -319,14 +336,26 @@ def _about_jobs(name: bytes, jobs: Iterable[JobRef], repeat: Repeat) -> Request[
     return Request(tuple(argv), int, repeat, node=node, is_consumers=True)
 
 
-def ack(*jobs: JobRef) -> Request[int]:
+def ack(*jobs: JobRef, attempt: int | None = None) -> Request[int]:
     """ACKJOB → number of jobs that were known at the nodes that delivered them. Unknown jobs are acknowledged too.
 
-    jobs   jobs, or their ids
+    jobs      jobs, or their ids
+    attempt   the number of the delivery of exactly one job (`Job.attempt`): if a later delivery is known, nothing is
+              done and the answer is 0. By default the job is acknowledged whichever delivery it is
 
-    Raises BadIdError.
+    Raises BadIdError; ValueError for `attempt` with several jobs.
     """
-    return _about_jobs(b"ACKJOB", jobs, Repeat.SAFE)
+    request = _about_jobs(b"ACKJOB", jobs, Repeat.SAFE)
+    request.argv += _of_delivery(jobs, attempt)
+    return request
+
+
+def _of_delivery(jobs: tuple[JobRef, ...], attempt: int | None) -> tuple[bytes, ...]:
+    if attempt is None:
+        return ()
+    if len(jobs) != 1:
+        raise ValueError("attempt is about the delivery of exactly one job")
+    return (b"ATTEMPT", b"%d" % whole("attempt", attempt))
 
 
 def fast_ack(*jobs: JobRef) -> Request[int]:
@@ -339,16 +368,56 @@ def fast_ack(*jobs: JobRef) -> Request[int]:
     return _about_jobs(b"FASTACK", jobs, Repeat.SAFE)
 
 
-def nack(*jobs: JobRef) -> Request[int]:
-    """NACK, at the nodes that delivered the jobs → number of jobs that went back into their queues.
+def nack(
+    *jobs: JobRef,
+    delay: Seconds | None = None,
+    reason: str | bytes | None = None,
+    final: bool = False,
+    attempt: int | None = None,
+) -> Request[int]:
+    """NACK, at the nodes that delivered the jobs → number of jobs that were given back.
 
-    jobs   jobs that could not be processed, or their ids. Jobs that the node does not know are not counted
+    jobs      jobs that could not be processed, or their ids. Jobs that the node does not know are not counted
+    delay     seconds until the next delivery, or a timedelta; by default the job's back-off decides, else its queue's,
+              else it is queued at once
+    reason    the error, which SHOW tells until the next NACK; none by default. Longer ones are cut to 1024 bytes
+    final     spend all attempts that are left: the job is errored, or a dead letter
+    attempt   the number of the delivery of exactly one job (`Job.attempt`): if that delivery is over, nothing is done
+              and the answer is 0. So the client may repeat the command. By default any delivery is meant, and the
+              client does not repeat it after a failure: a second NACK could hit the next delivery
 
-    The client does not repeat it after a failure, because a second NACK could hit the next delivery.
+    Raises BadIdError, OutOfMemoryError; ValueError for `attempt` with several jobs.
+    """
+    request = _about_jobs(b"NACK", jobs, Repeat.ASK if attempt is None else Repeat.SAFE)
+    words: list[bytes] = []
+    if delay is not None:
+        words += time_words("delay", delay)
+    if reason is not None:
+        words += (b"REASON", _short_reason(reason))
+    if final:
+        words.append(b"FINAL")
+    request.argv += (*words, *_of_delivery(jobs, attempt))
+    return request
+
+
+def _short_reason(reason: str | bytes) -> bytes:
+    """Return a reason as NACK takes it: UTF-8, and at most REASON_BYTES_MAX bytes."""
+    whole_reason = reason.encode("utf-8", "replace") if isinstance(reason, str) else reason
+    if len(whole_reason) <= REASON_BYTES_MAX:
+        return whole_reason
+    return whole_reason[:REASON_BYTES_MAX].decode("utf-8", "ignore").encode()
+
+
+def cancel(*jobs: JobRef) -> Request[int]:
+    """CANCELJOB → number of jobs that were known, on any linked node, and not over. None of them is delivered again.
+
+    jobs   jobs, or their ids
+
+    A worker that runs a canceled job hears of it with its next WORKING.
 
     Raises BadIdError.
     """
-    return _about_jobs(b"NACK", jobs, Repeat.ASK)
+    return _about_jobs(b"CANCELJOB", jobs, Repeat.SAFE)
 
 
 def ack_token(*tokens: str | bytes, node: Address | None = None) -> Request[int]:
@@ -361,13 +430,26 @@ def ack_token(*tokens: str | bytes, node: Address | None = None) -> Request[int]
     return _about_tokens(b"ACKTOKEN", tokens, node)
 
 
-def nack_token(*tokens: str | bytes, node: Address | None = None) -> Request[int]:
+def nack_token(
+    *tokens: str | bytes,
+    delay: Seconds | None = None,
+    reason: str | bytes | None = None,
+    node: Address | None = None,
+) -> Request[int]:
     """NACKTOKEN → number of jobs that were put back: all that are still leased under these tokens.
 
     tokens   tokens of GETJOBs
+    delay    seconds until the next delivery, or a timedelta; by default the jobs' back-off decides, else their queue's,
+             else they are queued at once
+    reason   the error, which SHOW tells until the next NACK; none by default
     node     the node that answered the GETJOB; by default the client chooses
     """
-    return _about_tokens(b"NACKTOKEN", tokens, node)
+    request = _about_tokens(b"NACKTOKEN", tokens, node)
+    if delay is not None:
+        request.argv += time_words("delay", delay)
+    if reason is not None:
+        request.argv += (b"REASON", _short_reason(reason))
+    return request
 
 
 # The parameter shadows the function of that name.
@@ -394,7 +476,7 @@ def _about_tokens(name: bytes, argv: Iterable[str | bytes], node: Address | None
 def enqueue(*jobs: JobRef) -> Request[int]:
     """ENQUEUE → number of jobs that were put into their queue.
 
-    jobs   jobs, or their ids
+    jobs   jobs, or their ids. An errored job gets fresh attempts
 
     Raises BadIdError, PausedError, OutOfMemoryError.
     """
@@ -421,19 +503,30 @@ def delete(*jobs: JobRef) -> Request[int]:
     return _about_jobs(b"DELJOB", jobs, Repeat.NEVER)
 
 
-def working(job: JobRef, seconds: Seconds | None = None) -> Request[int]:
-    """WORKING → seconds for which the job's next delivery is put off.
+def working(job: JobRef, seconds: Seconds | None = None, *, attempt: int | None = None) -> Request[int]:
+    """WORKING → seconds for which the job's next delivery is put off, rounded up.
 
     job       a job, or its id
-    seconds   seconds from now; by default the job's RETRY
+    seconds   seconds from now, or a timedelta; by default the job's RETRY
+    attempt   the number of the delivery (`Job.attempt`); by default any delivery is meant
 
-    Raises NoJobError, TooLateError, BadIdError; ValueError for a number that is not whole.
+    Raises NoJobError, TooLateError, BadIdError; JobCanceledError if the job was canceled; StaleError if a later
+    delivery than `attempt` is known; ValueError for a number that is not whole.
     """
-    ask = _about_jobs(b"WORKING", (job,), Repeat.SAFE)
-    if seconds is None:
-        return ask
-    argv = (*ask.argv, b"%d" % _as_seconds("seconds", seconds))
-    return Request(argv, int, Repeat.SAFE, node=ask.node, is_consumers=True)
+    request = _about_jobs(b"WORKING", (job,), Repeat.SAFE)
+    if seconds is not None:
+        name, span = time_words("lease", seconds)
+        if name == b"LEASEMS":
+            request.argv += (name, span)
+            request.read = _seconds_of_ms
+        else:
+            request.argv += (span,)
+    request.argv += _of_delivery((job,), attempt)
+    return request
+
+
+def _seconds_of_ms(reply: Reply) -> int:
+    return -(-int(reply) // 1000)
 
 
 def show(job: JobRef, *, cluster: bool = False) -> Request[JobInfo | None]:
@@ -469,6 +562,7 @@ def qpeek(
     *,
     where: Where | None = None,
     status: JobStatus | None = None,
+    withmeta: bool = False,
     cluster: bool = False,
 ) -> Request[list[Job]]:
     """QPEEK → jobs of the queue, without fetching them.
@@ -477,26 +571,38 @@ def qpeek(
     count     number of jobs at most: the oldest first, or with a negative count the newest first
     where     pairs of names and values; only jobs whose metadata have all of them. None, the default, shows any job
     status    jobs of this status; by default those that are pending
+    withmeta  `Job.meta` is filled in
     cluster   of all linked nodes, in the queue's order; by default of the node asked. Takes up to a second if a node is
               silent
     """
     argv = (*words(b"QPEEK", queue, whole("count", count)), *_where(where))
+    if withmeta:
+        argv = (*argv, b"WITHMETA")
     return Request(_of_status(argv, status, cluster=cluster), results.jobs)
 
 
-def queue_depths(queue: str | bytes, by: str | bytes, *, count: int = 100) -> Request[dict[bytes | None, int]]:
-    """QDEPTH → number of queued jobs on the node asked, for each value of one name of their metadata.
+def queue_depths(
+    queue: str | bytes,
+    by: str | bytes,
+    *,
+    status: JobStatus | None = None,
+    count: int = 100,
+    cluster: bool = False,
+) -> Request[dict[bytes | None, int]]:
+    """QDEPTH → number of jobs of a queue for each value of one name of their metadata.
 
-    queue   name of the queue
-    by      name of the metadata
-    count   number of values at most, 100 by default; those with the most jobs come first
+    queue     name of the queue
+    by        name of the metadata
+    status    jobs of this status; by default those that are pending
+    count     number of values at most, 100 by default; those with the most jobs come first
+    cluster   on all linked nodes, each job once; by default on the node asked. Takes up to a second if a node is silent
 
     Jobs without the name are counted under None, last.
 
     Example: `client.queue_depths("mail", "tenant")` → `{b"a": 12, b"b": 3, None: 1}`
     """
     argv = words(b"QDEPTH", queue, b"BY", by, b"COUNT", whole("count", count))
-    return Request(argv, results.depths)
+    return Request(_of_status(argv, status, cluster=cluster), results.depths)
 
 
 def _where(where: Where | None) -> tuple[bytes, ...]:
@@ -571,7 +677,7 @@ def set_queue(
     ttl: Seconds | Default | None = None,
     replicate: int | Literal["quorum", ""] | None = None,
     attempts: int | None = None,
-    backoff: str | None = None,
+    backoff: BackoffPolicy | None = None,
     dead_letter: str | bytes | None = None,
     retention: Seconds | Default | None = None,
     maxlen: int | None = None,
@@ -588,7 +694,8 @@ def set_queue(
     ttl            TTL of jobs that name none, in seconds, likewise. None by default
     replicate      REPLICATE of jobs that name none: 1 to 65535, or "quorum"; "" is Disque's default. None by default
     attempts       deliveries of jobs that name no limit; 0: any number. None by default
-    backoff        back-off of jobs that name none, as `exponential:1000:60000:20`; "": none. None by default
+    backoff        back-off of jobs that name none: a `Backoff`, or text as `exponential:1000:60000:20`; "": none. None
+                   by default
     dead_letter    queue for jobs without attempts left; "": they are errored. None by default
     retention      how long errored jobs stay, in seconds, or a timedelta; "" is seven days. None by default
     maxlen         most pending jobs in the whole cluster; 0: any number. None by default
@@ -610,7 +717,7 @@ def set_queue(
         argv += (b"replicate", shown.encode())
     _add(argv, b"attempts", None if attempts is None else whole("attempts", attempts))
     if backoff is not None:
-        argv += (b"backoff", word(backoff))
+        argv += (b"backoff", str(backoff).encode())
     if dead_letter is not None:
         argv += (b"dead-letter", word(dead_letter))
     if retention is not None:
@@ -684,9 +791,11 @@ def jscan_page(
     busyloop: bool = False,
     queue: str | bytes | None = None,
     states: Iterable[JobState] = (),
+    statuses: Iterable[JobStatus] = (),
+    where: Where | None = None,
 ) -> Request[tuple[int, list[str]]]:
     """JSCAN → the next cursor (0: done) and ids of jobs."""
-    argv = _jscan(cursor, count, busyloop, queue, states)
+    argv = _jscan(cursor, count, busyloop, queue, states, statuses, where)
     return Request(argv, _names_page, Repeat.NEVER if cursor else Repeat.SAFE)
 
 
@@ -697,14 +806,22 @@ def jscan_info_page(
     busyloop: bool = False,
     queue: str | bytes | None = None,
     states: Iterable[JobState] = (),
+    statuses: Iterable[JobStatus] = (),
+    where: Where | None = None,
 ) -> Request[tuple[int, list[JobInfo]]]:
     """JSCAN REPLY all → the next cursor (0: done) and jobs as SHOW shows them."""
-    argv = (*_jscan(cursor, count, busyloop, queue, states), b"REPLY", b"all")
+    argv = (*_jscan(cursor, count, busyloop, queue, states, statuses, where), b"REPLY", b"all")
     return Request(argv, _infos_page, Repeat.NEVER if cursor else Repeat.SAFE)
 
 
 def _jscan(
-    cursor: int, count: int | None, busyloop: bool, queue: str | bytes | None, states: Iterable[JobState]
+    cursor: int,
+    count: int | None,
+    busyloop: bool,
+    queue: str | bytes | None,
+    states: Iterable[JobState],
+    statuses: Iterable[JobStatus],
+    where: Where | None,
 ) -> tuple[bytes, ...]:
     argv = [b"JSCAN", b"%d" % cursor]
     _add(argv, b"COUNT", None if count is None else whole("count", count))
@@ -713,7 +830,9 @@ def _jscan(
     _add(argv, b"QUEUE", queue)
     for state in states:
         _add(argv, b"STATE", state)
-    return tuple(argv)
+    for status in statuses:
+        _add(argv, b"STATUS", status)
+    return (*argv, *_where(where))
 
 
 def _add(argv: list[bytes], name: bytes, value: Word | None) -> None:

@@ -116,6 +116,14 @@ class TooLateError(ReplyError):
     """More than half of the job's TTL is over, so its next delivery can't be postponed any more."""
 
 
+class StaleError(ReplyError):
+    """A later delivery of the job is known, so this one is over."""
+
+
+class JobCanceledError(ReplyError):
+    """The job was canceled."""
+
+
 class OutOfMemoryError(ReplyError):
     """The node's memory is full."""
 
@@ -161,6 +169,8 @@ BY_CODE: Final[dict[str, type[ReplyError]]] = {
     "BADID": BadIdError,
     "NOJOB": NoJobError,
     "TOOLATE": TooLateError,
+    "STALE": StaleError,
+    "CANCELED": JobCanceledError,
     "OOM": OutOfMemoryError,
     "MISCONF": MisconfError,
     "UNREACHABLE": UnreachableError,

@@ -9,18 +9,22 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterable, Iterator
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, Concatenate, Final, Generic, ParamSpec, TypeAlias, TypeVar
 
 from disque_py.client import commands, events, scans, templates
 from disque_py.client.commands import JobRef, by_node
 from disque_py.client.job_stream import JobStream
+from disque_py.client.protocol import text, word
 from disque_py.client.request import Request
-from disque_py.client.results import Job
+from disque_py.client.results import Job, Outcome
 from disque_py.client.scans import Scan
+from disque_py.client.spans import Seconds, Span
 from disque_py.client.templates import Adding
+from disque_py.client.waiting import Waiting
 
 # The end of each method's documentation.
 EVERY_COMMAND: Final = """
@@ -63,6 +67,17 @@ def _dress(method: Callable[..., Any], build: Callable[..., Any], answer: str = 
     method.__signature__ = signature.replace(  # type: ignore[attr-defined]  # functions accept attributes
         parameters=[me, *signature.parameters.values()], return_annotation=answer
     )
+
+
+def _id_of(job: JobRef) -> str:
+    return job.id if isinstance(job, Job) else text(word(job))
+
+
+def _one_delivery(jobs: tuple[JobRef, ...], attempt: int | None) -> tuple[JobRef, ...]:
+    """Return the jobs. Raises ValueError before anything is sent if `attempt` is about several."""
+    if attempt is not None and len(jobs) != 1:
+        raise ValueError("attempt is about the delivery of exactly one job")
+    return jobs
 
 
 def _awaited(build: Callable[P, Request[T]]) -> Callable[Concatenate[AsyncCommands, P], Coroutine[Any, Any, T]]:
@@ -177,14 +192,16 @@ class AsyncCommands(ABC):
             return await self.run(build(*next(iter(groups.values()), ())))
         return sum(await asyncio.gather(*(self.run(build(*group)) for group in groups.values())))
 
-    async def ack(self, *jobs: JobRef) -> int:
+    async def ack(self, *jobs: JobRef, attempt: int | None = None) -> int:
         """ACKJOB, at the nodes that delivered the jobs → number of those known there. Others are acknowledged too.
 
-        jobs   jobs, or their ids
+        jobs      jobs, or their ids
+        attempt   the number of the delivery of exactly one job (`Job.attempt`): if a later delivery is known, nothing
+                  is done and the answer is 0. By default the job is acknowledged whichever delivery it is
 
-        Raises BadIdError, and the errors of every command.
+        Raises BadIdError, ValueError for `attempt` with several jobs, and the errors of every command.
         """
-        return await self._run_by_node(commands.ack, jobs)
+        return await self._run_by_node(partial(commands.ack, attempt=attempt), _one_delivery(jobs, attempt))
 
     async def fast_ack(self, *jobs: JobRef) -> int:
         """FASTACK → number of jobs that were known. It is cheaper than `ack`; failing nodes cause more redeliveries.
@@ -195,14 +212,28 @@ class AsyncCommands(ABC):
         """
         return await self._run_by_node(commands.fast_ack, jobs)
 
-    async def nack(self, *jobs: JobRef) -> int:
-        """NACK, at the nodes that delivered the jobs → number of jobs that went back into their queues.
+    async def nack(
+        self,
+        *jobs: JobRef,
+        delay: Seconds | None = None,
+        reason: str | bytes | None = None,
+        final: bool = False,
+        attempt: int | None = None,
+    ) -> int:
+        """NACK, at the nodes that delivered the jobs → number of jobs that were given back.
 
-        jobs   jobs, or their ids
+        jobs      jobs, or their ids
+        delay     seconds until the next delivery, or a timedelta; by default the job's back-off decides, else its
+                  queue's, else it is queued at once
+        reason    the error, which SHOW tells until the next NACK; none by default. Longer ones are cut to 1024 bytes
+        final     spend all attempts that are left: the job is errored, or a dead letter
+        attempt   the number of the delivery of exactly one job (`Job.attempt`): if that delivery is over, nothing is
+                  done and the answer is 0. So the client may repeat the command. By default any delivery is meant
 
-        Raises BadIdError, and the errors of every command.
+        Raises BadIdError, ValueError for `attempt` with several jobs, and the errors of every command.
         """
-        return await self._run_by_node(commands.nack, jobs)
+        build = partial(commands.nack, delay=delay, reason=reason, final=final, attempt=attempt)
+        return await self._run_by_node(build, _one_delivery(jobs, attempt))
 
     async def ack_jobs(self, jobs: Iterable[JobRef]) -> int:
         """`ack` for a collection → number of jobs that were known.
@@ -231,6 +262,28 @@ class AsyncCommands(ABC):
         """
         return await self._run_by_node(commands.nack, jobs)
 
+    async def wait(self, job: JobRef, timeout: Span | None = None) -> Outcome:
+        """Wait until a job is over: completed, canceled, errored, or gone.
+
+        job       a job, or its id
+        timeout   seconds to wait, with a fraction, or a timedelta; None, the default: for ever
+
+        It asks SHOW CLUSTER after pauses of 20 ms to a second. Nodes forget a job soon after it was acknowledged, so
+        the end of a job that succeeded is often seen as "gone" only. A dead letter is not over: it is in another queue.
+
+        Raises TimeoutError when the job is not over in time, BadIdError, ReplyError from a node that knows no
+        SHOW CLUSTER, and the errors of every command.
+
+        Example: `client.wait(job_id, timeout=30).status`
+        """
+        loop = asyncio.get_running_loop()
+        waiting = Waiting(_id_of(job), timeout, loop.time())
+        while True:
+            found = waiting.outcome(await self.run(commands.show(_id_of(job), cluster=True)))
+            if found is not None:
+                return found
+            await asyncio.sleep(waiting.pause_s(loop.time()))
+
     add_job = _awaited(commands.add_job)
     add_jobs = _awaited_many(templates.add_jobs)
     get_job = _awaited(commands.get_job)
@@ -240,6 +293,7 @@ class AsyncCommands(ABC):
     nack_token = _awaited(commands.nack_token)
     extend_token = _awaited(commands.extend_token)
     working = _awaited(commands.working)
+    cancel = _awaited(commands.cancel)
     enqueue = _awaited(commands.enqueue)
     dequeue = _awaited(commands.dequeue)
     delete = _awaited(commands.delete)
@@ -302,14 +356,16 @@ class BlockingCommands(ABC):
             return self.run(build())
         return sum(self.run(build(*group)) for group in groups.values())
 
-    def ack(self, *jobs: JobRef) -> int:
+    def ack(self, *jobs: JobRef, attempt: int | None = None) -> int:
         """ACKJOB, at the nodes that delivered the jobs → number of those known there. Others are acknowledged too.
 
-        jobs   jobs, or their ids
+        jobs      jobs, or their ids
+        attempt   the number of the delivery of exactly one job (`Job.attempt`): if a later delivery is known, nothing
+                  is done and the answer is 0. By default the job is acknowledged whichever delivery it is
 
-        Raises BadIdError, and the errors of every command.
+        Raises BadIdError, ValueError for `attempt` with several jobs, and the errors of every command.
         """
-        return self._run_by_node(commands.ack, jobs)
+        return self._run_by_node(partial(commands.ack, attempt=attempt), _one_delivery(jobs, attempt))
 
     def fast_ack(self, *jobs: JobRef) -> int:
         """FASTACK → number of jobs that were known. It is cheaper than `ack`; failing nodes cause more redeliveries.
@@ -320,14 +376,28 @@ class BlockingCommands(ABC):
         """
         return self._run_by_node(commands.fast_ack, jobs)
 
-    def nack(self, *jobs: JobRef) -> int:
-        """NACK, at the nodes that delivered the jobs → number of jobs that went back into their queues.
+    def nack(
+        self,
+        *jobs: JobRef,
+        delay: Seconds | None = None,
+        reason: str | bytes | None = None,
+        final: bool = False,
+        attempt: int | None = None,
+    ) -> int:
+        """NACK, at the nodes that delivered the jobs → number of jobs that were given back.
 
-        jobs   jobs, or their ids
+        jobs      jobs, or their ids
+        delay     seconds until the next delivery, or a timedelta; by default the job's back-off decides, else its
+                  queue's, else it is queued at once
+        reason    the error, which SHOW tells until the next NACK; none by default. Longer ones are cut to 1024 bytes
+        final     spend all attempts that are left: the job is errored, or a dead letter
+        attempt   the number of the delivery of exactly one job (`Job.attempt`): if that delivery is over, nothing is
+                  done and the answer is 0. So the client may repeat the command. By default any delivery is meant
 
-        Raises BadIdError, and the errors of every command.
+        Raises BadIdError, ValueError for `attempt` with several jobs, and the errors of every command.
         """
-        return self._run_by_node(commands.nack, jobs)
+        build = partial(commands.nack, delay=delay, reason=reason, final=final, attempt=attempt)
+        return self._run_by_node(build, _one_delivery(jobs, attempt))
 
     def ack_jobs(self, jobs: Iterable[JobRef]) -> int:
         """`ack` for a collection → number of jobs that were known.
@@ -356,6 +426,27 @@ class BlockingCommands(ABC):
         """
         return self._run_by_node(commands.nack, jobs)
 
+    def wait(self, job: JobRef, timeout: Span | None = None) -> Outcome:
+        """Wait until a job is over: completed, canceled, errored, or gone.
+
+        job       a job, or its id
+        timeout   seconds to wait, with a fraction, or a timedelta; None, the default: for ever
+
+        It asks SHOW CLUSTER after pauses of 20 ms to a second. Nodes forget a job soon after it was acknowledged, so
+        the end of a job that succeeded is often seen as "gone" only. A dead letter is not over: it is in another queue.
+
+        Raises TimeoutError when the job is not over in time, BadIdError, ReplyError from a node that knows no
+        SHOW CLUSTER, and the errors of every command.
+
+        Example: `client.wait(job_id, timeout=30).status`
+        """
+        waiting = Waiting(_id_of(job), timeout, time.monotonic())
+        while True:
+            found = waiting.outcome(self.run(commands.show(_id_of(job), cluster=True)))
+            if found is not None:
+                return found
+            time.sleep(waiting.pause_s(time.monotonic()))
+
     add_job = _called(commands.add_job)
     add_jobs = _called_many(templates.add_jobs)
     get_job = _called(commands.get_job)
@@ -365,6 +456,7 @@ class BlockingCommands(ABC):
     nack_token = _called(commands.nack_token)
     extend_token = _called(commands.extend_token)
     working = _called(commands.working)
+    cancel = _called(commands.cancel)
     enqueue = _called(commands.enqueue)
     dequeue = _called(commands.dequeue)
     delete = _called(commands.delete)
@@ -419,6 +511,7 @@ class PipelineCommands(ABC):
     nack_token = _queued(commands.nack_token)
     extend_token = _queued(commands.extend_token)
     working = _queued(commands.working)
+    cancel = _queued(commands.cancel)
     enqueue = _queued(commands.enqueue)
     dequeue = _queued(commands.dequeue)
     delete = _queued(commands.delete)

@@ -5,8 +5,11 @@ first WORKING tells its RETRY (spec L7), and further ones follow at half of it. 
 again and need no WORKING. WORKING only works where the job is known: at the node that delivered it, or else at the node
 that made it.
 
-A lease can't be extended if the job is unknown by now, or past half of its TTL. Then the job goes on running, and the
-worker is told once that it may run elsewhere too.
+A lease can't be extended if the job is unknown by now, past half of its TTL, or delivered again (STALE). Then the job
+goes on running, and the worker is told once that it may run elsewhere too.
+
+WORKING is also how a worker hears of a cancellation. So jobs of nodes that can cancel get it at least every `check_s`,
+however long their lease is.
 """
 
 from __future__ import annotations
@@ -18,9 +21,11 @@ from typing import Final
 
 from disque_py.client import commands
 from disque_py.client.aio import AsyncDisque
-from disque_py.client.errors import DisqueError, NoJobError, TooLateError
+from disque_py.client.dialect import Dialect
+from disque_py.client.errors import DisqueError, JobCanceledError, NoJobError, StaleError, TooLateError
 from disque_py.client.feed import PREFIX
 from disque_py.client.results import Job, is_at_most_once
+from disque_py.client.spans import Seconds
 
 TICK_S: Final = 0.1
 
@@ -32,8 +37,10 @@ class Heartbeat:
     """The running jobs, and the moment of each one's next WORKING.
 
     first_s   seconds after which a running job gets its first WORKING; below half of the smallest RETRY in use
-    lease     seconds that a WORKING asks for; None: the job's RETRY
+    lease     seconds that a WORKING asks for, or a timedelta; None: the job's RETRY
+    check_s   seconds within which a cancellation is heard; infinity: at half of the lease
     on_lost   called once with a job whose next delivery can't be postponed any more, and the reason
+    on_canceled   called once with a job that was canceled
     """
 
     def __init__(
@@ -42,11 +49,17 @@ class Heartbeat:
         first_s: float,
         on_lost: Callable[[Job, DisqueError], None],
         *,
-        lease: int | None = None,
+        lease: Seconds | None = None,
+        check_s: float = math.inf,
+        on_canceled: Callable[[Job], None] = lambda job: None,
+        dialect: Dialect | None = None,
     ) -> None:
         self._client = client
         self._first_s = first_s
         self._lease = lease
+        self._check_s = check_s
+        self._on_canceled = on_canceled
+        self._dialect = dialect or Dialect()
         self._on_lost = on_lost
         self._due: dict[str, tuple[float, Job]] = {}
         self._beats: dict[str, asyncio.Task[None]] = {}
@@ -54,7 +67,8 @@ class Heartbeat:
     def started(self, job: Job, now: float) -> None:
         """Note that a handler took the job."""
         if not is_at_most_once(job.id):
-            self._due[job.id] = (now + self._first_s, job)
+            first_s = min(self._first_s, job.lease_ms / 2000) if job.lease_ms else self._first_s
+            self._due[job.id] = (now + first_s, job)
 
     def rests(self, job: Job, now: float) -> None:
         """Note that the job rests. Its lease is extended at once, because the handler may have run for long."""
@@ -89,11 +103,15 @@ class Heartbeat:
         wait_s: float | None = AGAIN_S
         try:
             retry_s = await self._working(job)
-            wait_s = max(retry_s / 2, TICK_S) if retry_s else None
-        except (NoJobError, TooLateError) as error:
+            wait_s = self._wait_s(job, retry_s) if retry_s else None
+        except (NoJobError, TooLateError, StaleError) as error:
             wait_s = None
             if job.id in self._due:
                 self._on_lost(job, error)
+        except JobCanceledError:
+            wait_s = None
+            if job.id in self._due:
+                self._on_canceled(job)
         except DisqueError:
             pass  # The connection failed, not the job. The next attempt follows soon, on a working node.
         if job.id in self._due:  # It may have ended meanwhile.
@@ -102,14 +120,28 @@ class Heartbeat:
             else:
                 self._due[job.id] = (asyncio.get_running_loop().time() + wait_s, job)
 
+    def _wait_s(self, job: Job, retry_s: int) -> float:
+        """Return the seconds until the next WORKING. Whole seconds are rounded up; a lease in milliseconds is exact."""
+        half_s = max((job.lease_ms / 1000 if job.lease_ms else retry_s) / 2, TICK_S)
+        return half_s if self._dialect.attempt_of(job) is None else min(half_s, self._check_s)
+
     async def _working(self, job: Job) -> int:
+        attempt = self._dialect.attempt_of(job)
         try:
-            return await self._client.working(job, self._lease)
+            return await self._ask(job, attempt)
+        except DisqueError as error:
+            if attempt is None or not self._dialect.is_refused(job, error):
+                raise
+            return await self._ask(job, None)
+
+    async def _ask(self, job: Job, attempt: int | None) -> int:
+        try:
+            return await self._client.working(job, self._lease, attempt=attempt)
         except NoJobError:
             now = asyncio.get_running_loop().time()
             maker = self._client.pool.cluster.node_with_prefix(job.id[PREFIX], now)
             if maker is None or maker == job.node:
                 raise
-            request = commands.working(job, self._lease)
+            request = commands.working(job, self._lease, attempt=attempt)
             request.node = maker
             return await self._client.run(request)

@@ -7,10 +7,13 @@ same options and the same errors as a client. It logs nothing.
 
 from __future__ import annotations
 
-from typing import Self, TypeVar
+from collections.abc import Sequence
+from typing import Any, Self, TypeVar
 
 from disque_py.client.address import Address
 from disque_py.client.options import ClientOptions
+from disque_py.client.pipeline import read_all
+from disque_py.client.protocol import Reply
 from disque_py.client.request import Request
 from disque_py.client.results import Hello
 from disque_py.client.socket_connection import dial
@@ -42,6 +45,16 @@ class OneNode:
         """Execute a command once. Raises its ReplyError, ConnectionLostError or ProtocolError."""
         reply = self._connection.ask(request.payload(), request.limit_s(self._options.timeout))
         return request.value(reply, self.address, self._options.decode)
+
+    def run_many(self, requests: Sequence[Request[Any]]) -> list[Any]:
+        """Execute commands that are answered at once, all in flight together → per command its value or ReplyError.
+
+        Raises ConnectionLostError or ProtocolError.
+        """
+        replies: list[Reply] = []
+        chunks = ((request.payload(), 1) for request in requests)
+        self._connection.exchange(chunks, self._options.timeout, replies)
+        return read_all(requests, replies, self.address, self._options.decode)
 
     def close(self) -> None:
         """Close the connection. Closing it again has no effect."""

@@ -70,7 +70,7 @@ class Pool:
             self._take_place()
         try:
             connection = self._take(request, patience)
-        except BaseException:
+        except BaseException:  # An interrupt, too, must give the place back.
             if is_counted:
                 self._leave_place()
             raise

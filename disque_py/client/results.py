@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from disque_py.client.address import Address
 from disque_py.client.protocol import Reply, text
+from disque_py.event_format import JobStatus
 
 # The name of an encoding, or a function that makes a value of a body (`json.loads`).
 Decode: TypeAlias = "str | Callable[[bytes], Any] | None"
@@ -29,6 +30,7 @@ class Job:
     meta                           the pairs that it was added with; None unless asked for (`withmeta=True`)
     lease_ms, attempt              the milliseconds and the number of this delivery; None unless `withlease=True`
     more                           further name-value pairs of the entry
+    is_canceled                    set by a worker when it hears that the job was canceled; a function in a thread looks
     node                           the node that delivered it: WORKING and NACK only work where the job is known
     """
 
@@ -41,6 +43,7 @@ class Job:
     lease_ms: int | None = None
     attempt: int | None = None
     more: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    is_canceled: bool = field(default=False, repr=False, compare=False)
     node: Address | None = field(default=None, repr=False, compare=False)
     decode: Decode = field(default=None, repr=False, compare=False)
 
@@ -176,6 +179,15 @@ class JobInfo:
     ctime                     the creation: milliseconds times 1,000,000, plus a sequence
     next_*_within             milliseconds, None when never
     queue, body               None for an ack of a job that the node never had
+    attempt                   the number of deliveries
+    leased                    whether this node delivered it, and that lease runs
+    priority, meta            as it was added; None from a node that does not tell them
+    status                    invisible, pending, running, completed, canceled or errored; None from such a node
+    attempts, attempts_left   the limit of deliveries (0: any number), and how many are left of it (None: any number)
+    error                     the reason of the last NACK, or of the end of the last attempt; None: none
+    backoff                   its own back-off, "": none of its own
+    delay_ms, retry_ms        DELAY and RETRY in milliseconds
+    ttl_ms                    the remaining time in milliseconds
     """
 
     id: str
@@ -193,7 +205,37 @@ class JobInfo:
     next_requeue_within: int | None
     next_awake_within: int | None
     body: bytes | None
+    attempt: int = 0
+    leased: bool = False
+    priority: int | None = None
+    meta: dict[str, str] | None = None
+    status: JobStatus | None = None
+    attempts: int = 0
+    attempts_left: int | None = None
+    error: str | None = None
+    backoff: str = ""
+    delay_ms: int | None = None
+    retry_ms: int | None = None
+    ttl_ms: int | None = None
     more: dict[str, Any] = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The end of a job, as `wait` saw it.
+
+    status   "completed", "canceled" or "errored"; "gone": no linked node knows the job any more. It was completed or
+             canceled and is forgotten, or its TTL was over, or the id was never known
+    job      the job as it was shown last; None if no node ever showed it
+    """
+
+    status: JobStatus | Literal["gone"]
+    job: JobInfo | None
+
+    @property
+    def error(self) -> str | None:
+        """The last error that a worker gave as reason; None without one."""
+        return None if self.job is None else self.job.error
 
 
 MILLISECOND: Final = timedelta(milliseconds=1)
@@ -229,16 +271,20 @@ def first_job(reply: Reply) -> Job | None:
 
 def _job(entry: Reply) -> Job:
     job = Job(text(entry[0]), str(entry[1], "ascii"), entry[2])
-    if len(entry) > 3:
-        fields = _pairs(entry[3:])
-        job.nacks = fields.pop("nacks", None)
-        job.additional_deliveries = fields.pop("additional-deliveries", None)
-        meta = fields.pop("meta", None)
-        if meta is not None:
-            job.meta = dict(zip(meta[::2], meta[1::2], strict=True))
-        job.lease_ms = fields.pop("lease-ms", None)
-        job.attempt = fields.pop("attempt", None)
-        job.more = fields
+    for at in range(3, len(entry) - 1, 2):
+        name, value = entry[at], entry[at + 1]
+        if name == b"nacks":
+            job.nacks = value
+        elif name == b"additional-deliveries":
+            job.additional_deliveries = value
+        elif name == b"lease-ms":
+            job.lease_ms = value
+        elif name == b"attempt":
+            job.attempt = value
+        elif name == b"meta":
+            job.meta = _pairs(value)
+        else:
+            job.more[text(name)] = _readable(value)
     return job
 
 
@@ -348,6 +394,18 @@ def job_info(reply: Reply) -> JobInfo | None:
         next_requeue_within=pairs.pop("next-requeue-within", None),
         next_awake_within=pairs.pop("next-awake-within", None),
         body=body,
+        attempt=pairs.pop("attempt", 0),
+        leased=bool(pairs.pop("leased", 0)),
+        priority=pairs.pop("priority", None),
+        meta=None if (meta := pairs.pop("meta", None)) is None else dict(zip(meta[::2], meta[1::2], strict=True)),
+        status=pairs.pop("status", None),
+        attempts=pairs.pop("attempts", 0),
+        attempts_left=pairs.pop("attempts-left", None),
+        error=pairs.pop("error", None),
+        backoff=pairs.pop("backoff", None) or "",
+        delay_ms=pairs.pop("delay-ms", None),
+        retry_ms=pairs.pop("retry-ms", None),
+        ttl_ms=pairs.pop("ttl-ms", None),
         more=pairs,
     )
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TypeAlias, TypeVar
 
-from disque_py.client.commands import JobState, jscan_info_page, jscan_page, qscan_page
+from disque_py.client.commands import JobState, Where, jscan_info_page, jscan_page, qscan_page
 from disque_py.client.request import Request
 from disque_py.client.results import JobInfo
+from disque_py.event_format import JobStatus
 
 T = TypeVar("T")
 
@@ -38,29 +39,45 @@ def qscan(
     return lambda cursor: qscan_page(cursor, count=count, minlen=minlen, maxlen=maxlen, importrate=importrate)
 
 
-def jscan(*, count: int | None = None, queue: str | bytes | None = None, states: Iterable[JobState] = ()) -> Scan[str]:
+def jscan(
+    *,
+    count: int | None = None,
+    queue: str | bytes | None = None,
+    states: Iterable[JobState] = (),
+    statuses: Iterable[JobStatus] = (),
+    where: Where | None = None,
+) -> Scan[str]:
     """Iterate over the ids of one node's jobs; an id may come twice.
 
-    count    number of jobs that the node looks at in one step; by default the node chooses
-    queue    only jobs of this queue; by default of all
-    states   only jobs in one of these states; none by default, which means all
+    count      number of jobs that the node looks at in one step; by default the node chooses
+    queue      only jobs of this queue; by default of all
+    states     only jobs in one of these states of the node's books; none by default, which means all
+    statuses   only jobs of one of these statuses, as "errored"; none by default, which means all
+    where      pairs of names and values; only jobs whose metadata have all of them. None, the default, takes any job
 
     Raises DisqueConnectionError if the node is lost.
     """
-    wanted = tuple(states)
-    return lambda cursor: jscan_page(cursor, count=count, queue=queue, states=wanted)
+    wanted, shown = tuple(states), tuple(statuses)
+    return lambda cursor: jscan_page(cursor, count=count, queue=queue, states=wanted, statuses=shown, where=where)
 
 
 def jscan_info(
-    *, count: int | None = None, queue: str | bytes | None = None, states: Iterable[JobState] = ()
+    *,
+    count: int | None = None,
+    queue: str | bytes | None = None,
+    states: Iterable[JobState] = (),
+    statuses: Iterable[JobStatus] = (),
+    where: Where | None = None,
 ) -> Scan[JobInfo]:
     """Iterate over one node's jobs as SHOW shows them; a job may come twice.
 
-    count    number of jobs that the node looks at in one step; by default the node chooses
-    queue    only jobs of this queue; by default of all
-    states   only jobs in one of these states; none by default, which means all
+    count      number of jobs that the node looks at in one step; by default the node chooses
+    queue      only jobs of this queue; by default of all
+    states     only jobs in one of these states of the node's books; none by default, which means all
+    statuses   only jobs of one of these statuses, as "errored"; none by default, which means all
+    where      pairs of names and values; only jobs whose metadata have all of them. None, the default, takes any job
 
     Raises DisqueConnectionError if the node is lost.
     """
-    wanted = tuple(states)
-    return lambda cursor: jscan_info_page(cursor, count=count, queue=queue, states=wanted)
+    wanted, shown = tuple(states), tuple(statuses)
+    return lambda cursor: jscan_info_page(cursor, count=count, queue=queue, states=wanted, statuses=shown, where=where)

@@ -84,7 +84,7 @@ class SocketConnection:
         self.sent_count = 0
         try:
             self._exchange(chunks, limit_s, replies)
-        except BaseException as error:
+        except BaseException as error:  # An interrupt leaves half of an exchange behind.
             self.close()
             if isinstance(error, OSError) and not isinstance(error, DisqueError):
                 raise ConnectionLostError(f"{self.address}: {error}", sent=self.sent_count > len(replies)) from error
@@ -178,7 +178,7 @@ def dial(address: Address, options: ClientOptions, tls: ssl.SSLContext | None) -
         connection.greet(options)
     except DisqueConnectionError as error:
         raise NotConnectedError(str(error)) from error
-    except BaseException:
+    except BaseException:  # An interrupt, too, must leave no socket open.
         connection.close()
         raise
     return connection
@@ -190,7 +190,7 @@ def _connect(address: Address, options: ClientOptions, tls: ssl.SSLContext | Non
         try:
             sock.settimeout(options.connect_timeout)
             sock.connect(address.path)
-        except BaseException:
+        except BaseException:  # An interrupt, too, must leave no socket open.
             sock.close()
             raise
     else:
@@ -200,7 +200,7 @@ def _connect(address: Address, options: ClientOptions, tls: ssl.SSLContext | Non
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             if tls is not None:
                 sock = tls.wrap_socket(sock, server_hostname=address.host)
-        except BaseException:
+        except BaseException:  # An interrupt, too, must leave no socket open.
             sock.close()
             raise
     sock.setblocking(False)

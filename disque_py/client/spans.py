@@ -42,6 +42,16 @@ def milliseconds(name: str, value: Milliseconds) -> int:
     return _span(name, value, MILLISECOND, "milliseconds")
 
 
+def time_words(name: str, value: Seconds) -> tuple[bytes, bytes]:
+    """Return an option of a command: `DELAY 3`, or `DELAYMS 2500` for a timedelta with a part of a second.
+
+    Raises ValueError for a part of a millisecond or a number with a fraction, TypeError for no number.
+    """
+    if isinstance(value, timedelta) and value % SECOND:
+        return name.upper().encode() + b"MS", b"%d" % milliseconds(name, value)
+    return name.upper().encode(), b"%d" % seconds(name, value)
+
+
 def float_seconds(name: str, value: Span) -> float:
     """Return a setting of the library in seconds. Raises TypeError for anything but a number or a timedelta."""
     if isinstance(value, timedelta):

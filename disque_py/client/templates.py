@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 
 from disque_py.client import commands
 from disque_py.client.bulk import Bulk
-from disque_py.client.commands import ADD_TIMEOUT_MS, Body, Meta, add_options
+from disque_py.client.commands import ADD_TIMEOUT_MS, BackoffPolicy, Body, Meta, add_options
 from disque_py.client.errors import BatchError, NotConnectedError
 from disque_py.client.protocol import Reply, word
 from disque_py.client.request import Repeat, Request
@@ -113,6 +113,8 @@ def add_jobs(
     priority: int | Callable[[Any], int] | None = None,
     meta: Meta | Callable[[Any], Meta] | None = None,
     key: Callable[[Any], Key] | Iterable[Key] | None = None,
+    attempts: int | None = None,
+    backoff: BackoffPolicy | None = None,
     retry_unsafe: bool | None = None,
 ) -> Adding:
     """Many ADDJOBs in one pipeline → the jobs' ids, in the order of the bodies.
@@ -132,6 +134,10 @@ def add_jobs(
     meta           pairs that are stored with each job; the same for all, or a function of the body. None by default
     key            makes the call safe to repeat: one job per queue and key. A function of the body, or as many keys as
                    bodies, in their order. None by default
+    attempts       deliveries after which a job that failed is errored, or a dead letter; 0: any number. By default as
+                   the queue's settings say
+    backoff        the delay after a NACK without one: a `Backoff`, or text as `exponential:1000:60000:20`. By default
+                   as the queue's settings say
     retry_unsafe   send jobs again when their answer was lost. Then they may exist twice. None, the default, takes the
                    client's setting. With keys they are always sent again
 
@@ -169,6 +175,8 @@ def add_jobs(
             async_=async_,
             priority=priority,
             meta=meta,
+            attempts=attempts,
+            backoff=backoff,
         ),
         retry_unsafe=retry_unsafe,
         awaits_nodes=replicate is None,

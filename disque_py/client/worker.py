@@ -4,13 +4,17 @@
     Worker(AsyncDisque("127.0.0.1:7711"), ["mail"], handle, concurrency=50).run()
 
 The worker fetches as many jobs as handlers are free, so no job waits here while its lease runs. When a handler returns,
-its job is acknowledged. Acks are collected while the last ones are in flight, so under load one command carries many.
-Handlers that are plain functions run in threads, as many as `concurrency`.
+its job is acknowledged. Acks are collected while the last ones are in flight, so under load one write carries many
+(settling.py). Handlers that are plain functions run in threads, as many as `concurrency`.
 
-When a handler raises, its job *rests* (backoff.py). The worker extends the lease with WORKING while no handler runs. At
-the end of the rest it puts the job back with NACK. Other jobs are served meanwhile. After `max_attempts` deliveries the
-job goes to `on_give_up` instead, and is then acknowledged. The cluster counts deliveries, so attempts add up over all
-workers.
+When a handler raises, its job goes back to the cluster with the reason and a delay: a NACK, after which the worker has
+no more to do with it. The cluster counts deliveries and ends a job without attempts left: errored, or in the dead
+letter queue. A handler, or `on_error`, may decide instead: Retry and Fail (verdict.py).
+
+A node that does not know these words (dialect.py) can't delay a job. Then the job *rests* here (backoff.py): the worker
+extends the lease with WORKING while no handler runs, and at the end of the rest it puts the job back with a plain NACK.
+
+A canceled job ends its handler: a coroutine gets a CancelledError, and a function in a thread sees `job.is_canceled`.
 
 The worker survives the loss of its nodes: it reports the error, and continues when a node is back. An error that no
 waiting can end stops it: a wrong password, or a GETJOB that the node does not understand. Stopping is graceful: the
@@ -22,23 +26,30 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+import math
 import signal
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from random import Random
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 from disque_py.client.aio import AsyncDisque
 from disque_py.client.backoff import Backoff
 from disque_py.client.commands import Where
-from disque_py.client.errors import AttemptsSpentError, DisqueError, ReplyError
+from disque_py.client.dialect import Dialect, is_misunderstood
+from disque_py.client.errors import AttemptsSpentError, DisqueError
 from disque_py.client.heartbeat import Heartbeat
 from disque_py.client.results import Job, is_at_most_once
 from disque_py.client.retry import is_hopeless
-from disque_py.client.spans import Seconds, Span, float_seconds, seconds, whole
+from disque_py.client.settling import Settler
+from disque_py.client.spans import Seconds, Span, float_seconds, time_words, whole
+from disque_py.client.verdict import Fail, GivenBack, Retry, reason_of
 
 Handler: TypeAlias = "Callable[[Job], Awaitable[Any]] | Callable[[Job], Any]"
+Decision: TypeAlias = "Retry | Fail | None"
+OnError: TypeAlias = "Callable[[Job, BaseException], Awaitable[Decision]] | Callable[[Job, BaseException], Decision]"
+OnErrorT = TypeVar("OnErrorT", bound="OnError")
 GiveUp: TypeAlias = "Callable[[Job, BaseException], Awaitable[Any]] | Callable[[Job, BaseException], Any]"
 
 # The pause after an error. The client has used its patience already; this only keeps a broken worker from spinning.
@@ -47,11 +58,20 @@ ERROR_PAUSE_S: Final = 1.0
 # The worker fetches no more jobs while more than this many are done but not acknowledged.
 UNACKED_MIN: Final = 1_000
 
+# The wait of jobs that failed, where neither the job nor its queue has a back-off.
+BACKOFF_DEFAULT: Final = Backoff()
+
 # Jobs that rest at a time. Beyond it a failed job is left to its RETRY, so it costs no memory and no WORKING here.
 RESTING_MAX: Final = 1_000
 
 # A job that rests needs WORKING even if running jobs get none.
 HEARTBEAT_S: Final = 0.4
+
+# A person who cancels a job waits for its worker. Ten seconds cost a node one command per long job in that time.
+CANCEL_POLL_S: Final = 10.0
+
+# The reason of jobs that a worker had when it stopped.
+STOPPED: Final = "the worker stopped"
 
 # The time limit for the last acks of a worker that stops.
 LAST_ACKS_S: Final = 5.0
@@ -73,11 +93,22 @@ class WorkerHooks:
         """The handler returned. The ack follows."""
 
     def on_failure(self, job: Job, error: BaseException, seconds: float) -> None:
-        """The handler raised. The job rests, is put back, left to its RETRY, or given up. Logged with a traceback."""
+        """The handler raised anything but Retry and Fail. The job is given back, left to its RETRY, or given up.
+
+        Logged with a traceback.
+        """
         _log.warning("job %s of %s failed, delivery %s", job.id, job.queue, job.delivery_count, exc_info=error)
 
+    def on_retry(self, job: Job, retry: Retry) -> None:
+        """The handler raised or returned Retry, or `on_error` chose it."""
+        _log.info("job %s of %s comes again, delivery %s: %s", job.id, job.queue, job.delivery_count, retry)
+
+    def on_cancel(self, job: Job) -> None:
+        """The job was canceled while its handler ran, and the handler has ended. It is not acknowledged."""
+        _log.info("job %s of %s was canceled", job.id, job.queue)
+
     def on_give_up(self, job: Job, error: BaseException) -> None:
-        """The job has no attempts left. The worker's `on_give_up` takes it."""
+        """The job gets no more attempts. The worker's `on_give_up` takes it, else it is errored or a dead letter."""
         _log.error("job %s of %s is given up, delivery %s: %r", job.id, job.queue, job.delivery_count, error)
 
     def on_lost(self, job: Job, error: DisqueError) -> None:
@@ -94,20 +125,28 @@ class Worker:
 
     client         the client that fetches and acknowledges; workers may share one
     queues         names of queues; jobs of the first are served before those of the next
-    handler        a coroutine function of a job, or a plain function, which then runs in threads
+    handler        a coroutine function of a job, or a plain function, which then runs in threads. It may raise or
+                   return `Retry` and `Fail`
     concurrency    handlers at a time, 10 by default
-    heartbeat_s    a job that runs for more seconds gets WORKING, then at half of its RETRY; 0.4 by default, None: never
+    heartbeat_s    a job that runs for more seconds gets WORKING, then at half of its lease; 0.4 by default, None: never
+    cancel_poll_s  seconds within which a running job hears that it was canceled, 10 by default; None: with the next
+                   WORKING that its lease needs
     grace_s        seconds that running handlers may go on after `stop`, 25 by default
-    on_failure     "nack", the default: a job whose handler raised rests, then it is put back; "leave": it comes again
-                   after its RETRY
-    backoff        the rest of such a job; by default `Backoff()`, from one second, doubling up to five minutes. None:
-                   the job is put back at once
-    max_attempts   deliveries after which a job is given up; by default it is never. A job of RETRY 0 has one
-    on_give_up     takes a job that is given up, and the last error; none by default. It is a coroutine function, or a
-                   plain function, which then runs in threads. Afterwards the job is acknowledged. If it raises, the
-                   job rests and is given up again later
+    on_failure     "nack", the default: a job whose handler raised is given back; "leave": it comes again after its
+                   RETRY
+    on_error       a function of a job and the exception of its handler, or a coroutine function. It returns `Retry`,
+                   `Fail`, or None for what the other settings say. None by default
+    backoff        the wait of such a job until its next attempt. By default the job's own back-off, else that of its
+                   queue, else `Backoff()`, from one second, doubling up to five minutes. A `Backoff` counts instead of
+                   all of these. None: the job is put back at once
+    max_attempts   deliveries after which a job is given up, also one without ATTEMPTS; by default only these count. A
+                   job of RETRY 0 has one
+    on_give_up     takes a job that is given up, and the last error. It is a coroutine function, or a plain function,
+                   which then runs in threads. Afterwards the job is acknowledged. If it raises, the job is given up
+                   again later. None, the default: the job is errored, or a dead letter
     withmeta       handlers see `Job.meta`
-    withlease      handlers see `Job.lease_ms` and `Job.attempt`
+    withlease      handlers see `Job.lease_ms` and `Job.attempt`; the worker asks for them anyway, and with True it ends
+                   if a node does not tell them
     lease          seconds for which deliveries last; by default each job's RETRY. With a lease, jobs of RETRY 0 are
                    skipped
     where          pairs of names and values; only jobs whose metadata have all of them. None, the default, takes any
@@ -128,9 +167,11 @@ class Worker:
         *,
         concurrency: int = 10,
         heartbeat_s: Span | None = HEARTBEAT_S,
+        cancel_poll_s: Span | None = CANCEL_POLL_S,
         grace_s: Span = 25.0,
         on_failure: Literal["nack", "leave"] = "nack",
-        backoff: Backoff | None = Backoff(),  # noqa: B008  # Immutable.
+        on_error: OnError | None = None,
+        backoff: Backoff | None = BACKOFF_DEFAULT,
         max_attempts: int | None = None,
         on_give_up: GiveUp | None = None,
         withmeta: bool = False,
@@ -145,28 +186,32 @@ class Worker:
             raise ValueError("concurrency must be at least 1")
         if on_failure not in ("nack", "leave"):
             raise ValueError(f"on_failure must be 'nack' or 'leave', not {on_failure!r}")
-        if (max_attempts is None) != (on_give_up is None):
-            raise ValueError("max_attempts and on_give_up need each other: a job that is given up is acknowledged")
         if max_attempts is not None and whole("max_attempts", max_attempts) < 1:
             raise ValueError("max_attempts must be at least 1")
+        if lease is not None:
+            time_words("lease", lease)
         self._client = client
         self._queues = tuple(queues)
         self._handler = handler
         self._concurrency = whole("concurrency", concurrency)
         self._heartbeat_s = None if heartbeat_s is None else float_seconds("heartbeat_s", heartbeat_s)
+        self._check_s = math.inf if cancel_poll_s is None else float_seconds("cancel_poll_s", cancel_poll_s)
         self._grace_s = float_seconds("grace_s", grace_s)
         self._nacks_failures = on_failure == "nack"
+        self._error_handler = on_error
         self._backoff = backoff
         self._max_attempts = max_attempts
         self._give_up_handler = on_give_up
         self._withmeta = withmeta
         self._withlease = withlease
-        self._lease = None if lease is None else seconds("lease", lease)
+        self._lease = lease
         self._where = where
         self._hooks = hooks or WorkerHooks()
         self._rng = Random()
         self._is_async = _is_coroutine_function(handler)
-        self._gives_up_async = on_give_up is not None and _is_coroutine_function(on_give_up)
+        self._dialect = Dialect()
+        policy = backoff if backoff is BACKOFF_DEFAULT else None
+        self._settler = Settler(client, self._dialect, policy, self._on_refused, self._rng)
         self._stop = asyncio.Event()
         self._free_count = self._concurrency
         self._has_room = asyncio.Event()
@@ -175,16 +220,24 @@ class Worker:
         self._jobs: asyncio.Queue[Job] = asyncio.Queue()
         self._running: dict[str, Job] = {}
         self._resting: dict[str, tuple[Job, asyncio.TimerHandle]] = {}
-        self._done: list[Job] = []
-        self._failed: list[Job] = []
-        self._has_done = asyncio.Event()
-        self._has_failed = asyncio.Event()
-        self._acknowledging = asyncio.Lock()
-        self._putting_back = asyncio.Lock()
+        # The tasks in which handlers run, by job, and those of them that a cancellation has interrupted.
+        self._handling: dict[str, asyncio.Task[Any]] = {}
+        self._interrupted: set[asyncio.Task[Any]] = set()
         self._is_idle = asyncio.Event()
         self._is_idle.set()
         self._heartbeat: Heartbeat | None = None
         self._threads: ThreadPoolExecutor | None = None
+
+    def on_error(self, function: OnErrorT) -> OnErrorT:
+        """Set the function that decides about errors, as a decorator.
+
+        function   a function of a job and the exception of its handler, or a coroutine function. It returns `Retry`,
+                   `Fail`, or None for what the worker's settings say
+
+        Returns the function itself. Raises nothing.
+        """
+        self._error_handler = function
+        return function
 
     def run(self, *, loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None) -> None:
         """Serve in a loop of its own until SIGTERM or SIGINT, then close the client. A second signal ends the grace.
@@ -218,19 +271,26 @@ class Worker:
         Raises the same errors as `run`.
         """
         loop = asyncio.get_running_loop()
-        if not self._is_async or (self._give_up_handler is not None and not self._gives_up_async):
-            self._threads = ThreadPoolExecutor(self._concurrency, thread_name_prefix="disque-worker")
+        self._threads = ThreadPoolExecutor(self._concurrency, thread_name_prefix="disque-worker")
         fetcher = loop.create_task(self._fetch_for_ever())
         runners = [loop.create_task(self._run_jobs()) for _ in range(self._concurrency)]
         settlers = [
-            loop.create_task(self._settle_for_ever(self._has_done, self._acknowledge)),
-            loop.create_task(self._settle_for_ever(self._has_failed, self._nack_failed)),
+            loop.create_task(self._settle_for_ever(self._settler.has_done, self._settler.acknowledge)),
+            loop.create_task(self._settle_for_ever(self._settler.has_given_back, self._settler.give_back)),
         ]
         helpers = [loop.create_task(self._wait_for_stop())]
         stopped = helpers[0]
         if self._heartbeat_s is not None or self._may_rest:
             first_s = HEARTBEAT_S if self._heartbeat_s is None else self._heartbeat_s
-            self._heartbeat = Heartbeat(self._client, first_s, self._on_lost, lease=self._lease)
+            self._heartbeat = Heartbeat(
+                self._client,
+                first_s,
+                self._on_lost,
+                lease=self._lease,
+                check_s=self._check_s,
+                on_canceled=self._on_canceled,
+                dialect=self._dialect,
+            )
             helpers.append(loop.create_task(self._heartbeat.beat_for_ever()))
         grace_s = 0.0
         try:
@@ -262,14 +322,16 @@ class Worker:
         self._is_ended = True
         await _cancel(runners)
         await _cancel(helpers)  # A WORKING behind a job's NACK would keep the job from others for its RETRY.
-        self._failed += self._running.values()  # Threads can't be ended, but their jobs are put back too.
+        for job in self._running.values():  # Threads can't be ended, but their jobs are put back too.
+            self._release(job)
         for job, timer in self._resting.values():
             timer.cancel()
-            self._failed.append(job)
+            self._release(job)
         self._resting.clear()
         while not self._jobs.empty():
-            self._failed.append(self._jobs.get_nowait())
-        last_words = [asyncio.create_task(self._acknowledge()), asyncio.create_task(self._nack_failed())]
+            self._release(self._jobs.get_nowait())
+        settler = self._settler
+        last_words = [asyncio.create_task(settler.acknowledge()), asyncio.create_task(settler.give_back())]
         try:
             await asyncio.wait(last_words, timeout=LAST_ACKS_S)
         finally:
@@ -291,7 +353,7 @@ class Worker:
         unacked_max = max(UNACKED_MIN, 10 * self._concurrency)
         while True:
             await self._has_room.wait()
-            if len(self._done) > unacked_max:  # No node takes acks, so more jobs would only be done twice.
+            if len(self._settler.done) > unacked_max:  # No node takes acks, so more jobs would only be done twice.
                 await asyncio.sleep(ERROR_PAUSE_S)
                 continue
             try:
@@ -300,12 +362,14 @@ class Worker:
                     count=self._free_count,
                     withcounters=True,
                     withmeta=self._withmeta,
-                    withlease=self._withlease,
+                    withlease=self._withlease or self._dialect.fetches_attempts,
                     where=self._where,
                     lease=self._lease,
                 )
             except DisqueError as error:
-                if is_hopeless(error) or _is_misunderstood(error):
+                if not self._withlease and self._dialect.fetch_is_refused(error):
+                    continue
+                if is_hopeless(error) or is_misunderstood(error):
                     raise
                 self._hooks.on_trouble(error)
                 await asyncio.sleep(ERROR_PAUSE_S)
@@ -327,82 +391,167 @@ class Worker:
             self._running[job.id] = job
             if self._heartbeat is not None and self._heartbeat_s is not None:
                 self._heartbeat.started(job, loop.time())
-            is_done, must_rest = await self._attempt(job)
-            if is_done:
-                self._done.append(job)
-                self._has_done.set()
+            back = await self._attempt(job)
             self._ended(job)
-            if must_rest:
-                self._rest(job)
+            if back is not None:
+                self._give_back(back)
 
-    async def _attempt(self, job: Job) -> tuple[bool, bool]:
-        """Run the handler, or give the job up. Return whether to acknowledge it, and else whether to put it back."""
+    async def _attempt(self, job: Job) -> GivenBack | None:
+        """Run the handler, or give the job up. Return the job if it must go back to the cluster."""
         loop, hooks = asyncio.get_running_loop(), self._hooks
         began = loop.time()
-        spent = self._max_attempts is not None and (job.delivery_count or 1) > self._max_attempts
-        if spent:
+        if self._max_attempts is not None and (job.delivery_count or 1) > self._max_attempts:
             return await self._give_up(job, AttemptsSpentError(f"{self._max_attempts} attempts are over"))
         hooks.on_start(job)
         try:
-            await self._call(self._handler, self._is_async, job)
+            answer = await self._handle(job)
         except (Exception, asyncio.CancelledError) as error:
             # Any exception of a handler is the job's failure, not the worker's. That includes the CancelledError of a
             # task that it waited for. Only if this task itself is cancelled, the CancelledError is the worker's own.
             if isinstance(error, asyncio.CancelledError) and _is_cancelled():
                 raise
-            hooks.on_failure(job, error, loop.time() - began)
-            if self._is_last(job):
-                return await self._give_up(job, error)
-            return False, self._nacks_failures
-        hooks.on_success(job, loop.time() - began)
-        return True, False
+            if job.is_canceled:
+                hooks.on_cancel(job)
+                return None
+            return await self._failed(job, error, loop.time() - began)
+        if job.is_canceled:
+            hooks.on_cancel(job)
+            return None
+        if isinstance(answer, (Retry, Fail)):
+            return await self._failed(job, answer, loop.time() - began)
+        took_s = loop.time() - began
+        hooks.on_success(job, took_s)
+        self._settler.add_done(job, took_s)
+        return None
+
+    async def _handle(self, job: Job) -> Any:
+        """Run the handler in this task. A cancellation of the job interrupts it, and not the worker."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._handling[job.id] = task
+        try:
+            return await self._call(self._handler, self._is_async, job)
+        finally:
+            self._handling.pop(job.id, None)
+            if task in self._interrupted:
+                self._interrupted.discard(task)
+                task.uncancel()
+
+    def _on_canceled(self, job: Job) -> None:
+        """Tell the handler that its job was canceled. A thread can't be interrupted; it may look."""
+        job.is_canceled = True
+        if job.id in self._resting:
+            self._end_rest(job)
+        task = self._handling.get(job.id)
+        if task is not None and self._is_async and task not in self._interrupted:
+            self._interrupted.add(task)
+            task.cancel()
+
+    async def _failed(self, job: Job, error: BaseException, took_s: float) -> GivenBack | None:
+        """Decide about a job whose handler raised, or asked for another attempt."""
+        if not isinstance(error, (Retry, Fail)):
+            self._hooks.on_failure(job, error, took_s)
+        decision: Decision = error if isinstance(error, (Retry, Fail)) else await self._decide(job, error)
+        if self._is_last(job) or isinstance(decision, Fail):
+            return await self._give_up(job, error if decision is None else decision, took_s)
+        if decision is not None:
+            self._hooks.on_retry(job, decision)
+            return GivenBack(job, decision.reason or reason_of(error), self._delay_ms(job, decision))
+        return GivenBack(job, reason_of(error), self._delay_ms(job)) if self._nacks_failures else None
+
+    async def _decide(self, job: Job, error: BaseException) -> Decision:
+        """Ask `on_error`. An error of its own is logged, and decides nothing."""
+        if self._error_handler is None:
+            return None
+        try:
+            found = await self._call(self._error_handler, _is_coroutine_function(self._error_handler), job, error)
+        except (Exception, asyncio.CancelledError) as failure:
+            if isinstance(failure, asyncio.CancelledError) and _is_cancelled():
+                raise
+            self._hooks.on_failure(job, failure, 0.0)
+            return None
+        return found if isinstance(found, (Retry, Fail)) else None
+
+    def _delay_ms(self, job: Job, retry: Retry | None = None) -> int | None:
+        """Return the milliseconds until the next attempt; None: the job, its queue or the default policy decides."""
+        if retry is not None and retry.delay_ms is not None:
+            return retry.delay_ms
+        if self._backoff is None:
+            return 0
+        if self._backoff is BACKOFF_DEFAULT:
+            return None
+        return round(1000 * self._backoff.wait_s(job.delivery_count or 1, self._rng))
 
     def _is_last(self, job: Job) -> bool:
         if self._max_attempts is None:
             return False
         return (job.delivery_count or 1) >= self._max_attempts or is_at_most_once(job.id)
 
-    async def _give_up(self, job: Job, error: BaseException) -> tuple[bool, bool]:
-        assert self._give_up_handler is not None
-        began = asyncio.get_running_loop().time()
+    async def _give_up(self, job: Job, error: BaseException, took_s: float = 0.0) -> GivenBack | None:
         self._hooks.on_give_up(job, error)
+        if self._give_up_handler is None:
+            return GivenBack(job, reason_of(error), is_final=True)
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        is_async = _is_coroutine_function(self._give_up_handler)
         try:
-            await self._call(self._give_up_handler, self._gives_up_async, job, error)
+            await self._call(self._give_up_handler, is_async, job, error)
         except (Exception, asyncio.CancelledError) as failure:
             if isinstance(failure, asyncio.CancelledError) and _is_cancelled():
                 raise
-            self._hooks.on_failure(job, failure, asyncio.get_running_loop().time() - began)
-            return False, self._nacks_failures
-        return True, False
+            self._hooks.on_failure(job, failure, loop.time() - began)
+            return GivenBack(job, reason_of(failure), self._delay_ms(job)) if self._nacks_failures else None
+        self._settler.add_done(job, took_s + loop.time() - began)
+        return None
 
-    async def _call(self, function: Callable[..., Any], is_async: bool, *args: Any) -> None:
+    async def _call(self, function: Callable[..., Any], is_async: bool, *args: Any) -> Any:
         if is_async:
-            await function(*args)
+            return await function(*args)
+        loop = asyncio.get_running_loop()
+        answer = await loop.run_in_executor(self._threads, _called_in_thread, function, *args)
+        # A plain wrapper around a coroutine function has its work still to do.
+        return await answer if inspect.isawaitable(answer) else answer
+
+    # Jobs that go back.
+
+    def _give_back(self, back: GivenBack) -> None:
+        """Give a job back, at its node if that knows delays and reasons. A job of RETRY 0 is only reported."""
+        if is_at_most_once(back.job.id):
+            self._settler.add_put_back(back.job)
+        elif self._dialect.attempt_of(back.job) is None:
+            self._rest(back)
         else:
-            loop = asyncio.get_running_loop()
-            answer = await loop.run_in_executor(self._threads, _called_in_thread, function, *args)
-            if inspect.isawaitable(answer):  # A plain wrapper around a coroutine function, whose work is still to do.
-                await answer
+            self._settler.add_given_back(back)
 
-    # Jobs that rest.
+    def _on_refused(self, back: GivenBack) -> None:
+        self._rest(back)
 
-    def _rest(self, job: Job) -> None:
-        """Let the job wait for its next attempt. A job of RETRY 0 has none, and NACK tells the node so."""
-        if self._backoff is None or self._heartbeat is None or self._is_ended or is_at_most_once(job.id):
-            self._put_back(job)
+    def _release(self, job: Job) -> None:
+        """Give a job back that the worker does not finish because it stops."""
+        if is_at_most_once(job.id) or self._dialect.attempt_of(job) is None:
+            self._settler.add_put_back(job)
+        else:
+            self._settler.add_given_back(GivenBack(job, STOPPED, 0))
+
+    # Jobs that rest, because their node can't delay them.
+
+    def _rest(self, back: GivenBack) -> None:
+        """Let the job wait here for its next attempt."""
+        job, wait_s = back.job, 0.0
+        if back.delay_ms is not None:
+            wait_s = back.delay_ms / 1000
+        elif self._backoff is not None:
+            wait_s = self._backoff.wait_s(job.delivery_count or 1, self._rng)
+        if not wait_s or self._heartbeat is None or self._is_ended:
+            self._settler.add_put_back(job)
         elif len(self._resting) < RESTING_MAX:
             loop = asyncio.get_running_loop()
-            wait_s = self._backoff.wait_s(job.delivery_count or 1, self._rng)
             self._resting[job.id] = (job, loop.call_later(wait_s, self._rested, job))
             self._heartbeat.rests(job, loop.time())
 
     def _rested(self, job: Job) -> None:
         self._end_rest(job)
-        self._put_back(job)
-
-    def _put_back(self, job: Job) -> None:
-        self._failed.append(job)
-        self._has_failed.set()
+        self._settler.add_put_back(job)
 
     def _end_rest(self, job: Job) -> None:
         resting = self._resting.pop(job.id, None)
@@ -440,27 +589,6 @@ class Worker:
                 await asyncio.sleep(ERROR_PAUSE_S)
                 is_due.set()
 
-    # Acks and NACKs don't wait for each other. The last call of each waits for the one in progress, which must not be
-    # cut off.
-
-    async def _acknowledge(self) -> None:
-        """Acknowledge the done jobs. Acks that could not be sent are kept."""
-        async with self._acknowledging:
-            done, self._done = self._done, []
-            try:
-                if done:
-                    await self._client.ack_jobs(done)
-            except BaseException:
-                self._done += done
-                raise
-
-    async def _nack_failed(self) -> None:
-        """Put back the failed jobs. None is kept: a second NACK could hit the next delivery, and RETRY brings them."""
-        async with self._putting_back:
-            failed, self._failed = self._failed, []
-            if failed:
-                await self._client.nack(*failed)
-
 
 def _is_coroutine_function(function: Callable[..., Any]) -> bool:
     """Return whether a call makes a coroutine, also for an object whose __call__ is a coroutine function."""
@@ -474,11 +602,6 @@ def _called_in_thread(function: Callable[..., Any], *args: Any) -> Any:
     except StopIteration as error:
         # A future can't hold StopIteration (before Python 3.12 the future of this call would never be done).
         raise RuntimeError("the handler raised StopIteration") from error
-
-
-def _is_misunderstood(error: DisqueError) -> bool:
-    """Return whether a node can't parse this GETJOB, because it is older or lacks an option. Waiting won't help."""
-    return type(error) is ReplyError and error.code == "ERR"
 
 
 def _is_cancelled() -> bool:

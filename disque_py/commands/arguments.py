@@ -98,7 +98,9 @@ def choice_of(forms: list[str]) -> tuple[Argument, ...]:
     if len(forms) == 1:
         return trees[0] if trees else ()
     parts = tuple(
-        tree[0]._replace(flags=tuple(flag for flag in tree[0].flags if flag != OPTIONAL))
+        tree[0]._replace(
+            name=tree[0].token.lower() or tree[0].name, flags=tuple(flag for flag in tree[0].flags if flag != OPTIONAL)
+        )
         if len(tree) == 1
         else Argument(f"form{number}", BLOCK, parts=tree)
         for number, tree in enumerate(trees, 1)

@@ -16,10 +16,11 @@ from cluster_bus.membership import BUS_PORT_OFFSET
 from cluster_bus.node import Node
 from cluster_bus.nodes_file import six_fields
 from disque_py import event_format
+from disque_py.commands import voters
 from disque_py.commands.hello import extended_fields
 from disque_py.commands.options import read_integer
-from disque_py.commands.subcommands import Form, form_of, text_of
-from disque_py.core import deferred_reply, delivery, events, handover, leaving, settings_sync
+from disque_py.commands.subcommands import ANY, Form, form_of, text_of
+from disque_py.core import deferred_reply, delivery, events, handover, leaving, settings_sync, voting
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
 from disque_py.core.errors import SYNTAX, CommandError
@@ -59,8 +60,11 @@ def info_fields(broker: Broker) -> list[tuple[str, str | int]]:
     ]
     if broker.is_leaving:
         fields.append(("cluster_leaving_remaining", broker.job_count))
-        if broker.drain is not None and broker.drain.blocked_by:
-            fields.append(("cluster_leaving_blocked_by", broker.drain.blocked_by))
+        blocked_by = broker.drain.blocked_by if broker.drain is not None else ""
+        if voting.is_voter(broker):
+            blocked_by = "this node is a voter: CLUSTER VOTERS REMOVE"
+        if blocked_by:
+            fields.append(("cluster_leaving_blocked_by", blocked_by))
     return fields
 
 
@@ -148,6 +152,7 @@ def _reset(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     if how not in (b"soft", b"hard"):
         raise CommandError(SYNTAX)
     count = flush(broker)
+    voting.forget_all(broker)
     events.of_node(broker, event_format.FLUSHED, "CLUSTER RESET")
     broker.cluster.reset(hard=how == b"hard")
     if how == b"hard":
@@ -199,4 +204,5 @@ FORMS: Final = {
     b"forget": Form(_forget, 3, 3),
     b"reset": Form(_reset, 2, 3),
     b"leaving": Form(_leaving, 2, 3),
+    b"voters": Form(voters.voters, 2, ANY),
 }

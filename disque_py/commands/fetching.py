@@ -6,6 +6,7 @@ which job (delivery.py). Spec R10, G1.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from disque_py.commands.options import (
@@ -20,7 +21,7 @@ from disque_py.commands.options import (
 )
 from disque_py.commands.subcommands import text_of
 from disque_py.commands.where import read_pair
-from disque_py.core import delivery, filters, incremental, interest, memory, ordering, pulls, spilling
+from disque_py.core import delivery, filter_interest, filters, incremental, interest, memory, ordering, pulls, spilling
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
 from disque_py.core.errors import LEAVING, MISCONF, SYNTAX, CommandError
@@ -104,8 +105,10 @@ def getjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     if token and (held := broker.tokens.held(token)):
         return incremental.begin(broker, client, _getjob_again(broker, client, held, shows))
     if where is not None and not all(filters.is_indexed(broker, name, where) for name in names):
-        asked = _Asked(names, count, options, nohang, timeout_ms)
-        return incremental.begin(broker, client, _getjob_indexed(broker, client, asked, where))
+        building = filters.built(broker, names, where)
+        if next(building, broker) is not broker:
+            asked = _Asked(names, count, options, nohang, timeout_ms)
+            return incremental.begin(broker, client, _getjob_indexed(broker, client, asked, building))
     if count > PART and sum(queue.length for name in names if (queue := broker.queues.get(name))) > PART:
         asked = _Asked(names, count, options, nohang, timeout_ms)
         return incremental.begin(broker, client, _getjob_in_parts(broker, client, asked))
@@ -142,7 +145,7 @@ def _getjob_of_none(
             MISCONF + broker.journal.disk_trouble
         )  # The jobs are at-most-once ones, or very many are asked for.
     if nohang and options.where is not None:
-        if interest.is_told(broker) and broker.consumers.filter_lines < filters.LINES_MAX:
+        if interest.is_told(broker) and filter_interest.has_room_for_asking(broker):
             for queue in queues:
                 filters.filters_of(broker, queue).asked(options.where)
         return nil_array(client.protocol)
@@ -220,10 +223,10 @@ def _getjob_again(broker: Broker, client: Client, jobs: list[Job], shows: int) -
     return array([delivery.entry_of(broker, job, bodies[job], shows) for job in jobs if job in bodies])
 
 
-def _getjob_indexed(broker: Broker, client: Client, asked: _Asked, where: Filter) -> incremental.Steps:
-    """Run a GETJOB whose WHERE is new to a queue: its index is built first, in parts."""
-    for name in asked.names:
-        yield from filters.built(broker, name, where)
+def _getjob_indexed(broker: Broker, client: Client, asked: _Asked, building: Iterator[None]) -> incremental.Steps:
+    """Run a GETJOB whose WHERE is new to queues: their indexes are built first, in parts."""
+    yield
+    yield from building
     return (yield from _getjob_in_parts(broker, client, asked))
 
 

@@ -36,11 +36,12 @@ from disque_py.core import (
     pausing,
     replication,
     requeue,
+    scan,
     spilling,
     versions,
 )
 from disque_py.core.broker import Broker
-from disque_py.core.changeable import REASON_BYTES_MAX, backoff_ms
+from disque_py.core.changeable import REASON_BYTES_MAX, Changeable, backoff_ms
 from disque_py.core.client import Client
 from disque_py.core.errors import BAD_ID, PAUSED, SYNTAX, CommandError
 from disque_py.core.ids import is_valid_id
@@ -159,7 +160,8 @@ def _cancel_in_parts(broker: Broker, client: Client, argv: list[bytes]) -> incre
         for job_id in elsewhere:
             if job_id in answers.done:
                 total += answers.done[job_id]
-            elif job_id not in answers.known:
+            elif answers.known.get(job_id) != asking.OVER:
+                # No node knows it, or its holder died or stands still: the cancellation is remembered here.
                 total += acks.cancel_here(broker, job_id)
     return integer(total)
 
@@ -331,22 +333,43 @@ def nack_one(broker: Broker, job_id: bytes, how: NackWords | None = None) -> int
     return 1
 
 
-def _learn_attempt(broker: Broker, job: Job, attempt: int) -> None:
-    """Note a delivery that a client names, before the node that made it does."""
-    if attempt > job.attempt:
-        job.attempt = min(attempt, ATTEMPT_MAX)
-        lifecycle.mark_dirty(broker, job)
+def _learn_attempt(broker: Broker, job: Job, attempt: int) -> int:
+    """Note a delivery that a client names, before the node that made it does. Return how many were not heard of."""
+    unheard = min(attempt, ATTEMPT_MAX) - job.attempt
+    if unheard <= 0:
+        return 0
+    job.attempt += unheard
+    lifecycle.mark_dirty(broker, job)
+    return unheard
+
+
+def _may_be_delivered(broker: Broker, job: Job, part: Changeable) -> bool:
+    """Whether another node may have delivered the job just now, and this node has not heard of it yet.
+
+    It can't while the job is delayed, or waits here for the end of a pause, or if no other node holds it.
+    """
+    if not job.was_queued or job.holders is broker.sets.mine or (part.is_delayed and part.due_ms > broker.now_ms):
+        return False
+    if job.delay_ms and not job.attempt and job.requeue_at_ms > broker.now_ms + job.retry_ms:
+        return False  # The DELAY of its ADDJOB is not over.
+    return broker.pauses.deferred.get(job) != job.requeue_at_ms
 
 
 def _give_back(broker: Broker, job: Job, how: NackWords) -> int:
     """Give a job back whose attempts, back-off or options decide about the next delivery. Spec Y4, Y6."""
     part = job.part
     broker.stats.jobs_nacked += 1
+    unheard = 0
     if how.attempt:
-        _learn_attempt(broker, job, how.attempt)
+        unheard = _learn_attempt(broker, job, how.attempt)
     elif part is not None and part.limit and not job.is_leased_here and part.ended >= job.attempt:
         # A worker gives back a delivery of which this node has not heard yet: without it one more would be allowed.
-        _learn_attempt(broker, job, job.attempt + 1)
+        if _may_be_delivered(broker, job, part):
+            unheard = _learn_attempt(broker, job, job.attempt + 1)
+    if unheard:
+        # This change is later than that of a lease that ended before the delivery.
+        part = changing.begin(broker, job)
+        part.number += min(unheard, changing.UNHEARD_MAX)
     if how.is_final or (part is not None and part.is_spent(job.attempt)):
         if changing.give_up(broker, job, how.reason):
             requeue.tell_queued(broker, job, QUEUED_RELEASED)
@@ -506,7 +529,7 @@ def described(broker: Broker, protocol: int, job: Job, body: bytes) -> bytes:
         ("leased", integer(int(job.is_leased_here and job.requeue_at_ms > now_ms))),
         ("priority", integer(job.priority)),
         ("meta", bulk_array(job.meta)),
-        ("status", bulk(event_format.STATUS_NAMES[events.status_of(job)] or "")),
+        ("status", bulk(event_format.STATUS_NAMES[scan.shown_status(broker, job)] or "")),
         ("attempts", integer(0 if part is None else part.limit)),
         ("attempts-left", nil if left is None else integer(left)),
         ("error", nil if error_text is None else bulk(error_text)),

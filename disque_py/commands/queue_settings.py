@@ -7,6 +7,8 @@ SET and RESET are answered when the settings are on this node's disk and linked 
 from __future__ import annotations
 
 from functools import partial
+from heapq import merge
+from itertools import islice
 from typing import Final
 
 from disque_py.commands.subcommands import ANY, Form, text_of
@@ -15,7 +17,15 @@ from disque_py.core.broker import Broker
 from disque_py.core.client import Client
 from disque_py.core.errors import SYNTAX, CommandError
 from disque_py.core.queue import PAUSE_NAMES
-from disque_py.core.queue_settings import FIELDS, FULL, RESET_FIELD, InvalidValueError, read_value
+from disque_py.core.queue_settings import (
+    COUNTER_MAX,
+    FIELDS,
+    FULL,
+    NO_VERSION,
+    RESET_FIELD,
+    InvalidValueError,
+    read_value,
+)
 from disque_py.core.versions import refuse_older
 from disque_py.resp.glob import matches
 from disque_py.resp.replies import OK, array, bulk, bulk_array, integer, nil_array
@@ -25,7 +35,8 @@ INVALID: Final = "ERR invalid value for '{}': {}"
 PAUSED_BY: Final = "ERR paused is set with PAUSE"
 # A name or pattern in an error is cut to a readable length.
 SHOWN_BYTES_MAX: Final = 128
-# Names that LIST compares with a pattern in one go, about a millisecond of work; and the longest pattern.
+# Names that LIST compares with a pattern, or puts in order, in one go; and the longest pattern. That is at most about a
+# millisecond of work.
 NAMES_PER_PART: Final = 200
 PATTERN_BYTES_MAX: Final = 1_024
 
@@ -70,6 +81,8 @@ def _change(broker: Broker, client: Client, name: bytes, values: list[tuple[byte
     refuse_older(broker)
     if not settings_sync.has_room(broker, name, values):
         raise CommandError(FULL)
+    if broker.queue_settings.next_counter(name) > COUNTER_MAX:
+        raise CommandError(NO_VERSION)
     return deferred_reply.begin(broker, client, partial(settings_sync.change, broker, name, values), _saved)
 
 
@@ -98,19 +111,25 @@ def _list(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     pattern = text_of(argv[2]) if len(argv) == 3 else "*"
     if len(argv) == 3 and len(argv[2]) > PATTERN_BYTES_MAX:
         raise CommandError(_syntax(argv[2]))
-    names = sorted(broker.queue_settings.in_force)
-    if pattern == "*":
-        return bulk_array(names)
-    return incremental.begin(broker, client, _matching(names, pattern))
+    return incremental.begin(broker, client, _listed(list(broker.queue_settings.in_force), pattern))
 
 
-def _matching(names: list[bytes], pattern: str) -> incremental.Steps:
-    found: list[bytes] = []
+def _listed(names: list[bytes], pattern: str) -> incremental.Steps:
+    """Sort the names that match, part by part, and merge the parts."""
+    parts: list[list[bytes]] = []
     for at in range(0, len(names), NAMES_PER_PART):
         if at:
             yield
-        found += [name for name in names[at : at + NAMES_PER_PART] if matches(pattern, text_of(name))]
-    return bulk_array(found)
+        part = names[at : at + NAMES_PER_PART]
+        parts.append(sorted(part if pattern == "*" else [each for each in part if matches(pattern, text_of(each))]))
+    if len(parts) < 2:
+        return bulk_array(parts[0] if parts else [])
+    found = merge(*parts)
+    chunks: list[bytes] = []
+    for _ in range(0, len(names), NAMES_PER_PART):
+        yield
+        chunks.append(b"".join(map(bulk, islice(found, NAMES_PER_PART))))
+    return b"*%d\r\n%b" % (sum(map(len, parts)), b"".join(chunks))
 
 
 def _reset(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:

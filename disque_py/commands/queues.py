@@ -140,20 +140,34 @@ def _peeked(broker: Broker, client: Client, name: bytes, count: int, words: Word
     if not found:
         return EMPTY_ARRAY
     bodies = yield from spilling.borrowed(broker, client, found)
-    if words.with_meta:
-        return array([entry_of(broker, job, bodies[job], META) for job in found if job in bodies])
     head = bulk(name)
-    return array([_entry(head, job.id, bodies[job]) for job in found if job in bodies])
+    entries: list[bytes] = []
+    for at in range(0, len(found), shares.PEEK_PART):
+        part = [job for job in found[at : at + shares.PEEK_PART] if job in bodies]
+        if words.with_meta:
+            entries += [entry_of(broker, job, bodies[job], META) for job in part]
+        else:
+            entries += [_entry(head, job.id, bodies[job]) for job in part]
+        if at + shares.PEEK_PART < len(found):
+            yield
+    return array(entries)
 
 
 def _peeked_everywhere(broker: Broker, client: Client, name: bytes, count: int, words: Words) -> incremental.Steps:
     asked = [name, shares.pack_where(words.where), words.status, count]
     _, found = yield from _gathered(broker, client, shares.TOPIC_QPEEK, asked, shares.peeked_of)
     head = bulk(name)
-    best = shares.best_of(found, count, len(name))
-    if not words.with_meta:
-        return array([_entry(head, job.id, job.body) for job in best])
-    return array([_entry_with_meta(head, job) for job in best])
+    best = yield from shares.best_of(found, count, len(name))
+    entries: list[bytes] = []
+    for at in range(0, len(best), shares.PEEK_PART):
+        part = best[at : at + shares.PEEK_PART]
+        if words.with_meta:
+            entries += [_entry_with_meta(head, job) for job in part]
+        else:
+            entries += [_entry(head, job.id, job.body) for job in part]
+        if at + shares.PEEK_PART < len(best):
+            yield
+    return array(entries)
 
 
 def _entry(head: bytes, job_id: bytes, body: bytes) -> bytes:
@@ -205,7 +219,10 @@ def _depths_everywhere(
 ) -> incremental.Steps:
     asked = [name, by, status]
     _, found = yield from _gathered(broker, client, shares.TOPIC_QDEPTH, asked, shares.depths_of)
-    return _told_depths(shares.sum_of_depths(found, count), count, client.protocol)
+    sums = yield from shares.sum_of_depths(found, count)
+    if len(sums.best) > shares.DEPTH_PART:
+        yield
+    return _told_depths(sums, count, client.protocol)
 
 
 def _told_depths(found: shares.Depths, count: int, protocol: int) -> bytes:

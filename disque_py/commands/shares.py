@@ -9,15 +9,15 @@ Spec Z1, Z2, Z3.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
-from heapq import nlargest, nsmallest
+from collections.abc import Generator
+from heapq import merge
 from itertools import islice
 from typing import Any, Final
 
 import hiredis
 
 from disque_py.commands.jobs import described
-from disque_py.core import census, filters, pulls, spilling
+from disque_py.core import census, electing, filters, locking, pulls, spilling
 from disque_py.core.broker import Broker
 from disque_py.core.delivery import REPLY_BYTES_MAX
 from disque_py.core.filters import PAIRS_MAX, Filter, Group, values_of
@@ -25,7 +25,6 @@ from disque_py.core.gathering import Share, Topic
 from disque_py.core.ids import ID_BYTES, is_valid_id
 from disque_py.core.job import ACKED, GONE, QUEUED, Job
 from disque_py.core.priority_queue import key_of
-from disque_py.core.queue import Queue
 from disque_py.core.spilled import size_of
 from disque_py.event_format import JOB_STATUSES
 
@@ -41,11 +40,19 @@ WALKED: Final[dict[bytes, census.Predicate]] = {
 # Bytes of a job in QPEEK besides queue name and body; so no share has more than this many jobs.
 ENTRY_BYTES: Final = 70
 JOBS_MAX: Final = REPLY_BYTES_MAX // ENTRY_BYTES + 1
+# Values in a share of QPEEK: a frame with far more is refused (decode_limit.py). A job has its array and five values in
+# it, and those of its metadata.
+VALUES_MAX: Final = 30_000
+VALUES_PER_JOB: Final = 6
 # A share that travels is an array of parts, because a message has no array of more than 4096 elements.
 PART_ITEMS: Final = 1_000
 # QDEPTH: values in a share that travels, and groups of jobs looked at per part.
 DEPTH_VALUES_MAX: Final = 10_000
-DEPTH_PART: Final = 5_000
+DEPTH_PART: Final = 2_500
+# So many values or jobs are gathered before they are sorted.
+FRESH_MAX: Final = 1_000
+# QPEEK: jobs looked at per part.
+PEEK_PART: Final = 1_000
 COUNT_MAX: Final = (1 << 63) - 1
 
 TOPIC_QLEN: Final = b"qlen"
@@ -119,7 +126,7 @@ def length(broker: Broker, name: bytes, where: Filter | None, status: bytes) -> 
         if where is None:
             queue = broker.queues.get(name)
             return 0 if queue is None else queue.length
-        yield from filters.built(broker, name, where)
+        yield from filters.built(broker, (name,), where)
         group = group_of(broker, name, where)
         return 0 if group is None else group.length
     counts = WALKED.get(status)
@@ -141,7 +148,7 @@ def length(broker: Broker, name: bytes, where: Filter | None, status: bytes) -> 
 
 def _length_share(broker: Broker, words: list[Any]) -> Share:
     name, where, status = _bytes_of(words[0]), _where_of(words[1]), _bytes_of(words[2])
-    return (yield from length(broker, name, where, status))
+    return length(broker, name, where, status)
 
 
 def length_of(answer: Any) -> int:
@@ -158,50 +165,79 @@ def first_jobs(
     """Return up to |count| jobs in queue order, and no more than fit into a reply; negative: from the end."""
     if status == PENDING:
         if where is not None:
-            yield from filters.built(broker, name, where)
-        queue = broker.queues.get(name)
-        ordered = None if queue is None else _in_order(broker, queue, count, where)
-        return [] if ordered is None else _first_of(ordered, abs(count), len(name))
+            yield from filters.built(broker, (name,), where)
+        found = yield from _first_of(_lists(broker, name, count, where), count, len(name))
+        return [job for job in found if job.state != GONE and job.state != ACKED]
     counts = WALKED.get(status)
     if counts is None:
         return []
+    first = FirstJobs(count)
+    yield from census.walk(broker, name, counts, where, first.offer)
+    still = [job for job in first.taken() if job.state != GONE and counts(broker, job)]
+    if len(still) > PEEK_PART:
+        yield
+    return (yield from _first_of([still], count, len(name)))
+
+
+class FirstJobs:
+    """The first |count| of very many jobs, in queue order; negative: the last, last to first."""
+
+    __slots__ = ("_best", "_fresh", "_is_backwards", "_most")
+
+    def __init__(self, count: int) -> None:
+        self._most = min(abs(count), JOBS_MAX)
+        self._is_backwards = count < 0
+        self._best: list[tuple[int, int, bytes, Job]] = []
+        self._fresh: list[tuple[int, int, bytes, Job]] = []
+
+    def offer(self, job: Job) -> None:
+        """Look at one more."""
+        self._fresh.append((*key_of(job), job))
+        if len(self._fresh) >= FRESH_MAX:
+            self._merge()
+
+    def _merge(self) -> None:
+        self._best += self._fresh
+        self._best.sort(reverse=self._is_backwards)  # The keys differ, so no jobs are compared.
+        del self._best[self._most :]
+        self._fresh = []
+
+    def taken(self) -> list[Job]:
+        """Return them."""
+        self._merge()
+        return [item[3] for item in self._best]
+
+
+def _lists(broker: Broker, name: bytes, count: int, where: Filter | None) -> list[list[Job]]:
+    """Return lists of pending jobs, each in order; the jobs asked for are among them."""
+    queue = broker.queues.get(name)
+    if queue is None:
+        return []
     most = min(abs(count), JOBS_MAX)
-    best: list[Job] = []
-
-    def look(job: Job) -> None:
-        best.append(job)
-        if len(best) > 2 * most + PART_ITEMS:
-            best[:] = _best(best, most, count)
-
-    yield from census.walk(broker, name, counts, where, look)
-    still = [job for job in best if job.state != GONE and counts(broker, job)]
-    return _first_of(iter(_best(still, most, count)), most, len(name))
-
-
-def _best(jobs: list[Job], most: int, count: int) -> list[Job]:
-    return nsmallest(most, jobs, key_of) if count > 0 else nlargest(most, jobs, key_of)
-
-
-def _in_order(broker: Broker, queue: Queue, count: int, where: Filter | None) -> Iterator[Job] | None:
     if where is None:
-        return queue.oldest() if count > 0 else queue.newest(min(abs(count), queue.length))
-    group = group_of(broker, queue.name, where)
+        return queue.first_lists(most) if count > 0 else queue.last_lists(most)
+    group = group_of(broker, name, where)
     if group is None:
-        return None
-    return group.oldest() if count > 0 else group.newest()
+        return []
+    return group.first_lists(most) if count > 0 else group.last_lists(most)
 
 
-def _first_of(ordered: Iterator[Job], most: int, name_bytes: int) -> list[Job]:
-    """Return up to `most` jobs, and no more than fit into a reply."""
+def _first_of(lists: list[list[Job]], count: int, name_bytes: int) -> Generator[None, None, list[Job]]:
+    """Return up to |count| jobs of these lists, and no more than fit into a reply; negative: the lists go backwards."""
     jobs: list[Job] = []
     size = 0
-    for job in islice(ordered, min(most, JOBS_MAX)):
+    most = min(abs(count), JOBS_MAX)
+    filled = [each for each in lists if each]
+    ordered = iter(filled[0]) if len(filled) == 1 else merge(*filled, key=key_of, reverse=count < 0)
+    for job in ordered:
         jobs.append(job)
         size += ENTRY_BYTES + name_bytes + size_of(job.body)
         if job.attributes is not None:
             size += job.attributes.packed_bytes
-        if size >= REPLY_BYTES_MAX:
+        if size >= REPLY_BYTES_MAX or len(jobs) == most:
             break
+        if not len(jobs) % PEEK_PART:
+            yield
     return jobs
 
 
@@ -225,7 +261,17 @@ class Peeked:
 def _peek_share(broker: Broker, words: list[Any]) -> Share:
     name, where, status = _bytes_of(words[0]), _where_of(words[1]), _bytes_of(words[2])
     count = _number_of(words[3], -COUNT_MAX - 1)
+    return _peeked(broker, name, where, status, count)
+
+
+def _peeked(broker: Broker, name: bytes, where: Filter | None, status: bytes, count: int) -> Share:
     jobs = yield from first_jobs(broker, name, count, where, status)
+    values = 0
+    for at in range(len(jobs)):
+        values += VALUES_PER_JOB + len(jobs[at].meta)
+        if values >= VALUES_MAX:
+            del jobs[at + 1 :]
+            break
     bodies = yield from spilling.borrowed(broker, None, jobs)
     items = [[job.id, job.priority, job.ctime, bodies[job], list(job.meta)] for job in jobs if job in bodies]
     return _parted(items)
@@ -245,16 +291,29 @@ def peeked_of(answer: Any) -> list[Peeked]:
     return found
 
 
-def best_of(shares: list[list[Peeked]], count: int, name_bytes: int) -> list[Peeked]:
-    """Return up to |count| jobs of all nodes, each once, in queue order or from its end."""
-    jobs = {job.id: job for share in shares for job in share}
+def best_of(shares: list[list[Peeked]], count: int, name_bytes: int) -> Generator[None, None, list[Peeked]]:
+    """Return up to |count| jobs of all nodes, each once, in queue order or from its end.
+
+    The list ends where the share of one node may have ended: behind that, jobs of this node could be missing.
+    """
+    for share in shares:
+        share.sort(key=Peeked.place, reverse=count < 0)  # It is sorted already, but for nodes that are in error.
+        if len(share) > PEEK_PART:
+            yield
     found: list[Peeked] = []
-    size = 0
-    for job in sorted(jobs.values(), key=Peeked.place, reverse=count < 0)[: abs(count)]:
+    known: set[bytes] = set()
+    size = values = 0
+    for job in merge(*shares, key=Peeked.place, reverse=count < 0):
+        if job.id in known:
+            continue
+        known.add(job.id)
         found.append(job)
         size += ENTRY_BYTES + name_bytes + len(job.body) + sum(map(len, job.meta))
-        if size >= REPLY_BYTES_MAX:
+        values += VALUES_PER_JOB + len(job.meta)
+        if size >= REPLY_BYTES_MAX or values >= VALUES_MAX or len(found) == abs(count):
             break
+        if not len(found) % PEEK_PART:
+            yield
     return found
 
 
@@ -276,20 +335,21 @@ def depths(broker: Broker, name: bytes, by: bytes, status: bytes, count: int) ->
     if status != PENDING:
         return (yield from _walked_depths(broker, name, by, status, count))
     where = Filter({by: b""})
-    yield from filters.built(broker, name, where)
+    yield from filters.built(broker, (name,), where)
     queue = broker.queues.get(name)
     if queue is None or queue.filters is None:
         return Depths([], 0)
     index = queue.filters.index(where.names)
-    groups = list(index.groups.values())
     without = queue.length - index.entries
-    best: list[tuple[int, bytes]] = []
-    for at in range(0, len(groups), DEPTH_PART):
-        part = [(-group.length, group.values[0]) for group in groups[at : at + DEPTH_PART] if group.length]
-        best = nsmallest(count, best + part)
-        if at + DEPTH_PART < len(groups):
+    largest = Largest(count)
+    at = len(index.listed)
+    while at > 0:
+        # From the end on: a group that goes meanwhile leaves its place to one that was looked at.
+        end, at = at, max(0, at - DEPTH_PART)
+        largest.offer([(-group.length, group.values[0]) for group in index.listed[at:end] if group.length])
+        if at:
             yield
-    return Depths([(-number, value) for number, value in best], without)
+    return Depths(largest.taken(), without)
 
 
 def _walked_depths(broker: Broker, name: bytes, by: bytes, status: bytes, count: int) -> Generator[None, None, Depths]:
@@ -308,16 +368,61 @@ def _walked_depths(broker: Broker, name: bytes, by: bytes, status: bytes, count:
             numbers[values[0]] = numbers.get(values[0], 0) + 1
 
     yield from census.walk(broker, name, counts, None, look)
-    return Depths(_largest(numbers, count), without[0])
+    best = yield from _largest(numbers, count)
+    return Depths(best, without[0])
 
 
-def _largest(numbers: dict[bytes, int], count: int) -> list[tuple[int, bytes]]:
-    best = nsmallest(count, [(-number, value) for value, number in numbers.items()])
-    return [(-number, value) for number, value in best]
+class Largest:
+    """The `count` largest of very many numbers, each with a value: (-number, value), the smallest first."""
+
+    __slots__ = ("_best", "_count", "_fresh")
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._best: list[tuple[int, bytes]] = []
+        self._fresh: list[tuple[int, bytes]] = []
+
+    def offer(self, items: list[tuple[int, bytes]]) -> None:
+        """Look at some more."""
+        best = self._best
+        if len(best) == self._count:
+            last = best[-1]
+            items = [item for item in items if item < last]
+        self._fresh += items
+        if len(self._fresh) >= FRESH_MAX:
+            self._merge()
+
+    def _merge(self) -> None:
+        self._best += self._fresh  # A sorted list and some more: sorting costs little more than the new ones.
+        self._best.sort()
+        del self._best[self._count :]
+        self._fresh = []
+
+    def taken(self) -> list[tuple[int, bytes]]:
+        """Return them as (number, value), the largest first, and each value once."""
+        self._merge()
+        found: dict[bytes, int] = {}
+        for number, value in self._best:
+            found.setdefault(value, -number)
+        return [(number, value) for value, number in found.items()]
+
+
+def _largest(numbers: dict[bytes, int], count: int) -> Generator[None, None, list[tuple[int, bytes]]]:
+    largest = Largest(count)
+    items = iter(numbers.items())
+    while part := list(islice(items, DEPTH_PART)):
+        largest.offer([(-number, value) for value, number in part])
+        if len(part) == DEPTH_PART:
+            yield
+    return largest.taken()
 
 
 def _depth_share(broker: Broker, words: list[Any]) -> Share:
     name, by, status = _bytes_of(words[0]), _bytes_of(words[1]), _bytes_of(words[2])
+    return _counted_depths(broker, name, by, status)
+
+
+def _counted_depths(broker: Broker, name: bytes, by: bytes, status: bytes) -> Share:
     found = yield from depths(broker, name, by, status, DEPTH_VALUES_MAX)
     items: list[Any] = []
     size = 0
@@ -326,6 +431,8 @@ def _depth_share(broker: Broker, words: list[Any]) -> Share:
         if size > REPLY_BYTES_MAX and items:
             break
         items.append([number, value])
+        if not len(items) % DEPTH_PART:
+            yield
     return [found.without, _parted(items)]
 
 
@@ -335,18 +442,23 @@ def depths_of(answer: Any) -> Depths:
     best: list[tuple[int, bytes]] = []
     for part in _list_of(values[1]):
         for item in _list_of(part):
-            pair = _list_of(item, 2)
-            best.append((_number_of(pair[0]), _bytes_of(pair[1])))
+            if type(item) not in (list, tuple) or len(item) < 2:
+                raise ValueError("no pair where a pair was expected")
+            best.append((_number_of(item[0]), _bytes_of(item[1])))
     return Depths(best, _number_of(values[0]))
 
 
-def sum_of_depths(shares: list[Depths], count: int) -> Depths:
+def sum_of_depths(shares: list[Depths], count: int) -> Generator[None, None, Depths]:
     """Return the sums of all nodes, the `count` largest values."""
     numbers: dict[bytes, int] = {}
     for share in shares:
-        for number, value in share.best:
-            numbers[value] = numbers.get(value, 0) + number
-    return Depths(_largest(numbers, count), sum([share.without for share in shares]))
+        for at in range(0, len(share.best), DEPTH_PART):
+            for number, value in share.best[at : at + DEPTH_PART]:
+                numbers[value] = numbers.get(value, 0) + number
+            if at + DEPTH_PART <= len(share.best):
+                yield
+    best = yield from _largest(numbers, count)
+    return Depths(best, sum([share.without for share in shares]))
 
 
 # -- QSTAT ------------------------------------------------------------------------------------------
@@ -424,7 +536,11 @@ def stat(broker: Broker, name: bytes) -> Generator[None, None, Stat]:
 
 
 def _stat_share(broker: Broker, words: list[Any]) -> Share:
-    found = yield from stat(broker, _bytes_of(words[0]))
+    return _figures(broker, _bytes_of(words[0]))
+
+
+def _figures(broker: Broker, name: bytes) -> Share:
+    found = yield from stat(broker, name)
     return [
         int(found.is_known),
         found.length,
@@ -513,6 +629,10 @@ def _show_share(broker: Broker, words: list[Any]) -> Share:
     job_id = _bytes_of(words[0])
     if not is_valid_id(job_id):
         raise ValueError("an id that is none")
+    return _described(broker, job_id)
+
+
+def _described(broker: Broker, job_id: bytes) -> Share:
     job = broker.find(job_id)
     if job is None:
         return None
@@ -560,4 +680,6 @@ TOPICS: Final[dict[bytes, Topic]] = {
     TOPIC_QDEPTH: _depth_share,
     TOPIC_QSTAT: _stat_share,
     TOPIC_SHOW: _show_share,
+    electing.TOPIC_VOTER: electing.share,
+    locking.TOPIC_LOCKS: locking.share,
 }

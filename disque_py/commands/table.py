@@ -21,6 +21,7 @@ from disque_py.commands import (
     info,
     jobs,
     latency,
+    locks,
     monitoring,
     queue_settings,
     queues,
@@ -88,7 +89,13 @@ INFO
 SAVECONFIG
 FORGET node-id
 RESET [SOFT|HARD]
-LEAVING [yes|no]"""
+LEAVING [yes|no]
+VOTERS
+VOTERS INIT node-id [node-id ...]
+VOTERS ADD node-id
+VOTERS REMOVE node-id
+VOTERS LEASEMAX sec
+VOTERS RESET FORCE node-id [node-id ...]"""
 CONFIG: Final = "GET pattern\nSET directive value\nRESETSTAT\nREWRITE"
 DEBUG: Final = """FLUSHALL
 LOADAOF
@@ -110,6 +117,11 @@ QUEUE: Final = """SET queue field value [field value ...]
 GET queue
 LIST [pattern]
 RESET queue"""
+LOCK: Final = """ACQUIRE name owner ms [ATTEMPTS n] [TIMEOUT ms]
+EXTEND name owner fence ms
+RELEASE name owner fence [DONE ms]
+SHOW name
+LIST [pattern]"""
 LATENCY: Final = "LATEST\nHISTORY event\nGRAPH event\nDOCTOR\nRESET [event ...]"
 
 # fmt: off
@@ -187,6 +199,8 @@ COMMANDS: Final = (
     _c("events", events.events, -2, "readonly", "server", EVENTS, "Read the log of what became of jobs on this node."),
     # Settings of queues.
     _c("queue", queue_settings.queue, -2, "readonly admin", "queues", QUEUE, "Read and change the settings of a queue, on all nodes."),
+    # Locks.
+    _c("lock", locks.lock, -2, "write fast", "cluster", LOCK, "Locks that one owner has at a time, also when the network parts."),
     # Our own command for the journal.
     _c("journal", server.journal, 3, "readonly admin", "server", "BACKUP name", "Make a consistent copy of the journal while the node runs."),
 )

@@ -336,13 +336,22 @@ _CLUSTER: Final = Section(
             Text(may_be_empty=False),
             "nodes.conf",
             "File in which this node keeps its id and the nodes it knows. Each node needs its own; it is not for"
-            " editing. Queue settings lie beside it, in nodes.conf.queues.",
+            " editing. Queue settings lie beside it, in nodes.conf.queues, and grants"
+            " of claims in nodes.conf.votes.",
         ),
         Directive(
             "cluster-node-timeout",
             Integer(1, 10**9),
             15_000,
             "Milliseconds without an answer after which a node is suspected to have failed.",
+            is_live=True,
+        ),
+        Directive(
+            "claim-drift-max",
+            Integer(0, 50),
+            1,
+            "Percent by which the clock of one node may run faster than that of another. A claim ends so much earlier"
+            " for its holder than for the voters.",
             is_live=True,
         ),
         Directive("cluster-port", PORT, 0, "Port on which other nodes are accepted; 0: port + 10000."),

@@ -53,6 +53,7 @@ class Settings:
     bind: tuple[str, ...]
     client_output_buffer_limit: OutputLimits
     client_query_buffer_limit: int
+    claim_drift_max: int
     cluster_announce_bus_port: int
     cluster_announce_ip: str
     cluster_announce_port: int

@@ -2,7 +2,8 @@
 
 A node that does not hold a job asks all linked nodes what they have of it (ASKJOBS). The holder that delivered it is to
 act, while that lease runs; else the holder that has it queued; else the holder with the lowest node id. The node asks
-that holder to act (DOJOBS) and waits for its answer. Both steps together take at most ASK_MS.
+that holder to act (DOJOBS) and waits for its answer. Both steps together take at most ASK_MS, and the first one at most
+half of it. So a node that stands still takes no time from the holder that is to act.
 
 `ask` is the whole conversation, as steps of a long command (incremental.py). An act on a job is a *deed*: a number, and
 a function in DEEDS. Another node does it with the same words. So a deed must be safe to repeat, because an
@@ -25,6 +26,8 @@ from disque_py.core.ids import is_valid_id
 from disque_py.core.job import ACKED, QUEUED
 
 ASK_MS: Final = 1_000
+# The first step of it.
+FIRST_MS: Final = ASK_MS // 2
 # The most jobs of one question, and words of a deed.
 IDS_MAX: Final = 1_000
 WORDS_MAX: Final = 16
@@ -66,15 +69,15 @@ class Question:
 class Answers:
     """The results of `ask`, by id.
 
-    done     what the deed returned where a holder did it
-    known    whether any node knows the job, also as done
+    done     what the deed returned where a holder did it. A holder that was chosen may not have answered
+    known    the most that any node knows of the job; no entry: no node knows it
     """
 
     __slots__ = ("done", "known")
 
     def __init__(self) -> None:
         self.done: dict[bytes, int] = {}
-        self.known: dict[bytes, bool] = {}
+        self.known: dict[bytes, int] = {}
 
 
 def ask(
@@ -83,24 +86,33 @@ def ask(
     """Have a deed done by holders on other nodes, to at most IDS_MAX jobs that this node does not hold."""
     assert len(ids) <= IDS_MAX
     results = Answers()
-    deadline_ms = broker.now_ms + ASK_MS
     nodes = broker.cluster.linked
     if not ids or not nodes:
         return results
-    found = yield from _answered(broker, client, nodes, len(ids), deadline_ms, ASKJOBS, (ids,))
+    deadline_ms = broker.now_ms + ASK_MS
+    first = _begin(broker, client, nodes, len(ids), broker.now_ms + FIRST_MS, ASKJOBS, (ids,))
+    found = yield from _answered(broker, client, *first)
     chosen: dict[Node, list[bytes]] = {}
     for at, job_id in enumerate(ids):
         has = [(answer[at], node) for node, answer in found.items() if answer[at]]
-        if has:
-            results.known[job_id] = True
         best = max((what for what, _ in has), default=NOTHING)
+        if best:
+            results.known[job_id] = best
         if best >= COPY:
             # The nodes are in the order of their ids.
             node = next(node for node in nodes if (best, node) in has)
             chosen.setdefault(node, []).append(job_id)
-    for node, asked in chosen.items():
-        only = broker.sets.only(node)
-        done = yield from _answered(broker, client, only, len(asked), deadline_ms, DOJOBS, (deed, asked, words))
+    # All are asked before any is waited for: one that stands still takes no time from the others.
+    acting = [
+        (
+            node,
+            asked,
+            _begin(broker, client, broker.sets.only(node), len(asked), deadline_ms, DOJOBS, (deed, asked, words)),
+        )
+        for node, asked in chosen.items()
+    ]
+    for node, asked, question in acting:
+        done = yield from _answered(broker, client, *question)
         for job_id, value in zip(asked, done.get(node, b""), strict=False):
             results.done[job_id] = value
     return results
@@ -115,7 +127,7 @@ def refuse_unreachable(broker: Broker, ids: list[bytes], answers: Answers) -> No
         raise CommandError(UNREACHABLE)
 
 
-def _answered(
+def _begin(
     broker: Broker,
     client: Client,
     nodes: tuple[Node, ...],
@@ -123,13 +135,20 @@ def _answered(
     deadline_ms: int,
     kind: int,
     fields: tuple[Any, ...],
-) -> Generator[None, None, dict[Node, bytes]]:
-    """Ask nodes, and wait for their answers of `count` bytes until the deadline."""
+) -> tuple[int, Question]:
+    """Ask nodes for answers of `count` bytes, which count until the deadline. Return the question and its number."""
     broker.producers.question_number += 1
     number = broker.producers.question_number
     question = broker.questions[number] = Question(client, count, nodes)
     broker.send(nodes, kind, (number, *fields))
     broker.schedule.call_at(deadline_ms, partial(_end, broker, number))
+    return number, question
+
+
+def _answered(
+    broker: Broker, client: Client, number: int, question: Question
+) -> Generator[None, None, dict[Node, bytes]]:
+    """Wait until a question is over, and return its answers."""
     while number in broker.questions:
         broker.waits.stalled[client] = None
         yield

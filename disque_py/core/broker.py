@@ -19,6 +19,7 @@ from cluster_bus.node import HANDSHAKE, LEAVING, MYSELF, Node
 from cluster_bus.outgoing import Outgoing
 from disque_py.config.settings import Settings
 from disque_py.core.broker_parts import Acks, Consumers, Copies, JournalState, Memory, Pauses, Producers, Upkeep, Waits
+from disque_py.core.claims import Claims
 from disque_py.core.filters import adopt
 from disque_py.core.gathering import Gatherings
 from disque_py.core.ids import IdSource
@@ -83,8 +84,8 @@ class Broker:
       schedule             timers of jobs, and tasks for later
       upkeep               walks that go on a part per tick
       tombstones           ids of jobs that were deleted lately
-      behind               job whose changeable part is newer on another node -> how often it is still asked for
-                           (changing.py)
+      behind               job whose changeable part is newer on another node -> how often it is still asked for, and
+                           the highest change number heard (changing.py)
 
     Copies and acks
       sets                 interned sets of nodes
@@ -108,6 +109,7 @@ class Broker:
       gatherings           questions to all nodes, of clients here and of other nodes (gathering.py)
 
       questions            number -> what other nodes were asked about jobs (asking.py)
+      claims               this node as a voter and as a claimant (claims.py)
 
     Journal
       is_journaling        whether a journal is written
@@ -165,9 +167,10 @@ class Broker:
         self.arrivals = 0
         self.drain: Drain | None = None
         self.used_memory = 0
-        self.behind: dict[Job, int] = {}
+        self.behind: dict[Job, tuple[int, int]] = {}
         self.tokens = Tokens(self)
         self.questions: dict[int, Question] = {}
+        self.claims = Claims()
         self.is_loading = False
         self.commands: dict[bytes, CommandEntry] = {}
         self.is_journaling = False

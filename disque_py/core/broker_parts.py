@@ -159,6 +159,8 @@ class Consumers:
     hint_due         queues whose jobs might interest another node
     filters          the same for clients with WHERE: queue -> (pairs -> (node -> (waiting, those that take RETRY 0)))
     told_filters     groups of jobs whose clients other nodes were told of (filter_interest.py) -> their queue
+    told_filter_bytes   bytes of these queues' names and pairs
+    untold_filters   groups that are told of when there is room: a link carries a bounded number and size of filters
     filter_due       groups whose interest may have to be told at the end of the turn
     filter_hints     groups whose jobs might interest another node
     filter_lines     groups that clients wait for here
@@ -182,9 +184,11 @@ class Consumers:
         "plain_interest",
         "rivals",
         "told_busy",
+        "told_filter_bytes",
         "told_filters",
         "told_interest",
         "told_plain",
+        "untold_filters",
     )
 
     def __init__(self) -> None:
@@ -199,6 +203,8 @@ class Consumers:
         self.hint_due: dict[Queue, None] = {}
         self.filters: dict[bytes, dict[tuple[bytes, ...], dict[Node, tuple[int, int]]]] = {}
         self.told_filters: dict[Group, Queue] = {}
+        self.told_filter_bytes = 0
+        self.untold_filters: dict[Group, Queue] = {}
         self.filter_due: dict[Group, Queue] = {}
         self.filter_hints: dict[Group, Queue] = {}
         self.filter_lines = 0

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator
 from typing import TYPE_CHECKING, Final
 
-from disque_py.core.broker import JITTER_MS, Broker
+from disque_py.core.broker import JITTER_MS, SHARDS, Broker
 from disque_py.core.job import ACTIVE, CTIMES_PER_MS, QUEUED, WAIT_REPL, Handover, Job
 from disque_py.event_format import INVISIBLE, UNKNOWN
 
@@ -49,13 +49,18 @@ class Figures:
 
 
 class Census:
-    """One walk over all jobs: the figures by queue, and when it ended; `walk` is None from then on."""
+    """One walk over all jobs.
+
+    figures    the figures by queue
+    taken_ms   when its last part was done
+    walk       the walk; None when it is over
+    """
 
     __slots__ = ("figures", "taken_ms", "walk")
 
     def __init__(self, broker: Broker) -> None:
         self.figures: dict[bytes, Figures] = {}
-        self.taken_ms = 0
+        self.taken_ms = broker.now_ms
         self.walk: Iterator[None] | None = _counted(broker, self)
 
 
@@ -65,11 +70,13 @@ def taken(broker: Broker, name: bytes) -> Generator[None, None, Figures]:
         census = Census(broker)
     else:
         kept = broker.upkeep.census
-        if kept is None or (kept.walk is None and broker.now_ms - kept.taken_ms >= KEPT_MS):
+        # A walk whose clients hung up may be half done: its figures are as old as that.
+        if kept is None or broker.now_ms - kept.taken_ms >= KEPT_MS:
             kept = broker.upkeep.census = Census(broker)
         census = kept
     while census.walk is not None:
         next(census.walk, None)
+        census.taken_ms = broker.now_ms
         if census.walk is not None:
             yield
     return census.figures.get(name) or Figures()
@@ -78,7 +85,8 @@ def taken(broker: Broker, name: bytes) -> Generator[None, None, Figures]:
 def _counted(broker: Broker, census: Census) -> Iterator[None]:
     figures = census.figures
     looked = 0
-    for shard in broker.shards:
+    for number in range(SHARDS):
+        shard = broker.shards[number]  # FLUSHALL puts other shards there.
         for job in shard.values():
             if job.state == QUEUED:
                 of_queue = _of(figures, job.terms.queue)
@@ -95,7 +103,6 @@ def _counted(broker: Broker, census: Census) -> Iterator[None]:
         if looked >= LOOKED_PER_PART:
             looked = 0
             yield
-    census.taken_ms = broker.now_ms
     census.walk = None
 
 
@@ -111,7 +118,8 @@ def walk(
 ) -> Iterator[None]:
     """Call `look` with each job of a queue that has a status and carries all pairs, a part per step."""
     looked = 0
-    for shard in broker.shards:
+    for number in range(SHARDS):
+        shard = broker.shards[number]
         for job in shard.values():
             if job.terms.queue == name and counts(broker, job) and (where is None or where.takes(job)):
                 look(job)
@@ -151,10 +159,10 @@ def is_invisible(broker: Broker, job: Job) -> bool:
         return job.requeue_at_ms > broker.now_ms and _counts_delay_here(broker, job)
     if job.status == INVISIBLE:
         return True
-    return _is_delayed_elsewhere(broker, job) and _counts_delay_here(broker, job)
+    return is_delayed_elsewhere(broker, job) and _counts_delay_here(broker, job)
 
 
-def _is_delayed_elsewhere(broker: Broker, job: Job) -> bool:
+def is_delayed_elsewhere(broker: Broker, job: Job) -> bool:
     """Whether this is a copy of a job whose DELAY lasts: its timer is the delay, then RETRY, and a random bit."""
     if not job.terms.delay_ms or not job.terms.retry_ms or job.attempt or job.status != UNKNOWN:
         return False

@@ -23,6 +23,9 @@ REASON_BYTES_MAX: Final = 1_024
 # Spans and numbers of other nodes, as in job_snapshot.py.
 _SPAN_BITS: Final = 54
 _NUMBER_MAX: Final = 1 << 53
+# A change number further above the own one is not believed: no job changes so often. So a wrong number leaves room for
+# the next change.
+NUMBER_STEP_MAX: Final = 1 << 32
 _NODE_BYTES: Final = 20
 _BACKOFF_BYTES_MAX: Final = 64
 # A reason, or a text of our own, as another node may send it.
@@ -99,6 +102,10 @@ class Changeable:
         self.due_ms = 0
         self.is_delayed = False
 
+    def count(self, heard: int) -> None:
+        """Take the number of the next change: one above the highest that is known. `heard` is that of other nodes."""
+        self.number = min(max(self.number, heard) + 1, _NUMBER_MAX)
+
     def is_spent(self, attempt: int) -> bool:
         """Whether no delivery is left in the current set."""
         return 0 < self.limit <= attempt - self.start
@@ -154,13 +161,18 @@ class Changeable:
         )
 
 
+def is_number(value: Any) -> bool:
+    """Return whether this is a change number that fits the format."""
+    return type(value) is int and 0 <= value <= _NUMBER_MAX
+
+
 def unpack(field: Any) -> Changeable:
     """Return the part of a field, without the values that stay fields of the job. ValueError."""
     number, node, queue, priority, left_ms, due_ms, limit, start, ended, flags, error, ttl_ms, backoff, past, *_ = field
-    for value in (number, left_ms, due_ms, limit, start, ended, flags, ttl_ms):
+    for value in (left_ms, due_ms, limit, start, ended, flags, ttl_ms):
         if type(value) is not int or value < 0:
             raise ValueError("a change with a number that is none")
-    if (left_ms | due_ms | ttl_ms) >> _SPAN_BITS or number > _NUMBER_MAX or limit > ATTEMPTS_MAX:
+    if (left_ms | due_ms | ttl_ms) >> _SPAN_BITS or not is_number(number) or limit > ATTEMPTS_MAX:
         raise ValueError("a change with a number that no node sends")
     if (start | ended) >> 32:
         raise ValueError("a change with an attempt that no node sends")

@@ -4,7 +4,7 @@ A node that changes the part takes the next change number and tells all holders 
 carry the number, as far as it is above 0. A node that hears a lower one answers with its own part. A node that hears a
 higher one asks for the part, and neither queues nor delivers the job before it has come. The higher (number, node id)
 wins as a whole. If no holder answers ASKS_MAX questions, the holders that knew the part are gone, and the node goes on
-with what it knows.
+with what it knows. Its next change has a number above all that it heard of.
 
 A job whose last attempt was spent becomes errored, or moves to the dead-letter queue, at its NACK or at the end of its
 lease (`give_up`). An errored job is ACTIVE, in no queue, and has no timer but the end of its life. An errored holder
@@ -20,7 +20,7 @@ from cluster_bus.node import Node
 from disque_py import event_format
 from disque_py.core import changeable, events, lifecycle
 from disque_py.core.broker import Broker
-from disque_py.core.changeable import LEASE_EXPIRED, Changeable
+from disque_py.core.changeable import LEASE_EXPIRED, NUMBER_STEP_MAX, Changeable
 from disque_py.core.job import ACKED, ACTIVE, CTIMES_PER_MS, QUEUED, WAIT_REPL, Cancellation, Handover, Job
 from disque_py.core.job_attributes import JobAttributes
 from disque_py.core.job_snapshot import PART, pack_part
@@ -32,6 +32,10 @@ ASKS_MAX: Final = 5
 # Fourth field of SETACK: the job was canceled.
 OUTCOME_CANCELED: Final = 1
 NO_CHANGE: Final[tuple[int, bytes]] = (0, b"")
+# Of a job whose part is the newest that this node heard of: questions left, highest number heard.
+NOT_BEHIND: Final[tuple[int, int]] = (0, 0)
+# Each delivery that this node has not heard of may hide a change: the end of the lease before it.
+UNHEARD_MAX: Final = 1_000
 
 
 # -- changing -----------------------------------------------------------------------------------------
@@ -55,7 +59,7 @@ def begin(broker: Broker, job: Job) -> Changeable:
 def change(broker: Broker, job: Job) -> None:
     """Give the changed part of the job its number, and tell all holders. Queue and timers are the caller's matter."""
     part = begin(broker, job)
-    part.number += 1
+    part.count(broker.behind.pop(job, NOT_BEHIND)[1])
     part.node = broker.me.id
     attributes = job.attributes
     assert attributes is not None
@@ -211,7 +215,7 @@ def read_number(item: Any, at: int) -> tuple[int, bytes]:
     if len(item) < at + 2:
         return NO_CHANGE
     number, node = item[at], item[at + 1]
-    if type(number) is not int or type(node) is not bytes or number < 0:
+    if not changeable.is_number(number) or type(node) is not bytes:
         raise ValueError("a change number that is none")
     return number, node
 
@@ -227,8 +231,13 @@ def hear(broker: Broker, sender: Node, job: Job, theirs: tuple[int, bytes]) -> b
     if theirs < ours:
         tell(broker, sender, job)
         return False
+    if not _is_believable(theirs[0], ours[0]):
+        broker.stats.ignored("change number that no node gives")
+        tell(broker, sender, job)
+        return False
     begin(broker, job)  # Only jobs with attributes are looked for in `behind`.
-    broker.behind.setdefault(job, ASKS_MAX)
+    left, heard = broker.behind.get(job, NOT_BEHIND)
+    broker.behind[job] = (left or ASKS_MAX, max(heard, theirs[0]))
     broker.send(broker.sets.only(sender), ASKCHANGED, job.id)
     if job.state == QUEUED and job.terms.retry_ms:
         # It may be errored, delayed or in another queue: it is not delivered before that is known.
@@ -236,6 +245,10 @@ def hear(broker: Broker, sender: Node, job: Job, theirs: tuple[int, bytes]) -> b
         job.requeue_at_ms = broker.now_ms + ASK_AGAIN_MS
         lifecycle.arm(broker, job)
     return True
+
+
+def _is_believable(number: int, ours: int) -> bool:
+    return number - ours <= NUMBER_STEP_MAX
 
 
 def merge(broker: Broker, sender: Node, known: Job, job: Job, snapshot: Any) -> None:
@@ -258,15 +271,14 @@ def tell(broker: Broker, node: Node, job: Job) -> None:
 
 
 def may_queue(broker: Broker, job: Job) -> bool:
-    """Whether the part of a job that is due is known. If a newer one is, ask for it, and let the job wait."""
-    left = broker.behind.get(job)
-    if left is None:
+    """Whether the part of a job that is due is known. If it is not, ask for it, and let the job wait."""
+    left, heard = broker.behind.get(job, NOT_BEHIND)
+    if not left:
         return True
     others = broker.sets.others(job.holders)
-    if not left or not others:
-        del broker.behind[job]
+    broker.behind[job] = (left - 1 if others else 0, heard)
+    if not others:
         return True
-    broker.behind[job] = left - 1
     broker.send(others, ASKCHANGED, job.id)
     lifecycle.postpone(broker, job, broker.now_ms + ASK_AGAIN_MS)
     lifecycle.arm(broker, job)
@@ -295,6 +307,8 @@ def on_changed(broker: Broker, sender: Node, items: list[Any]) -> None:
             broker.stats.ignored("change of an unknown job")
         elif job.state == ACKED:
             broker.send(broker.sets.only(sender), SETACK, setack_of(broker, job))
+        elif not _is_believable(part.number, number_of(job)[0]):
+            broker.stats.ignored("change number that no node gives")
         elif (part.number, part.node) > number_of(job):
             adopt(broker, job, part, field)
         elif (part.number, part.node) < number_of(job):

@@ -4,8 +4,10 @@ Each set of pairs is a kind of interest of its own (spec I2). It is told, hinted
 (interest.py), by messages that name the pairs. An older node ignores them, so it neither gets jobs by a filter nor
 gives some. A group of jobs (filters.py) keeps what is known of its clients on this and other nodes as its `demand`.
 
-An increase is told in the turn in which it happens, a decrease later if it lasts. A node hints at one node at a time
-while it has jobs that no client here waits for. Spec W5, W6.
+An increase is told in the turn in which it happens, a decrease later if it lasts. A link carries a bounded number of
+filters, which clients that ask and do not wait use up, too. Further filters wait in line until others end.
+
+A node hints at one node at a time while it has jobs that no client here waits for. Spec W5, W6.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from cluster_bus.messages import FILTER_HINT, FILTER_INTEREST, FILTER_NEED
 from cluster_bus.node import Node
 from disque_py.core import handover, pulls
 from disque_py.core.broker import Broker
-from disque_py.core.filters import GONE, PAIRS_MAX, Demand, Filter, Group, filters_of
+from disque_py.core.filters import GONE, PAIRS_MAX, Demand, Filter, Group, filters_of, want
 from disque_py.core.interest import (
     DECREASE_MS,
     ENTRIES_PER_LINK_MAX,
@@ -62,21 +64,50 @@ def tell_changes(broker: Broker) -> None:
     due = broker.consumers.filter_due
     broker.consumers.filter_due = {}
     for group, queue in due.items():
-        if queue.filters is None or queue.is_dropped:
-            continue
-        value, plain = value_of(broker, queue, group)
-        demand = group.demand
-        if demand is None:
-            if value == GONE:
-                continue
-            demand = queue.filters.demand(group)
-        if value > demand.told or plain > demand.told_plain or (value < demand.told and queue.paused):
+        _tell_change(broker, queue, group)
+    untold = broker.consumers.untold_filters
+    while untold:
+        group = next(iter(untold))
+        queue = untold[group]
+        if not _has_room(broker, queue, group):
+            return
+        del untold[group]
+        _tell_change(broker, queue, group)
+
+
+def _tell_change(broker: Broker, queue: Queue, group: Group) -> None:
+    if queue.filters is None or queue.is_dropped:
+        return
+    value, plain = value_of(broker, queue, group)
+    demand = group.demand
+    if demand is None:
+        if value == GONE:
+            return
+        demand = queue.filters.demand(group)
+    if value > demand.told or plain > demand.told_plain or (value < demand.told and queue.paused):
+        if demand.told == GONE and not _has_room(broker, queue, group):
+            broker.consumers.untold_filters[group] = queue
+        else:
             _tell(broker, queue, group, demand, value, plain)
             if value == 0:
                 _recheck_in(broker, queue, group, demand, LINGER_MS)
-        elif value < demand.told or plain < demand.told_plain:
-            _recheck_in(broker, queue, group, demand, DECREASE_MS)
-        queue.filters.end_demand(group)
+    elif value < demand.told or plain < demand.told_plain:
+        _recheck_in(broker, queue, group, demand, DECREASE_MS)
+    queue.filters.end_demand(group)
+
+
+def _has_room(broker: Broker, queue: Queue, group: Group) -> bool:
+    """Whether other nodes keep one more filter of ours."""
+    consumers = broker.consumers
+    size = consumers.told_filter_bytes + _size(queue.name, group.pairs)
+    return len(consumers.told_filters) < ENTRIES_PER_LINK_MAX and size <= NAME_BYTES_PER_LINK_MAX
+
+
+def has_room_for_asking(broker: Broker) -> bool:
+    """Whether a client that asked in vain, and does not wait, may be told of. Waiting ones come first."""
+    consumers = broker.consumers
+    count = max(len(consumers.told_filters), consumers.filter_lines) + len(consumers.filter_due)
+    return not consumers.untold_filters and count < ENTRIES_PER_LINK_MAX
 
 
 def _recheck_in(broker: Broker, queue: Queue, group: Group, demand: Demand, span_ms: int) -> None:
@@ -99,12 +130,19 @@ def _recheck(broker: Broker, queue: Queue, group: Group, demand: Demand) -> None
 
 
 def _tell(broker: Broker, queue: Queue, group: Group, demand: Demand, value: int, plain: int) -> None:
+    was_told = demand.told != GONE
     demand.told = value
     demand.told_plain = plain
+    filters = filters_of(broker, queue)
+    if was_told != (value != GONE):
+        size = _size(queue.name, group.pairs)
+        broker.consumers.told_filter_bytes += -size if was_told else size
     if value == GONE:
         broker.consumers.told_filters.pop(group, None)
+        filters.told.pop(group, None)
     else:
         broker.consumers.told_filters[group] = queue
+        filters.told[group] = None
     if broker.cluster.linked:
         broker.send(broker.cluster.linked, FILTER_INTEREST, (queue.name, group.pairs, value, plain))
 
@@ -115,10 +153,9 @@ def reopened(broker: Broker, queue: Queue) -> None:
     if filters is None or filters.is_closed == is_closed(broker, queue):
         return
     filters.is_closed = not filters.is_closed
-    for index in filters.indexes.values():
-        for group in index.groups.values():
-            if group.waiting or group.demand is not None:
-                broker.consumers.filter_due[group] = queue
+    for groups in (filters.lines, filters.told):
+        for group in groups:
+            broker.consumers.filter_due[group] = queue
 
 
 def on_link_up(broker: Broker, node: Node) -> None:
@@ -163,10 +200,7 @@ def on_interest(broker: Broker, sender: Node, items: list[Any]) -> None:
             nodes = groups[pairs] = {}
             queue = broker.queues.get(name)
             if queue is not None and filters_of(broker, queue).may_index(pairs[::2]):
-                filters = filters_of(broker, queue)
-                group = filters.group_of(pairs)
-                filters.demand(group).interested = nodes
-                filters.build_soon(filters.indexes[group.names])
+                want(broker, queue, pairs, nodes)
         nodes[sender] = (value, plain)
         owe_hint(broker, name, pairs)
 

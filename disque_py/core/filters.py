@@ -4,9 +4,13 @@
 combination of names that was used. An index sorts its jobs into groups, one for each combination of values. So a
 million workers that each ask for their own value share one index, and a job that lacks a name costs nothing in it.
 
-The first use of a combination builds its index in parts, while other clients go on. From then on each push and each
-leaving keeps it in step (`added`, `left`). An index is dropped when it was not used for INDEX_IDLE_MS. Its entries
-count in `used_memory`.
+The first use of a combination builds its index in parts, while other clients go on. Indexes that only other nodes need
+are built by walks (schedule.py), and so is the memory of dropped ones freed. From then on each push and each leaving
+keeps an index in step (`added`, `left`). An index is dropped when it was not used for INDEX_IDLE_MS. Its entries count
+in `used_memory`.
+
+There may be a million groups. So nothing walks over them in one go: indexes keep their sums, and a queue knows those
+groups that have both clients and jobs (`held`), or that other nodes were told of (`told`).
 
 Clients that wait with a filter stand in their group's line, not in the queue's. A push marks the groups that the job
 belongs to, so it costs the same however many filters wait. Spec W1, W2, W3.
@@ -14,8 +18,9 @@ belongs to, so it costs the same however many filters wait. Spec W1, W2, W3.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from heapq import merge
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from disque_py.core.errors import CommandError
@@ -39,9 +44,17 @@ LINES_MAX: Final = 100_000
 INDEX_IDLE_MS: Final = 60_000
 # Jobs looked at per part while an index is built; also the most that are looked at in one go, through the queue.
 LOOKED_PER_PART: Final = 2_000
+# Groups freed per part, or made for other nodes.
+GROUPS_PER_PART: Final = 500
+# A list of up to 512 jobs (sorted_jobs.py) costs as much as so many groups.
+GROUPS_PER_LIST: Final = 50
+# Making an index, or an entry of it, costs as much as looking at so many jobs.
+LOOKED_PER_QUEUE: Final = 20
+LOOKED_PER_ENTRY: Final = 5
+FILLED_AT_ONCE: Final = 100
 # Memory of an entry of an index and of a group, besides the bytes of its values, as measured.
 ENTRY_BYTES: Final = 160
-GROUP_BYTES: Final = 700
+GROUP_BYTES: Final = 750
 
 # Most groups have no at-most-once job. They share this as `once`; no job is ever added to it.
 NO_JOBS: Final = SortedJobs()
@@ -127,9 +140,10 @@ class Group:
     retried, once   its jobs: at least once, at most once
     waiting         clients in order of arrival; `picky` of them skip at-most-once jobs
     demand          clients that other nodes have, or are told of; None: there are none
+    place           its place in the index's list
     """
 
-    __slots__ = ("demand", "names", "once", "picky", "retried", "values", "waiting")
+    __slots__ = ("demand", "names", "once", "picky", "place", "retried", "values", "waiting")
 
     def __init__(self, names: Names, values: Values) -> None:
         self.names = names
@@ -139,6 +153,7 @@ class Group:
         self.waiting: dict[Client, None] = {}
         self.picky = 0
         self.demand: Demand | None = None
+        self.place = 0
 
     @property
     def pairs(self) -> tuple[bytes, ...]:
@@ -178,6 +193,14 @@ class Group:
             return next((client for client in self.waiting if not client.options.is_picky), None)
         return None
 
+    def first_lists(self, count: int) -> list[list[Job]]:
+        """Return lists of its jobs in order; the first `count` are among them."""
+        return [[job for _, job in islice(jobs.in_order(), count)] for jobs in (self.retried, self.once)]
+
+    def last_lists(self, count: int) -> list[list[Job]]:
+        """Return lists of its jobs, last to first, as `first_lists` does."""
+        return [[job for _, job in islice(jobs.backwards(), count)] for jobs in (self.retried, self.once)]
+
     def oldest(self) -> Iterator[Job]:
         """Yield its jobs in the order in which they are served."""
         return map(_job_of, merge(self.retried.in_order(), self.once.in_order(), key=_key_of))
@@ -199,25 +222,40 @@ class Index:
     """The groups of one combination of names.
 
     groups       values -> their group
+    listed       the same groups, for walks in parts: a group that goes leaves its place to the last one
     used_ms      when a client last asked with it
     build        the walk that fills it; None when it is complete
     is_building  it is built without a client that waits for that
     waiting      clients in its groups
     demands      groups that have a `demand`
     entries      jobs in its groups
+    used_memory  its accounted bytes
     """
 
-    __slots__ = ("build", "demands", "entries", "groups", "is_building", "names", "used_ms", "waiting")
+    __slots__ = (
+        "build",
+        "demands",
+        "entries",
+        "groups",
+        "is_building",
+        "listed",
+        "names",
+        "used_memory",
+        "used_ms",
+        "waiting",
+    )
 
     def __init__(self, names: Names) -> None:
         self.names = names
         self.groups: dict[Values, Group] = {}
+        self.listed: list[Group] = []
         self.used_ms = 0
         self.build: Iterator[None] | None = None
         self.is_building = False
         self.waiting = 0
         self.demands = 0
         self.entries = 0
+        self.used_memory = INDEX_BYTES
 
 
 class Filters:
@@ -225,17 +263,23 @@ class Filters:
 
     indexes      names -> index
     due          groups whose clients may be served
+    held         groups with both clients and jobs
+    lines        groups with clients
+    told         groups whose clients other nodes were told of
     waiting      clients that wait with a filter
     is_closed    no other node is told of clients here: the queue is paused, say
     """
 
-    __slots__ = ("broker", "due", "indexes", "is_closed", "is_timed", "queue", "waiting")
+    __slots__ = ("broker", "due", "held", "indexes", "is_closed", "is_timed", "lines", "queue", "told", "waiting")
 
     def __init__(self, broker: Broker, queue: Queue) -> None:
         self.broker = broker
         self.queue = queue
         self.indexes: dict[Names, Index] = {}
         self.due: dict[Group, None] = {}
+        self.held: dict[Group, None] = {}
+        self.lines: dict[Group, None] = {}
+        self.told: dict[Group, None] = {}
         self.waiting = 0
         self.is_closed = False
         self.is_timed = False
@@ -243,12 +287,7 @@ class Filters:
     @property
     def is_told(self) -> bool:
         """Whether other nodes know of clients that wait here with a filter."""
-        return any(
-            group.demand is not None and group.demand.told != GONE
-            for index in self.indexes.values()
-            if index.demands
-            for group in index.groups.values()
-        )
+        return bool(self.told)
 
     # -- the queue's side: it calls these for each job ---------------------------------------------
 
@@ -273,21 +312,31 @@ class Filters:
             group = index.groups.get(values)
             if group is not None and group.remove(job):
                 index.entries -= 1
-                self.broker.used_memory -= ENTRY_BYTES
-                self._drop_if_empty(index, group)
+                self._account(index, -ENTRY_BYTES)
+                if not group.length:
+                    self.held.pop(group, None)
+                    self._drop_if_empty(index, group)
 
     def _add(self, index: Index, values: Values, job: Job) -> Group:
         group = self._group(index, values)
         if group.add(job):
             index.entries += 1
-            self.broker.used_memory += ENTRY_BYTES
+            self._account(index, ENTRY_BYTES)
+            if group.waiting:
+                self.held[group] = None
         return group
+
+    def _account(self, index: Index, size: int) -> None:
+        index.used_memory += size
+        self.broker.used_memory += size
 
     def _group(self, index: Index, values: Values) -> Group:
         group = index.groups.get(values)
         if group is None:
             group = index.groups[values] = Group(index.names, values)
-            self.broker.used_memory += GROUP_BYTES + sum(map(len, values))
+            group.place = len(index.listed)
+            index.listed.append(group)
+            self._account(index, GROUP_BYTES + sum(map(len, values)))
         return group
 
     def drop_if_unused(self, group: Group) -> None:
@@ -299,7 +348,11 @@ class Filters:
     def _drop_if_empty(self, index: Index, group: Group) -> None:
         if not group.waiting and not group.length and group.demand is None:
             del index.groups[group.values]
-            self.broker.used_memory -= GROUP_BYTES + sum(map(len, group.values))
+            last = index.listed.pop()
+            if last is not group:
+                index.listed[group.place] = last
+                last.place = group.place
+            self._account(index, -GROUP_BYTES - sum(map(len, group.values)))
             self.due.pop(group, None)
 
     def may_index(self, names: Names) -> bool:
@@ -313,12 +366,10 @@ class Filters:
         return True
 
     def _drop(self, index: Index) -> None:
-        broker = self.broker
         del self.indexes[index.names]
-        broker.used_memory -= INDEX_BYTES + index.entries * ENTRY_BYTES
-        for group in index.groups.values():
-            broker.used_memory -= GROUP_BYTES + sum(map(len, group.values))
-        _free(broker, _dismantled(index))
+        self.broker.used_memory -= index.used_memory
+        index.build = None
+        self.broker.schedule.walk(_dismantled(index))
 
     # -- the clients' side ----------------------------------------------------------------------------
 
@@ -327,7 +378,7 @@ class Filters:
         index = self.indexes.get(names)
         if index is None:
             index = self.indexes[names] = Index(names)
-            self.broker.used_memory += INDEX_BYTES
+            self.broker.used_memory += index.used_memory
             index.build = self._built(index)
             if not self.is_timed:
                 self.is_timed = True
@@ -346,6 +397,9 @@ class Filters:
         group = self._group(index, wanted.values)
         if not group.waiting:
             self.broker.consumers.filter_lines += 1
+            self.lines[group] = None
+            if group.length:
+                self.held[group] = None
         group.waiting[client] = None
         if client.options.is_picky:
             group.picky += 1
@@ -362,6 +416,9 @@ class Filters:
             group.picky -= 1
         if not group.waiting:
             self.broker.consumers.filter_lines -= 1
+            del self.lines[group]
+            self.held.pop(group, None)
+            self.broker.consumers.untold_filters.pop(group, None)
         index.waiting -= 1
         index.used_ms = self.broker.now_ms
         self.waiting -= 1
@@ -400,32 +457,28 @@ class Filters:
         return self._group(self.index(pairs[::2]), pairs[1::2])
 
     def build_soon(self, index: Index) -> None:
-        """Build an index that no client of this node waits for, a part per millisecond."""
+        """Build an index that no client of this node waits for."""
         if index.build is not None and not index.is_building:
             index.is_building = True
-            self._build_part(index)
+            self.broker.schedule.walk(self._build_parts(index))
 
-    def _build_part(self, index: Index) -> None:
-        build = index.build
-        if build is not None and not self.queue.is_dropped:
+    def _build_parts(self, index: Index) -> Iterator[None]:
+        while (build := index.build) is not None and not self.queue.is_dropped:
             next(build, None)
-            if index.build is not None:
-                self.broker.schedule.call_at(self.broker.now_ms + 1, lambda: self._build_part(index))
+            yield
 
     def dropped(self) -> None:
-        """Give back the accounted memory of all indexes, because the queue is dropped."""
-        for index in self.indexes.values():
-            self.broker.used_memory -= INDEX_BYTES + index.entries * ENTRY_BYTES
-            for group in index.groups.values():
-                self.broker.used_memory -= GROUP_BYTES + sum(map(len, group.values))
-        self.indexes = {}
+        """Give all memory back, because the queue is dropped."""
+        for index in list(self.indexes.values()):
+            self._drop(index)
+        self.due = {}
+        self.held = {}
+        self.lines = {}
+        self.told = {}
 
     def all_due(self) -> None:
         """Mark every group with clients and jobs: something kept its clients from being served."""
-        for index in self.indexes.values():
-            for group in index.groups.values():
-                if group.waiting and group.length:
-                    self.due[group] = None
+        self.due.update(self.held)
 
     # -- the life of an index ---------------------------------------------------------------------------
 
@@ -436,28 +489,32 @@ class Filters:
         jobs come and go.
         """
         queue = self.queue
+        looked = 0
         if queue.length <= LOOKED_PER_PART:
-            self._fill(index, list(queue.oldest()))
+            lists = iter([list(queue.oldest())])
         else:
-            looked = 0
-            for shard in self.broker.shards:
-                self._fill(index, list(shard.values()))
-                looked += len(shard)
+            lists = _jobs_of(self.broker)
+        for jobs in lists:
+            for at in range(0, len(jobs), FILLED_AT_ONCE):
                 if looked >= LOOKED_PER_PART:
                     looked = 0
                     yield
+                looked += self._fill(index, jobs[at : at + FILLED_AT_ONCE])
         index.build = None
-        for group in index.groups.values():
-            if group.length and group.demand is not None and group.demand.interested:
-                self.broker.consumers.filter_hints[group] = queue
 
-    def _fill(self, index: Index, jobs: list[Job]) -> None:
+    def _fill(self, index: Index, jobs: list[Job]) -> int:
+        """Add those of the jobs that belong there. Return what that cost, in jobs looked at."""
+        cost = len(jobs)
         name = self.queue.name
         for job in jobs:
             if job.attributes is not None and job.state == QUEUED and job.terms.queue == name:
                 values = values_of(job, index.names)
                 if values is not None:
-                    self._add(index, values, job)
+                    cost += LOOKED_PER_ENTRY
+                    group = self._add(index, values, job)
+                    if group.demand is not None and group.demand.interested:
+                        self.broker.consumers.filter_hints[group] = self.queue
+        return cost
 
     def _drop_idle(self) -> None:
         """Drop the indexes that no client has used for a while."""
@@ -475,19 +532,27 @@ class Filters:
             self.queue.filters = None
 
 
+def _jobs_of(broker: Broker) -> Iterator[list[Job]]:
+    for shard in broker.shards:
+        yield list(shard.values())
+
+
 def _dismantled(index: Index) -> Iterator[None]:
-    while index.groups:
-        _, group = index.groups.popitem()
-        yield from group.retried.dismantle()
-        yield from group.once.dismantle()
-
-
-def _free(broker: Broker, parts: Iterator[None]) -> None:
-    """Free an index's memory, a part per millisecond."""
-    for _ in range(100):
-        if next(parts, parts) is parts:
-            return
-    broker.schedule.call_at(broker.now_ms + 1, lambda: _free(broker, parts))
+    """Free an index's memory, a part per step."""
+    freed = 0
+    while index.listed:
+        group = index.listed.pop()
+        del index.groups[group.values]
+        for jobs in (group.retried, group.once):
+            for _ in jobs.dismantle():
+                freed += GROUPS_PER_LIST
+                if freed >= GROUPS_PER_PART:
+                    freed = 0
+                    yield
+        freed += 1
+        if freed >= GROUPS_PER_PART:
+            freed = 0
+            yield
 
 
 def filters_of(broker: Broker, queue: Queue) -> Filters:
@@ -515,34 +580,65 @@ def is_indexed(broker: Broker, name: bytes, wanted: Filter) -> bool:
     if queue.filters is None and not queue.length:
         return True
     _refuse_index(broker, queue, wanted.names)
+    return filters_of(broker, queue).index(wanted.names).build is None
+
+
+def built(broker: Broker, names: Iterable[bytes], wanted: Filter) -> Iterator[None]:
+    """Index these queues by the filter's names if they aren't yet, a part per step. Short ones share a part."""
+    looked = 0
+    for name in names:
+        while (index := _unbuilt(broker, name, wanted)) is not None:
+            build = index.build
+            assert build is not None
+            looked += min(LOOKED_PER_PART, (1 + LOOKED_PER_ENTRY) * broker.queues[name].length) + LOOKED_PER_QUEUE
+            next(build, None)
+            if looked >= LOOKED_PER_PART:
+                looked = 0
+                yield
+
+
+def _unbuilt(broker: Broker, name: bytes, wanted: Filter) -> Index | None:
+    """Return the queue's index if it is not complete."""
+    queue = broker.queues.get(name)
+    if queue is None:
+        return None
+    _refuse_index(broker, queue, wanted.names)
     index = filters_of(broker, queue).index(wanted.names)
-    if index.build is not None and queue.length <= LOOKED_PER_PART:
-        next(index.build, None)
-    return index.build is None
-
-
-def built(broker: Broker, name: bytes, wanted: Filter) -> Iterator[None]:
-    """Index the queue by the filter's names if it isn't yet, a part per step."""
-    while True:
-        queue = broker.queues.get(name)
-        if queue is None:
-            return
-        _refuse_index(broker, queue, wanted.names)
-        index = filters_of(broker, queue).index(wanted.names)
-        if index.build is None:
-            return
-        next(index.build, None)
-        if index.build is not None:
-            yield
+    return None if index.build is None else index
 
 
 def adopt(broker: Broker, queue: Queue) -> None:
     """Give a new queue the interest that other nodes have in its jobs."""
     wanted = broker.consumers.filters.get(queue.name)
-    if wanted:
-        filters = filters_of(broker, queue)
-        for pairs, nodes in wanted.items():
-            if filters.may_index(pairs[::2]):
-                filters.demand(filters.group_of(pairs)).interested = nodes
-        for index in filters.indexes.values():
-            filters.build_soon(index)
+    if not wanted:
+        return
+    parts = _adopted(broker, queue, wanted)
+    if next(parts, parts) is not parts:
+        broker.schedule.walk(parts)
+
+
+def _adopted(
+    broker: Broker, queue: Queue, wanted: dict[tuple[bytes, ...], dict[Node, tuple[int, int]]]
+) -> Iterator[None]:
+    filters = filters_of(broker, queue)
+    looked = 0
+    for pairs, nodes in list(wanted.items()):
+        looked += 1
+        if looked >= GROUPS_PER_PART:
+            looked = 0
+            yield
+            if queue.is_dropped:
+                return
+            filters = filters_of(broker, queue)
+        if wanted.get(pairs) is nodes and filters.may_index(pairs[::2]):
+            want(broker, queue, pairs, nodes)
+
+
+def want(broker: Broker, queue: Queue, pairs: tuple[bytes, ...], nodes: dict[Node, tuple[int, int]]) -> None:
+    """Note the nodes whose clients wait for the jobs of a group."""
+    filters = filters_of(broker, queue)
+    group = filters.group_of(pairs)
+    filters.demand(group).interested = nodes
+    filters.build_soon(filters.indexes[group.names])
+    if group.length:
+        broker.consumers.filter_hints[group] = queue

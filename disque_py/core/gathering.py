@@ -4,21 +4,23 @@
 have answered, at most ASK_MS. A node whose link breaks is not waited for, nor is one that says that it can't answer.
 An older node ignores the question, so it is missing when the time is over. A client that hangs up is forgotten.
 
-A question has a topic and some words. A topic's *share* is a generator that makes this node's answer, a part per step:
-values that msgpack can pack, of bounded size. A node that is asked makes its share a part per millisecond, and drops it
-when the asker waits no longer. `broker.gatherings.topics` has the shares (commands/shares.py).
+A question has a topic and some words. A topic checks the words and returns its *share*, a generator that makes this
+node's answer, a part per step: values that msgpack can pack, of bounded size. The first parts are done at once as long
+as few questions come. All others are walks (schedule.py), which share one budget however many nodes ask. A share is
+dropped when the asker waits no longer. `broker.gatherings.topics` has the topics (commands/shares.py).
 
-The node that asked checks the shape of an answer before it counts. A share checks the words before its first part. A
-ValueError of either closes the sender's link. Spec Z1.
+The node that asked checks the shape of an answer before it counts. A ValueError of that check, or of the words' check,
+closes the sender's link. An answer is a run of its own, so a frame has no more than one. Spec Z1, Z6.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from cluster_bus.messages import ANSWER, QUESTION
+from disque_py.core.errors import CommandError
 
 if TYPE_CHECKING:
     from cluster_bus.node import Node
@@ -30,14 +32,16 @@ ASK_MS: Final = 1_000
 SHARES_MAX: Final = 1_000
 SHARES_OF_NODE_MAX: Final = 250
 TOPIC_BYTES_MAX: Final = 32
-PART_EVERY_MS: Final = 1
+# Shares that are begun at once, per millisecond; further ones begin later.
+BEGUN_PER_MS: Final = 4
 
 # Outcomes of an answer.
 ANSWERED: Final = 0
-UNABLE: Final = 1  # The topic is unknown, or the node reads its journal or makes too many shares.
+UNABLE: Final = 1  # The topic is unknown, or the node reads its journal, makes too many shares or can't make this one.
 
-# Makes this node's answer from the words of a question; a ValueError refuses the words.
+# Makes this node's answer; a CommandError says that it can't.
 Share = Generator[None, None, Any]
+# Returns the share for the words of a question; a ValueError refuses the words.
 Topic = Callable[["Broker", list[Any]], Share]
 # Returns an answer as the asker uses it; a ValueError refuses it.
 Check = Callable[[Any], Any]
@@ -67,19 +71,22 @@ class Question:
 class Gatherings:
     """Questions of this node and of others.
 
-    topics    name -> its share; dispatch installs them
+    topics    name -> what makes its share; dispatch installs them
     number    the number of the last question
     asked     questions that clients of this node wait with, by number
     shares    node -> how many shares are being made for it
+    begun, begun_ms   shares that were begun at once in the millisecond `begun_ms`
     """
 
-    __slots__ = ("asked", "number", "shares", "topics")
+    __slots__ = ("asked", "begun", "begun_ms", "number", "shares", "topics")
 
     def __init__(self) -> None:
         self.topics: dict[bytes, Topic] = {}
         self.number = 0
         self.asked: dict[int, Question] = {}
         self.shares: dict[Node, int] = {}
+        self.begun = 0
+        self.begun_ms = 0
 
 
 # -- the node that asks -----------------------------------------------------------------------------
@@ -170,38 +177,50 @@ def on_question(broker: Broker, sender: Node, items: list[Any]) -> None:
             raise ValueError("a question that is none")
         if type(words) not in (list, tuple):
             raise ValueError("words of a question that are none")
-        share = gatherings.topics.get(topic)
+        make = gatherings.topics.get(topic)
         of_sender = gatherings.shares.get(sender, 0)
         is_busy = of_sender >= SHARES_OF_NODE_MAX or sum(gatherings.shares.values()) >= SHARES_MAX
-        if share is None or broker.is_loading or is_busy:
+        if make is None or broker.is_loading or is_busy:
             broker.send(broker.sets.only(sender), ANSWER, (number, UNABLE, None))
             continue
+        share = make(broker, list(words))
         gatherings.shares[sender] = of_sender + 1
+        parts = _made(broker, sender, number, share)
+        if not (_may_begin(broker) and next(parts, gatherings) is gatherings):
+            broker.schedule.walk(parts)
+
+
+def _may_begin(broker: Broker) -> bool:
+    """Whether the first part of one more share may be done at once."""
+    gatherings = broker.gatherings
+    if gatherings.begun_ms != broker.now_ms:
+        gatherings.begun_ms = broker.now_ms
+        gatherings.begun = 0
+    gatherings.begun += 1
+    return gatherings.begun <= BEGUN_PER_MS
+
+
+def _made(broker: Broker, sender: Node, number: int, share: Share) -> Iterator[None]:
+    """Make a share and answer. Another process of the sender has questions of its own with the same numbers."""
+    run = sender.run
+    until_ms = broker.now_ms + ASK_MS
+    is_over = False
+    while not is_over and sender.run == run and broker.now_ms < until_ms:
         try:
-            _make(broker, sender, sender.run, number, share(broker, list(words)), broker.now_ms + ASK_MS)
-        except Exception:
-            _made(broker, sender)
-            raise
-
-
-def _make(broker: Broker, sender: Node, run: bytes, number: int, share: Share, until_ms: int) -> None:
-    """Do one part of a share. Another process of the sender has questions of its own with the same numbers."""
-    try:
-        next(share)
-    except StopIteration as end:
-        if sender.run == run:
-            broker.send(broker.sets.only(sender), ANSWER, (number, ANSWERED, end.value))
-        _made(broker, sender)
-        return
-    if broker.now_ms >= until_ms or sender.run != run:
-        _made(broker, sender)
-        return
-    part = partial(_make, broker, sender, run, number, share, until_ms)
-    broker.schedule.call_at(broker.now_ms + PART_EVERY_MS, part)
-
-
-def _made(broker: Broker, sender: Node) -> None:
+            next(share)
+        except StopIteration as end:
+            _answer(broker, sender, (number, ANSWERED, end.value))
+            is_over = True
+        except CommandError:  # The queue has too many indexes, say.
+            _answer(broker, sender, (number, UNABLE, None))
+            is_over = True
+        else:
+            yield
     shares = broker.gatherings.shares
     shares[sender] -= 1
     if not shares[sender]:
         del shares[sender]
+
+
+def _answer(broker: Broker, sender: Node, item: tuple[int, int, Any]) -> None:
+    broker.outbox.messages.send_alone(broker.sets.only(sender), ANSWER, item)

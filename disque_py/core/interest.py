@@ -270,7 +270,7 @@ def _send_hint(broker: Broker, queue: Queue) -> None:
         span_ms = HINT_ALONE_MS << min(queue.hint_repeats, HINT_DOUBLINGS_MAX)
     queue.hint_until_ms = broker.now_ms + span_ms
     broker.stats.hints_sent += 1
-    best = queue.first(is_picky=False)
+    best = queue.first(is_picky=bool(broker.journal.disk_level))
     if best is None or pulls.notable(broker, best):
         broker.send(broker.sets.only(node), HINT, (queue.name, queue.length))
     else:

@@ -93,9 +93,11 @@ def pack_part(broker: Broker, job: Job, part: Changeable) -> changeable.Packed:
 def set_part(broker: Broker, job: Job, attributes: JobAttributes, field: Any, elapsed_ms: int = 0) -> None:
     """Set the changeable part of a job that is in no table and no queue. ValueError if it is malformed.
 
-    The snapshot names the queue, the priority and the end of life itself.
+    The snapshot names the queue, the priority and the end of life itself. A change number that no honest node gives is
+    cut, so that the next change has one.
     """
     attributes.part = part = changeable.unpack(field)
+    part.number = min(part.number, changeable.NUMBER_STEP_MAX)
     due_ms: int = field[changeable.DUE_AT]
     if due_ms:
         part.is_delayed = True

@@ -340,8 +340,9 @@ def on_left(broker: Broker, sender: Node, items: list[Any]) -> None:
             mark_holders_dirty(broker, job)
             broker.send(only, LEFT_OK, (job_id, HAS))
             move = broker.drain.moving.get(job) if broker.drain is not None else None
-            if move is not None and move.is_taken and move.new is None:
-                # Our copy goes, too, and the leaver may have told us that it has one: the others are asked anew.
+            if move is not None and move.is_taken:
+                # Our copy goes, too. The leaver may have told us that it has one, and the node that took ours may have
+                # given its copy up since, because the leaver had one. So the others are asked anew.
                 move.has_other = False
                 move.unanswered = tuple(node for node in sets.others(job.holders) if not node.flags & FORGOTTEN)
 

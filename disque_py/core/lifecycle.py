@@ -223,22 +223,23 @@ def announce_span_ms(job: Job) -> int:
     return retry_ms - margin_ms - (job.id[20] & 63) * margin_ms // 128
 
 
-def fetch(broker: Broker, queue: Queue) -> Job | None:
+def fetch(broker: Broker, queue: Queue, *, is_picky: bool = False) -> Job | None:
     """Take the oldest job out of a queue: it becomes ACTIVE and keeps its timer. Expired jobs are forgotten on the way.
 
     Return None if there is none, or if its body is not in memory (the queue is stalled then). Also return None after
     very many expired jobs, because going on would keep other clients waiting.
+
+    is_picky   skip at-most-once jobs. While the disk fails, they can't be delivered, so all consumers skip them: spec
+               O7, P5
     """
     if broker.journal.disk_level:
-        return fetch_retried(broker, queue)
+        is_picky = True
     left = EXPIRED_PER_FETCH
-    while (job := queue.pop()) is not None:
+    while (job := queue.pop_retried() if is_picky else queue.pop()) is not None:
         job.state = ACTIVE
         if job.expire_at_ms > broker.now_ms:
             return _if_in_memory(broker, queue, job) if broker.memory.spilled_count else job
-        broker.stats.jobs_expired += 1
-        note(broker, job, EXPIRED_EVENT)
-        forget(broker, job)
+        _forget_expired(broker, job)
         left -= 1
         if not left:
             broker.look_again(queue)
@@ -247,23 +248,8 @@ def fetch(broker: Broker, queue: Queue) -> Job | None:
 
 
 def fetch_retried(broker: Broker, queue: Queue) -> Job | None:
-    """Take the first at-least-once job, for consumers that skip at-most-once jobs.
-
-    While the disk fails, all consumers skip them, because at-most-once jobs can't be delivered then. Spec O7, P5.
-    """
-    left = EXPIRED_PER_FETCH
-    while (job := queue.pop_retried()) is not None:
-        job.state = ACTIVE
-        if job.expire_at_ms > broker.now_ms:
-            return _if_in_memory(broker, queue, job) if broker.memory.spilled_count else job
-        broker.stats.jobs_expired += 1
-        note(broker, job, EXPIRED_EVENT)
-        forget(broker, job)
-        left -= 1
-        if not left:
-            broker.look_again(queue)
-            return None
-    return None
+    """Take the first at-least-once job, for consumers that skip at-most-once jobs."""
+    return fetch(broker, queue, is_picky=True)
 
 
 def fetch_matching(broker: Broker, queue: Queue, wanted: Filter, *, is_picky: bool) -> Job | None:
@@ -284,14 +270,19 @@ def fetch_matching(broker: Broker, queue: Queue, wanted: Filter, *, is_picky: bo
         _left(broker, queue, job)
         if job.expire_at_ms > broker.now_ms:
             return job
-        broker.stats.jobs_expired += 1
-        note(broker, job, EXPIRED_EVENT)
-        forget(broker, job)
+        _forget_expired(broker, job)
         left -= 1
         if not left:
             broker.look_again(queue)
             return None
     return None
+
+
+def _forget_expired(broker: Broker, job: Job) -> None:
+    """Forget a job that was taken out of its queue and is over."""
+    broker.stats.jobs_expired += 1
+    note(broker, job, EXPIRED_EVENT)
+    forget(broker, job)
 
 
 def _if_in_memory(broker: Broker, queue: Queue, job: Job) -> Job | None:

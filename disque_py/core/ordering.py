@@ -5,6 +5,9 @@ jobs that it delivers while a better one is known elsewhere. It pulls the better
 in the order, and the answer is a hand-over with a HINT of the best job that is left. When WORSE_MAX worse jobs were
 delivered, the next ones wait for that answer. Spec F6, F7, F8.
 
+A faulty node could tell of better jobs for ever, and never give one. So jobs wait a second at most, and a node that
+does not give what it told of is not believed for DOUBT_MS. Spec F10.
+
 Plain first-in-first-out queues pay little for this. A job without PRIORITY is told of when it is NOTABLE_MS old. Then
 nodes whose queues are about as old exchange two messages per PULL_AFTER jobs.
 """
@@ -33,6 +36,8 @@ BATCH_MAX: Final = 100
 BATCH_MS: Final = 200
 # Without an answer for so long, a node's better jobs are forgotten.
 ANSWER_MS: Final = 1_000
+# A node that did not give the better jobs of which it told is not believed for so long.
+DOUBT_MS: Final = 5_000
 # A queue's best job is told at most so often.
 TELL_MS: Final = 100
 # The time of a queue's last delivery is noted so often. Consumers are busy if it was noted before within BUSY_MS.
@@ -63,7 +68,7 @@ def tell(broker: Broker, queue: Queue) -> None:
     if rivals is not None and broker.now_ms < rivals.quiet_until_ms:
         look_again(broker, queue, rivals, rivals.quiet_until_ms)
         return
-    job = queue.first(is_picky=False)
+    job = queue.first(is_picky=bool(broker.journal.disk_level))
     if job is None:
         return
     place = place_of(job)
@@ -111,10 +116,15 @@ def heard(broker: Broker, queue: Queue, sender: Node, best: Place | None, given:
             return
         rivals = queue.rivals = Rivals()
     if given is not None and rivals.asked is sender:
+        if given <= 0 and best is not None and best < rivals.limit:
+            _doubt(broker, queue, rivals, sender, best)
+            return
         rivals.is_answered = True
         rivals.answer = best
         rivals.coming += given
         settle(broker, queue, rivals)
+    elif given is None and sender in rivals.doubted:
+        rivals.doubted[sender] = best
     elif given is None and rivals.asked is not sender:
         _note(broker, queue, rivals, sender, best)
 
@@ -145,7 +155,29 @@ def _note(broker: Broker, queue: Queue, rivals: Rivals, node: Node, best: Place 
     if rivals.best is None or rivals.best >= rivals.highest:
         rivals.worse = 0  # No job that is known elsewhere was overtaken.
         rivals.highest = NOWHERE
+        rivals.held_ms = 0
     broker.wake(queue)
+
+
+def _doubt(broker: Broker, queue: Queue, rivals: Rivals, node: Node, told: Place | None) -> None:
+    """Go on as if the node had told of no job. It is believed again after a while (spec F10)."""
+    if rivals.asked is node:
+        rivals.asked = None
+    rivals.worse = 0
+    rivals.highest = NOWHERE
+    rivals.held_ms = 0
+    if node not in rivals.doubted:
+        broker.schedule.call_at(broker.now_ms + DOUBT_MS, partial(_believe, broker, queue, rivals, node))
+    rivals.doubted[node] = told
+    broker.stats.ignored("better job that was not given")
+    _note(broker, queue, rivals, node, None)
+
+
+def _believe(broker: Broker, queue: Queue, rivals: Rivals, node: Node) -> None:
+    """Believe a node again, beginning with its last word."""
+    told = rivals.doubted.pop(node, None)
+    if told is not None and node.is_linked and not queue.is_dropped and rivals.asked is not node:
+        _note(broker, queue, rivals, node, told)
 
 
 def forget_node(broker: Broker, node: Node) -> None:
@@ -172,14 +204,28 @@ def may_serve(broker: Broker, queue: Queue, rivals: Rivals, *, is_picky: bool) -
         return True
     own = place_of(job)
     if own <= best or queue.paused or broker.is_leaving or broker.memory_level >= 2:
+        rivals.held_ms = 0
         return True
     if rivals.asked is None and (rivals.worse >= PULL_AFTER or _is_clearly_worse(job, own, best)):
         _ask(broker, queue, rivals, own, is_picky=is_picky)
     if rivals.worse < WORSE_MAX or rivals.asked is None:
         rivals.worse += 1
         rivals.highest = max(rivals.highest, own)
+        rivals.held_ms = 0
         return True
+    if not rivals.held_ms:
+        rivals.held_ms = broker.now_ms
+        broker.schedule.call_at(broker.now_ms + ANSWER_MS, partial(_end_hold, broker, queue, rivals, broker.now_ms))
     return False
+
+
+def _end_hold(broker: Broker, queue: Queue, rivals: Rivals, held_ms: int) -> None:
+    """Serve the queue's clients again if no job was served for long, though nodes answered."""
+    if rivals.held_ms == held_ms and not queue.is_dropped:
+        node = rivals.asked or rivals.best_node
+        rivals.held_ms = 0
+        if node is not None:
+            _doubt(broker, queue, rivals, node, rivals.known.get(node))
 
 
 def is_held_back(broker: Broker, queue: Queue) -> bool:
@@ -210,6 +256,7 @@ def _ask(broker: Broker, queue: Queue, rivals: Rivals, own: Place, *, is_picky: 
     rivals.batch = min(BATCH_MAX, 2 * rivals.batch) if is_fast else max(BATCH_MIN, rivals.batch // 2)
     rivals.asked = node
     rivals.asked_ms = now_ms
+    rivals.limit = own
     rivals.coming = 0
     rivals.is_answered = False
     rivals.answer = None
@@ -223,5 +270,4 @@ def _give_up(broker: Broker, queue: Queue, rivals: Rivals, asked_ms: int) -> Non
     """Go on without an answer."""
     node = rivals.asked
     if node is not None and rivals.asked_ms == asked_ms and not queue.is_dropped:
-        rivals.asked = None
-        _note(broker, queue, rivals, node, None)
+        _doubt(broker, queue, rivals, node, rivals.known.get(node))

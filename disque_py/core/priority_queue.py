@@ -283,6 +283,15 @@ class PriorityQueue:
                 if job.state == QUEUED:
                     yield job
 
+    def first_lists(self, count: int) -> list[list[Job]]:
+        """Return two lists of living jobs in order, each of up to `count`; the first `count` of all are among them."""
+        return [list(islice(_living(self._run()), count)), list(islice(_living_aside(self._aside()), count))]
+
+    def last_lists(self, count: int) -> list[list[Job]]:
+        """Return two lists, last to first, as `first_lists` does."""
+        run = list(islice(_living(self._run_backwards()), count))
+        return [run, list(islice(_living_aside(self._aside_backwards()), count))]
+
     def in_order(self) -> Iterator[Entry]:
         """Yield living entries, first to last, at a cost that grows with the number taken."""
         for entry in merge(map(_entry, self._run()), self._aside(), key=entry_key):
@@ -326,6 +335,18 @@ def _removed(jobs: list[Job], job: Job) -> bool:
             del jobs[at]
             return True
     return False
+
+
+def _living(jobs: Iterator[Job]) -> Iterator[Job]:
+    for job in jobs:
+        if job.state == QUEUED:
+            yield job
+
+
+def _living_aside(entries: Iterator[Entry]) -> Iterator[Job]:
+    for entry in entries:
+        if entry[4].state == QUEUED:
+            yield entry[4]
 
 
 def key_of(job: Job) -> Key:

@@ -85,6 +85,9 @@ def _give_better(broker: Broker, sender: Node, queue: Queue, count: int, limit: 
     """Give a node the jobs that come before its own, and tell it of the best one that is left (spec F7)."""
     if type(limit[0]) is not int or type(limit[1]) is not int:
         raise ValueError("a place in the order that is no numbers")
+    # At-most-once jobs stay while the disk fails, whatever the node's consumers take (spec F7, P5).
+    is_disk_failing = bool(broker.journal.disk_level)
+    is_picky = is_picky or is_disk_failing
     given = 0
     is_open = not queue.paused & PAUSED_OUT
     if is_open and queue.length:
@@ -100,7 +103,7 @@ def _give_better(broker: Broker, sender: Node, queue: Queue, count: int, limit: 
             broker.schedule.call_at(broker.now_ms + REST_MS, partial(broker.owe_hint, queue))
         broker.send(broker.sets.only(sender), HINT, (queue.name, queue.length, None, None, given))
     else:
-        best = queue.first(is_picky=False)
+        best = queue.first(is_picky=is_disk_failing)
         rivals.told[sender] = place_of(job if best is None else best)
         broker.send(broker.sets.only(sender), HINT, (queue.name, queue.length, *place_of(job), given))
 
@@ -139,6 +142,7 @@ def give(
     where      only jobs that it takes go
     before     only jobs that come before this place go
     """
+    is_picky = is_picky or bool(broker.journal.disk_level)
     fetch = lifecycle.fetch_retried if is_picky else lifecycle.fetch
     jobs: list[Job] = []
     resting: list[Job] = []

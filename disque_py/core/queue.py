@@ -309,6 +309,19 @@ class Queue:
             ordered = merge(ordered, self.once.backwards(), reverse=True, key=entry_key)
         return map(_job_of, islice(ordered, count_max))
 
+    def first_lists(self, count: int) -> list[list[Job]]:
+        """Return lists of ready jobs in order. The first `count` of the queue are among them.
+
+        The lists can be merged in parts, while the queue goes on.
+        """
+        lists = self.retried.first_lists(count)
+        return lists + self.once.first_lists(count) if self.once_length else lists
+
+    def last_lists(self, count: int) -> list[list[Job]]:
+        """Return lists of ready jobs, last to first, as `first_lists` does."""
+        lists = self.retried.last_lists(count)
+        return lists + self.once.last_lists(count) if self.once_length else lists
+
     def key_at(self, position: int) -> tuple[int, int] | None:
         """Return (priority, creation time) of about the `position`-th job to be served; None if there is none."""
         found = [jobs.key_at(position) for jobs in (self.retried, self.once)]

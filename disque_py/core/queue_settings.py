@@ -37,6 +37,7 @@ FIELD_BYTES: Final = 250
 # At most so many queues have settings, and their states take at most so many bytes.
 QUEUES_MAX: Final = 100_000
 TABLE_BYTES_MAX: Final = 256 * 1024 * 1024
+NO_VERSION: Final = "ERR the settings of the queue have the highest version there is"
 FULL: Final = f"ERR too many queues with settings, at most {QUEUES_MAX}"
 # Bounds for one field, ours or of a newer version.
 FIELD_NAME_BYTES_MAX: Final = 64
@@ -263,7 +264,7 @@ class QueueState:
     fields     name -> value and version, all above `reset`
     digest     of all versions: two nodes with the same digest have the same state
     number     the table's change number of the last change (QueueSettingsTable.number)
-    confirmed  nodes that said that they have this state
+    confirmed  nodes that said that they have this state -> the doubts of them at that time (Exchange)
     """
 
     __slots__ = ("confirmed", "digest", "fields", "number", "reset")
@@ -273,7 +274,7 @@ class QueueState:
         self.fields: dict[bytes, Versioned] = {}
         self.digest = 0
         self.number = 0
-        self.confirmed: dict[Node, None] = {}
+        self.confirmed: dict[Node, int] = {}
 
     def highest(self) -> int:
         """Return the highest counter of all versions."""
@@ -304,7 +305,9 @@ class Exchange:
     waiting        commands that wait -> until when they wait for other nodes; 0: they wait for the file
     confirmed      node -> the change number whose state it is known to have
     digests        node -> the digest that it told last
-    walks          nodes that asked for all settings, and how far that is
+    walks          nodes that asked for all settings, and those that they are still to be told
+    walk_at_ms     when the next ones are told
+    doubts         node -> how often its settings differed from ours: what it confirmed before counts no more
     asking         nodes that were asked, or are to be asked when they are linked
     wait_until_ms  after a start: until when GETJOB and ADDJOB wait for settings; 0: they don't
     lengths        queue with `maxlen` -> node -> pending jobs there
@@ -323,7 +326,9 @@ class Exchange:
         self.waiting: dict[Waiting, int] = {}
         self.confirmed: dict[Node, int] = {}
         self.digests: dict[Node, int] = {}
-        self.walks: dict[Node, Iterator[bytes]] = {}
+        self.walks: dict[Node, Iterator[Item]] = {}
+        self.walk_at_ms = 0
+        self.doubts: dict[Node, int] = {}
         self.asking: dict[Node, None] = {}
         self.wait_until_ms = 0
         self.lengths: dict[bytes, dict[Node, int]] = {}
@@ -414,9 +419,9 @@ class QueueSettingsTable:
         return in_force.get(name, DEFAULTS) if in_force else DEFAULTS
 
     def next_counter(self, name: bytes) -> int:
-        """Return the counter of a new version of this queue's settings."""
+        """Return the counter of a new version of this queue's settings. Above COUNTER_MAX: there is none."""
         state = self.states.get(name)
-        return 1 if state is None else min(state.highest() + 1, COUNTER_MAX)
+        return 1 if state is None else state.highest() + 1
 
     def has_room(self, name: bytes, fields: int, value_bytes: int) -> bool:
         """Return whether so many fields of a queue can be remembered. Queues that were reset make room, oldest first.
@@ -466,6 +471,9 @@ class QueueSettingsTable:
     def merge_version(self, item: Item) -> bool:
         """Merge one setting without effect on the settings in force. Return whether it is news."""
         name, field, value, counter, node_id = item
+        if field == RESET_FIELD and value:
+            value = b""  # A RESET has none: with one, it would be another state here than where it is told on.
+            item = (name, field, value, counter, node_id)
         state = self.states.get(name)
         if state is None:
             state = self.states[name] = QueueState()

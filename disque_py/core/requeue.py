@@ -12,7 +12,8 @@ A job that waits long in one queue is announced there before the others' timers 
 of holders and sent once a second (QUEUED_WAITING), so 100,000 waiting jobs cost a few messages.
 
 Counters and attempts travel with every message and merge by maximum. The messages also carry the job's change number
-(changing.py). A job without attempts left is not queued: it becomes errored instead. Spec L2, L3, L4, L5, L6, Y4.
+(changing.py). A job without attempts left is not queued: it becomes errored instead. If two holders are about to do
+that, the one that `wins` does it. Spec L2, L3, L4, L5, L6, Y4.
 """
 
 from __future__ import annotations
@@ -302,6 +303,14 @@ def on_willqueue(broker: Broker, sender: Node, items: list[Any]) -> None:
             tell_queued(broker, job, QUEUED_WAITING)
         elif job.is_leased_here and job.requeue_at_ms > broker.now_ms:
             tell_leased(broker, job)
+        elif isinstance(job.work, Handover) and _is_limited(job):
+            # The taker has it queued now, or will have in a moment, and did not hear the question.
+            broker.send(sets.only(sender), QUEUED, _queued(job, QUEUED_WAITING))
+        elif job.state == ACTIVE and _is_spent(job) and wins(sender, broker.me, job_id):
+            # Both may be about to end the last lease. The sender does, and tells us: one transition is one event.
+            until_ms = broker.now_ms + lifecycle.willqueue_lead_ms(job) + lifecycle.WILLQUEUE_LEAD_MS
+            if job.requeue_at_ms < until_ms:
+                lifecycle.postpone(broker, job, until_ms)
 
 
 def wins(left: Node, right: Node, job_id: bytes) -> bool:
@@ -354,6 +363,11 @@ def is_queueable(job: Job) -> bool:
 def _is_spent(job: Job) -> bool:
     part = job.part
     return part is not None and part.is_spent(job.attempt)
+
+
+def _is_limited(job: Job) -> bool:
+    part = job.part
+    return part is not None and part.limit > 0
 
 
 def _moved_on(broker: Broker, job: Job) -> None:

@@ -67,6 +67,7 @@ def _drop_jobs(broker: Broker) -> None:
     broker.behind.clear()
     broker.tokens.clear()
     broker.acks.recollect = None
+    broker.upkeep.census = None
     if broker.drain is not None:
         broker.drain.moving.clear()
         broker.drain.blocked_by = ""
@@ -84,6 +85,8 @@ def _free(broker: Broker, shards: list[dict[bytes, Job]]) -> None:
 def _drop_queues(broker: Broker) -> None:
     dropped = [queue for queue in broker.queues.values() if queue.listed]
     for queue in broker.queues.values():
+        if queue.filters is not None:
+            queue.filters.dropped()
         queue.is_dropped = True
         queue.length = 0  # A hint or a sweep that was planned for it finds no work.
     broker.queues = {}
@@ -119,6 +122,8 @@ def _drop_queues(broker: Broker) -> None:
         if linked:
             broker.send(linked, FILTER_INTEREST, (queue.name, group.pairs, interest.GONE, interest.GONE))
     broker.consumers.told_filters.clear()
+    broker.consumers.untold_filters.clear()
+    broker.consumers.told_filter_bytes = 0
     broker.consumers.told_interest.clear()
     broker.consumers.told_plain.clear()
     for name in [name for name, nodes in broker.consumers.interest.items() if not nodes]:

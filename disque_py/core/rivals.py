@@ -26,6 +26,9 @@ class Rivals:
     coming              jobs of its answer that are not here yet
     is_answered, answer   whether it has answered, and its best job after that
     batch               how many jobs to ask for
+    limit               only jobs before this place were asked for
+    held_ms             when jobs began to wait for better ones; 0: they don't
+    doubted             nodes that are not believed for now -> the best job that they told of last
     quiet_until_ms      nodes are told nothing before
     is_timed            a look at what to tell is scheduled
     """
@@ -38,10 +41,13 @@ class Rivals:
         "best",
         "best_node",
         "coming",
+        "doubted",
+        "held_ms",
         "highest",
         "is_answered",
         "is_timed",
         "known",
+        "limit",
         "quiet_until_ms",
         "told",
         "worse",
@@ -60,6 +66,9 @@ class Rivals:
         self.is_answered = False
         self.answer: Place | None = None
         self.batch = 0
+        self.limit = NOWHERE
+        self.held_ms = 0
+        self.doubted: dict[Node, Place | None] = {}
         self.quiet_until_ms = 0
         self.is_timed = False
 

@@ -12,10 +12,12 @@ from collections.abc import Generator
 from typing import Final
 
 from disque_py.core.broker import SHARDS, Broker
+from disque_py.core.census import is_delayed_elsewhere
 from disque_py.core.events import status_of
-from disque_py.core.job import GONE, Job
+from disque_py.core.job import GONE, QUEUED, Job
 from disque_py.core.pulls import import_rate
 from disque_py.core.queue import Queue
+from disque_py.event_format import INVISIBLE, PENDING
 
 # Shards visited per call beyond the first, as a multiple of COUNT (spec R11).
 VISITS_PER_COUNT: Final = 10
@@ -48,7 +50,7 @@ class JobFilter:
         self.where = where
         self.states = tuple(dict.fromkeys(states))  # A state given a thousand times is compared once with each job.
 
-    def takes(self, job: Job) -> bool:
+    def takes(self, broker: Broker, job: Job) -> bool:
         """Whether the walk returns the job; records without holders (dummy acks) are never returned."""
         if not job.holders:
             return False
@@ -56,13 +58,21 @@ class JobFilter:
             return False
         if self.states and job.state not in self.states:
             return False
-        if self.statuses and status_of(job) not in self.statuses:
+        if self.statuses and shown_status(broker, job) not in self.statuses:
             return False
         if not self.where:
             return True
         meta = job.meta
         pairs = dict(zip(meta[::2], meta[1::2], strict=True))
         return not any(pairs.get(name) != value for name, value in self.where)
+
+
+def shown_status(broker: Broker, job: Job) -> int:
+    """Return the state that its users see. Only the timer of a copy tells that the job's DELAY lasts."""
+    status = status_of(job)
+    if status == PENDING and job.state != QUEUED and is_delayed_elsewhere(broker, job):
+        return INVISIBLE
+    return status
 
 
 def scan_jobs(
@@ -87,7 +97,7 @@ def scan_jobs(
                 if 0 <= count <= len(found) and found and place != placed[at - 1][0]:
                     return place, _still_there(found)
                 job = jobs[job_id]
-                if wanted.takes(job):
+                if wanted.takes(broker, job):
                     found.append(job)
         shard += 1
         offset = 0

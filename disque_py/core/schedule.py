@@ -10,6 +10,10 @@ a millisecond at most, and those that are cancelled long before never cost a buc
 Jobs have a horizon: only those due within HORIZON_MS are in the table. A sweep over all jobs every SWEEP_MS finds the
 rest, such as a TTL of a day or a RETRY of five minutes (timers.py). So ten million jobs that wait for a day cost one
 look every hundred seconds and no memory. A job that is done before its RETRY was never scheduled.
+
+A *walk* is work that no client of this node waits for, and too long for a turn: to fill an index, to free memory,
+to count for another node. All walks of a node take turns, and together they do WALKED_PER_MS parts per millisecond. So
+the number of walks changes how long they take, and not how long a turn lasts.
 """
 
 from __future__ import annotations
@@ -29,6 +33,8 @@ FRONT_MS: Final = 256
 HORIZON_MS: Final = 240_000
 SWEEP_MS: Final = 100_000
 LINE_GRAIN_MS: Final = 1 << 5
+# Parts of walks per millisecond. A part is about half a millisecond of work.
+WALKED_PER_MS: Final = 2
 
 
 class Timed(Protocol):
@@ -239,14 +245,15 @@ class Line:
 
 
 class Schedule(Timetable[Job]):
-    """The timetable of jobs, with its horizon, and tasks to call at a moment."""
+    """The timetable of jobs, with its horizon, tasks to call at a moment, and walks that go on in parts."""
 
-    __slots__ = ("_sequence", "_tasks", "horizon_ms")
+    __slots__ = ("_sequence", "_tasks", "_walks", "horizon_ms")
 
     def __init__(self) -> None:
         super().__init__()
         self._tasks: list[tuple[int, int, Callable[[], None]]] = []
         self._sequence = 0
+        self._walks: deque[Iterator[None]] = deque()
         self.horizon_ms = HORIZON_MS
 
     def begin(self, now_ms: int) -> None:
@@ -273,6 +280,23 @@ class Schedule(Timetable[Job]):
         """Call `task` at `at_ms`. It can't be cancelled, so the task checks whether it still matters."""
         self._sequence += 1
         heappush(self._tasks, (at_ms, self._sequence, task))
+
+    def walk(self, parts: Iterator[None]) -> None:
+        """Go on with this walk from the next millisecond on, in turn with the others. It must not raise."""
+        if not self._walks:
+            self.call_at(self.now_ms + 1, self._go_on)
+        self._walks.append(parts)
+
+    def _go_on(self) -> None:
+        walks = self._walks
+        for _ in range(min(WALKED_PER_MS, len(walks))):
+            parts = walks[0]
+            is_over = next(parts, walks) is walks
+            walks.popleft()  # Only now: a walk that begins another one must not find the line empty.
+            if not is_over:
+                walks.append(parts)
+        if walks:
+            self.call_at(self.now_ms + 1, self._go_on)
 
     @property
     def task_count(self) -> int:

@@ -17,13 +17,14 @@ Settings that peers send are checked and bounded (queue_settings.py).
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from itertools import islice
 from typing import Any, Final
 
 from cluster_bus.messages import ASKSETTINGS, QLENGTHS, SETTING, SETTINGS_DIGEST, SETTINGS_HAVE
 from cluster_bus.node import Node
 from disque_py.core.broker import Broker
-from disque_py.core.queue_settings import COUNTER_MAX, RESET_FIELD, Item, Waiting, is_item
+from disque_py.core.queue_settings import COUNTER_MAX, RESET_FIELD, Exchange, Item, QueueState, Waiting, is_item
 from disque_py.core.versions import ATTEMPTS
 from disque_py.log_lines import tell
 
@@ -33,8 +34,11 @@ LINKED_MS: Final = 1_000
 START_MS: Final = 2_000
 # A write that failed is repeated after this.
 RETRY_MS: Final = 2_000
-# Queues whose settings a node is told at once; about five milliseconds of work.
-QUEUES_PER_STEP: Final = 2_000
+# All settings are told a part at a time: at most so many settings, or about so many bytes, to all nodes that asked.
+# That is about a millisecond of work.
+ITEMS_PER_PART: Final = 250
+BYTES_PER_PART: Final = 256 * 1024
+PART_MS: Final = 10
 # After a write of more queues than this, other nodes hear of the digest alone.
 HAVE_MAX: Final = 200
 # Lengths of queues are told once a second if they have changed. A round has so many steps, of so many queues at least.
@@ -56,7 +60,8 @@ def change(
 ) -> None:
     """Change settings of a queue; `done` is called when they are on disk and linked nodes had their time.
 
-    values   pairs of field and value; a single RESET_FIELD for a RESET. The caller has checked `has_room`
+    values   pairs of field and value; a single RESET_FIELD for a RESET. The caller has checked `has_room`, and that
+             there is a next version
     """
     table = broker.queue_settings
     counter = table.next_counter(name)
@@ -77,8 +82,15 @@ def behind(broker: Broker, name: bytes) -> int:
     state = table.states.get(name)
     if state is None:
         return 0
-    confirmed = table.exchange.confirmed
-    return sum(1 for node in broker.members() if confirmed.get(node, -1) < state.number and node not in state.confirmed)
+    return sum(1 for node in broker.members() if not _has_confirmed(table.exchange, state, node))
+
+
+def _has_confirmed(exchange: Exchange, state: QueueState, node: Node) -> bool:
+    """Return whether a node has said that it has this state, and its settings have not differed since."""
+    if exchange.confirmed.get(node, -1) >= state.number:
+        return True
+    doubts = state.confirmed.get(node)
+    return doubts is not None and doubts == exchange.doubts.get(node, 0)
 
 
 def forget_all(broker: Broker, done: Callable[[OSError | None], None]) -> None:
@@ -90,6 +102,7 @@ def forget_all(broker: Broker, done: Callable[[OSError | None], None]) -> None:
     exchange.confirmed.clear()
     exchange.digests.clear()
     exchange.walks.clear()
+    exchange.doubts.clear()
     exchange.asking.clear()
     exchange.lengths.clear()
     exchange.told_lengths.clear()
@@ -195,8 +208,7 @@ def _is_confirmed(broker: Broker, name: bytes) -> bool:
     state = table.states.get(name)
     if state is None:
         return True
-    confirmed = table.exchange.confirmed
-    return all(node in state.confirmed or confirmed.get(node, -1) >= state.number for node in broker.cluster.linked)
+    return all(_has_confirmed(table.exchange, state, node) for node in broker.cluster.linked)
 
 
 # -- other nodes --------------------------------------------------------------------------------------------------
@@ -226,7 +238,7 @@ def on_link_up(broker: Broker, node: Node) -> None:
         exchange.asking[node] = None
         broker.send(only, ASKSETTINGS, (exchange.saved_digest,))
     if node in exchange.walks:
-        exchange.walks[node] = iter(list(table.states))
+        exchange.walks[node] = table.all_items()
         _walk(broker)
 
 
@@ -256,10 +268,9 @@ def on_digest(broker: Broker, sender: Node, items: list[Any]) -> None:
 
 def _doubt(broker: Broker, node: Node) -> None:
     """Forget what a node has confirmed: its settings differ from ours."""
-    table = broker.queue_settings
-    table.exchange.confirmed.pop(node, None)
-    for state in table.states.values():
-        state.confirmed.pop(node, None)
+    exchange = broker.queue_settings.exchange
+    exchange.confirmed.pop(node, None)
+    exchange.doubts[node] = exchange.doubts.get(node, 0) + 1
 
 
 def on_ask(broker: Broker, sender: Node, items: list[Any]) -> None:
@@ -276,28 +287,39 @@ def on_ask(broker: Broker, sender: Node, items: list[Any]) -> None:
     else:
         _doubt(broker, sender)
     if sender not in exchange.walks:  # A walk that is under way tells everything, too.
-        exchange.walks[sender] = iter(() if asked == exchange.saved_digest else list(table.states))
+        exchange.walks[sender] = iter(()) if asked == exchange.saved_digest else table.all_items()
         _walk(broker)
     _answer(broker)
 
 
 def _walk(broker: Broker) -> None:
-    """Do one step of telling all settings. Settings that are not on disk yet are not told, so a write comes first."""
+    """Tell the next part of all settings. Settings that are not on disk yet are not told, so a write comes first."""
     table = broker.queue_settings
     exchange = table.exchange
-    if exchange.is_writing or table.unsaved or exchange.is_void:
+    if exchange.is_writing or table.unsaved or exchange.is_void or broker.now_ms < exchange.walk_at_ms:
         return
-    for node, names in list(exchange.walks.items()):
+    count, size = ITEMS_PER_PART, BYTES_PER_PART
+    for node, items in list(exchange.walks.items()):
         if not node.is_linked:
             continue  # The walk begins when its link is up.
+        part: list[Item] = []
+        is_over = True
+        for item in items:
+            part.append(item)
+            count -= 1
+            size -= len(item[0]) + len(item[2])
+            if not count or size < 0:
+                is_over = False
+                break
         only = broker.sets.only(node)
-        part = list(islice(names, QUEUES_PER_STEP))
-        for name in part:
-            if name in table.states:
-                broker.send_all(only, SETTING, list(table.items_of(name)))
-        if len(part) < QUEUES_PER_STEP:
-            del exchange.walks[node]
-            broker.send(only, SETTINGS_DIGEST, (exchange.saved_digest, DIGEST_OF_ALL))
+        broker.send_all(only, SETTING, part)
+        if not is_over:
+            exchange.walks[node] = exchange.walks.pop(node)  # The other nodes come first in the next part.
+            exchange.walk_at_ms = broker.now_ms + PART_MS
+            broker.schedule.call_at(exchange.walk_at_ms, partial(_walk, broker))
+            return
+        del exchange.walks[node]
+        broker.send(only, SETTINGS_DIGEST, (exchange.saved_digest, DIGEST_OF_ALL))
 
 
 def on_setting(broker: Broker, sender: Node, items: list[Any]) -> None:
@@ -310,22 +332,22 @@ def on_setting(broker: Broker, sender: Node, items: list[Any]) -> None:
         if not table.has_room(name, 1, len(field) + len(value)):
             broker.stats.ignored("setting of too many queues")
         elif not table.merge((name, field, value, counter, node_id)):
-            _correct(broker, sender, name, field, (counter, node_id))
+            _correct(broker, sender, name, field, (counter, node_id, value))
     _compare(broker)
     _write(broker)
     _answer(broker)
 
 
-def _correct(broker: Broker, sender: Node, name: bytes, field: bytes, version: tuple[int, bytes]) -> None:
-    """Tell the sender of an older version the newer one, if that is on disk."""
+def _correct(broker: Broker, sender: Node, name: bytes, field: bytes, theirs: tuple[int, bytes, bytes]) -> None:
+    """Tell the sender of an older version the newer one, if that is on disk. The value decides between equal ones."""
     table = broker.queue_settings
     state = table.states.get(name)
     if state is None or state.number > table.exchange.saved_number:
         return
     known = state.fields.get(field)
-    if field != RESET_FIELD and known is not None and (known[1], known[2]) > version:
+    if field != RESET_FIELD and known is not None and (known[1], known[2], known[0]) > theirs:
         broker.send(broker.sets.only(sender), SETTING, (name, field, *known))
-    elif state.reset > version:
+    elif state.reset > theirs[:2] or (state.reset == theirs[:2] and field != RESET_FIELD):
         broker.send(broker.sets.only(sender), SETTING, (name, RESET_FIELD, b"", state.reset[0], state.reset[1]))
 
 
@@ -339,7 +361,7 @@ def on_have(broker: Broker, sender: Node, items: list[Any]) -> None:
         broker.queue_settings.exchange.told_lengths.pop(name, None)
         state = states.get(name)
         if state is not None and state.digest == digest:
-            state.confirmed[sender] = None
+            state.confirmed[sender] = broker.queue_settings.exchange.doubts.get(sender, 0)
     _answer(broker)
 
 

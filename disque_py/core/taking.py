@@ -132,6 +132,12 @@ def _known_again(broker: Broker, sender: Node, known: Job, job: Job, snapshot: A
         return TAKEN  # A consumer of ours has it. The giver had not heard so, and would queue a job that we refuse.
     if known.retry_ms == 0 and known.is_delivered:
         return TAKEN
+    if (
+        job.attempt < known.attempt
+        and known.requeue_at_ms > broker.now_ms
+        and events.status_of(known) == event_format.RUNNING
+    ):
+        return TAKEN  # A consumer of another node has it. The giver had not heard so, and the lease is not over.
     reason = replication.refusal(broker, known)
     if reason:
         return reason

@@ -24,6 +24,7 @@ from disque_py.core import (
     acks,
     asking,
     changing,
+    claim_messages,
     delivery,
     filter_interest,
     gathering,
@@ -41,6 +42,7 @@ from disque_py.core import (
     spilling,
     taking,
     timers,
+    voting,
 )
 from disque_py.core.broker import Broker
 from disque_py.core.client import (
@@ -124,6 +126,7 @@ MESSAGES: Final[dict[int, MessageHandler]] = {
     messages.DIDJOBS: asking.on_answer,
     messages.QUESTION: gathering.on_question,
     messages.ANSWER: gathering.on_answer,
+    **claim_messages.HANDLERS,
 }
 
 
@@ -139,6 +142,7 @@ WHILE_LOADING: Final = (
     messages.ASKSETTINGS,
     messages.QLENGTHS,
     messages.QUESTION,
+    *claim_messages.HANDLERS,
 )
 
 
@@ -446,6 +450,7 @@ def link_up(broker: Broker, node: Node) -> None:
     broker.sets.forget_packed()
     pausing.on_link_up(broker, node)
     settings_sync.on_link_up(broker, node)
+    voting.on_link_up(broker, node)
     interest.on_link_up(broker, node)
     filter_interest.on_link_up(broker, node)
     replication.on_link_up(broker, node)
@@ -459,6 +464,7 @@ def link_lost(broker: Broker, node: Node) -> None:
     keying.on_link_lost(broker, node)
     asking.on_link_lost(broker, node)
     gathering.on_link_lost(broker, node)
+    claim_messages.on_link_lost(broker, node)
 
 
 def incoming_lost(broker: Broker, node: Node) -> None:
@@ -469,10 +475,12 @@ def incoming_lost(broker: Broker, node: Node) -> None:
     keying.on_link_lost(broker, node)
     asking.on_link_lost(broker, node)
     gathering.on_link_lost(broker, node)
+    claim_messages.on_link_lost(broker, node)
 
 
 def new_run(broker: Broker, node: Node) -> None:
     """The node has a new process: what was agreed with the old one is void."""
+    claim_messages.on_run_over(broker, node)
     settings_sync.on_run_over(broker, node)
     interest.forget_node(broker, node)
     filter_interest.forget_node(broker, node)
@@ -481,6 +489,7 @@ def new_run(broker: Broker, node: Node) -> None:
 
 def forgotten(broker: Broker, node: Node) -> None:
     """The node left the table: acks no longer wait for it, and hand-overs to it are over."""
+    claim_messages.on_run_over(broker, node)
     settings_sync.on_run_over(broker, node)
     interest.forget_node(broker, node)
     filter_interest.forget_node(broker, node)
@@ -516,3 +525,5 @@ def settle(broker: Broker) -> None:
         interest.send_hints(broker)
     if consumers.filter_hints:
         filter_interest.send_hints(broker)
+    if broker.claims.is_due:
+        claim_messages.settle(broker)

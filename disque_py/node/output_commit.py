@@ -22,6 +22,8 @@ from cluster_bus.messages import (
     ASKCHANGED,
     ASKJOBS,
     ASKSETTINGS,
+    CLAIM,
+    CLAIM_IS,
     FAIL_NODE,
     FILTER_HINT,
     FILTER_INTEREST,
@@ -35,10 +37,17 @@ from cluster_bus.messages import (
     PING,
     PONG,
     QLENGTHS,
+    RECALL,
+    RECALLED,
+    RELEASE,
+    RELEASED,
     REPLJOB,
     SETTING,
     SETTINGS_DIGEST,
     SETTINGS_HAVE,
+    VOTE,
+    VOTE_IS,
+    VOTERS,
 )
 from cluster_bus.node import Node
 from cluster_bus.outgoing import Run, without
@@ -50,8 +59,9 @@ from persistence.journal import ALWAYS, Journal
 
 # Messages that promise nothing. A copy travels while our own record is written. The others are questions, and signs of
 # life: if the disk could delay these, other nodes would take this node for dead.
-# Queue settings have a file of their own, which is written before they are told.
+# Queue settings have a file of their own, which is written before they are told. So have the grants of voters.
 OF_SETTINGS: Final = (SETTING, SETTINGS_HAVE, SETTINGS_DIGEST, ASKSETTINGS, QLENGTHS)
+OF_CLAIMS: Final = (VOTERS, CLAIM, CLAIM_IS, RELEASE, RELEASED, VOTE, VOTE_IS, RECALL, RECALLED)
 FREE: Final = frozenset(
     (
         REPLJOB,
@@ -69,6 +79,7 @@ FREE: Final = frozenset(
         MEET,
         FAIL_NODE,
         *OF_SETTINGS,
+        *OF_CLAIMS,
     )
 )
 

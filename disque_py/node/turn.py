@@ -213,6 +213,7 @@ class Driver:
                 for queue in broker.queues.values():
                     if queue.length:
                         broker.wake(queue)
+                        broker.owe_hint(queue)
             broker.journal.disk_level = journal.level
         broker.journal.disk_trouble = journal.refusal_reason
 

@@ -15,7 +15,7 @@ import time
 import zlib
 from functools import partial
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from cluster_bus.nodes_file import dump
 from disque_py import __version__
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from disque_py.core.queue_settings import Item
     from disque_py.server.event_storage import EventStorage
     from disque_py.server.file_writer import FileWriter
+    from disque_py.server.framed_store import FramedStore
     from disque_py.server.listeners import Listeners
     from disque_py.server.nodes_file_saver import NodesFileSaver
-    from disque_py.server.queue_settings_store import QueueSettingsStore
     from disque_py.server.settings_file import Configuration
     from disque_py.server.spill_storage import SpillStorage
     from disque_py.server.watchdog import Watchdog
@@ -69,7 +69,8 @@ class ProcessHost:
         configuration: Configuration,
         file_writer: FileWriter,
         saver: NodesFileSaver,
-        queue_settings: QueueSettingsStore,
+        queue_settings: FramedStore,
+        votes: FramedStore,
         stop: Callable[[Ending], None],
         *,
         may_restart: bool,
@@ -78,6 +79,7 @@ class ProcessHost:
         self._file_writer = file_writer
         self._saver = saver
         self._queue_settings = queue_settings
+        self._votes = votes
         self._stop = stop
         self._may_restart = may_restart
         self._executable = os.path.abspath(sys.argv[0])
@@ -166,6 +168,10 @@ class ProcessHost:
         """Add settings to their file, or replace all others by them."""
         write = partial(self._queue_settings.write, items, is_void=is_void)
         self._file_writer.write(write, self._in_turn(done))
+
+    def write_votes(self, items: list[tuple[int, Any]], is_void: bool, done: Callable[[OSError | None], None]) -> None:
+        """Add items of a voter's memory to their file, or replace all others by them."""
+        self._file_writer.write(partial(self._votes.write, items, is_void=is_void), self._in_turn(done))
 
     def _in_turn(self, done: Callable[[OSError | None], None]) -> Callable[[OSError | None], None]:
         def on_done(failure: OSError | None) -> None:

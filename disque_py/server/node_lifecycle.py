@@ -29,7 +29,7 @@ from cluster_bus.nodes_file import NodeLine
 from cluster_bus.outgoing import Outgoing
 from disque_py import __version__
 from disque_py.config.settings import Settings
-from disque_py.core import settings_sync
+from disque_py.core import settings_sync, voting
 from disque_py.core.broker import Broker
 from disque_py.node import dispatch
 from disque_py.node.turn import Driver
@@ -40,12 +40,12 @@ from disque_py.server.collector import tune_collector
 from disque_py.server.connection import ClientConnection, is_protected
 from disque_py.server.event_storage import EventStorage
 from disque_py.server.file_writer import FileWriter
+from disque_py.server.framed_store import FramedStore
 from disque_py.server.host import NO_RESTART, Ending, ProcessHost
 from disque_py.server.housekeeping import Housekeeping
 from disque_py.server.listeners import Listeners, backlog_limit
 from disque_py.server.log import log, log_mistake, tell, write
 from disque_py.server.nodes_file_saver import NodesFileSaver
-from disque_py.server.queue_settings_store import QueueSettingsStore
 from disque_py.server.settings_file import Configuration
 from disque_py.server.spill_storage import SpillStorage
 from disque_py.server.start_error import StartError
@@ -53,6 +53,8 @@ from disque_py.server.systemd import Notifier
 from disque_py.server.turn_loop import TurnLoop
 from disque_py.server.watchdog import Watchdog
 from disque_py.storage.journal_service import JournalService
+from disque_py.storage.queue_settings_file import QUEUE_SETTINGS
+from disque_py.storage.votes_file import VOTES
 from persistence.disk_errors import FULL_DISK
 from persistence.file_disk import FileDisk
 from persistence.files import Files, JournalInUseError
@@ -91,12 +93,26 @@ class NodeLifecycle:
         self._file_writer = FileWriter()
         # The path behind symbolic links: a save would replace the link and leave the file behind it old.
         self._saver = NodesFileSaver(os.path.realpath(settings.cluster_config_file), self._file_writer, log)
-        self._queue_settings = QueueSettingsStore(f"{self._saver.path}.queues", log)
+        self._queue_settings = FramedStore(
+            f"{self._saver.path}.queues",
+            QUEUE_SETTINGS,
+            "queue-settings-torn",
+            "Restore the file, or move it away: the other nodes tell this one their settings",
+            log,
+        )
+        self._votes = FramedStore(
+            f"{self._saver.path}.votes",
+            VOTES,
+            "votes-torn",
+            "Restore the file, or move it away: this voter is mute then until every lease is over",
+            log,
+        )
         self._host = ProcessHost(
             configuration,
             self._file_writer,
             self._saver,
             self._queue_settings,
+            self._votes,
             self.stop,
             may_restart=may_restart,
         )
@@ -128,10 +144,12 @@ class NodeLifecycle:
             lines = self._saver.open()
             self._is_known = bool(lines)
             queue_settings = self._queue_settings.load()
+            votes = self._votes.load()
             self._listeners.bind()
             self._on_taken()
             adapter = self._build(lines)
             settings_sync.start(self._broker, queue_settings)
+            voting.start(self._broker, votes, is_repaired=self._votes.is_repaired)
             try:
                 await self._start(adapter)
             except StartError:

@@ -16,7 +16,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from cluster_bus.messages import HINT, INTEREST, NEEDJOBS, PAUSE, QUEUED, QUEUED_WAITING, WILLQUEUE
+from cluster_bus.messages import (
+    HINT,
+    INTEREST,
+    NEEDJOBS,
+    PAUSE,
+    QUEUED,
+    QUEUED_WAITING,
+    RECALL,
+    RECALLED,
+    VOTERS,
+    WILLQUEUE,
+)
 from cluster_bus.node import LEAVING, Node
 from disque_py.core.ids import is_retried_id, is_valid_id
 from disque_py.core.job import Handover, Job
@@ -57,6 +68,8 @@ WAITING_MS: Final = 20_000
 IDS: Final = Ids()
 # Messages whose items begin with the name of a queue.
 QUEUE_KINDS: Final = (NEEDJOBS, INTEREST, HINT, PAUSE)
+# A voter that can't read the memories of a majority asks for them until it can. Each time it tells its list.
+OF_VOTERS: Final = (VOTERS, RECALL, RECALLED)
 # A holder asks half a second before it would queue a job.
 ANSWER_MS_MAX: Final = 450
 
@@ -350,7 +363,9 @@ class LivenessPhase:
         world = self.world
         world.run(SETTLE_MS)
         heard: list[tuple[str, str, list[Any]]] = []
-        world.traffic.tap = lambda sender, receiver, runs: heard.extend((sender, receiver, run) for run in runs)
+        world.traffic.tap = lambda sender, receiver, runs: heard.extend(
+            (sender, receiver, run) for run in runs if run[0] not in OF_VOTERS
+        )
         start_ms = world.now_ms
         while not heard and world.now_ms - start_ms < IDLE_MS:
             world.run(STEP_MS)  # The first message that breaks it is the last in the transcript.

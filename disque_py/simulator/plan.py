@@ -41,7 +41,10 @@ WEATHER: Final[dict[str, tuple[str, ...]]] = {
     "upgrade": ("upgrade", "upgrade"),
     "restarts": ("restart",),
     "disks": ("disk", "disk", "kill", "rewrite"),
+    "votes": ("wipe-votes", "wipe-votes", "kill"),
 }
+# Kinds that no seed chooses: plans with locks have their faults besides.
+BY_NAME: Final = ("fair", "votes")
 NAMES: Final = "abcdefghijklmnopqrstuvwxyz"
 NODES_MAX: Final = 9
 MS_PER_FAULT: Final = (250, 600, 1_500, 4_000)
@@ -75,6 +78,9 @@ ATTEMPTS_SHARE: Final = 0.4
 ASKER_SHARE: Final = 0.3
 # Clusters with clients that ask with WHERE, beside a producer of jobs with metadata.
 FILTERED_SHARE: Final = 0.3
+# Clusters with owners of locks, and voters whose list changes. Some of these lose their files of votes.
+LOCKERS_SHARE: Final = 0.3
+WIPES_SHARE: Final = 0.5
 # Of the clusters with little memory so many let bodies go to disk.
 SPILLING_SHARE: Final = 0.6
 
@@ -216,6 +222,10 @@ def draw(seed: int, duration_ms: int, *, weather: str = "", chance: Callable[[st
     if filtered.random() < FILTERED_SHARE:
         names += ["keyed producer"] * ("keyed producer" not in names)
         names += ["filtered consumer"] * filtered.choice((1, 2, 4))
+    locks = chance(f"{seed} lockers")  # Likewise.
+    has_locks = locks.random() < LOCKERS_SHARE
+    if has_locks:
+        names += ["voter keeper"] + ["locker"] * locks.choice((2, 3, 5))
     clients = [ClientPlan(number, kind) for number, kind in enumerate(names)]
     delay_ms = rng.choice(((1, 1), (1, 2), (1, 5), (2, 20), (10, 40), (1, 100)))
     faults = _faults(rng, kinds, duration_ms)
@@ -250,11 +260,13 @@ def draw(seed: int, duration_ms: int, *, weather: str = "", chance: Callable[[st
     if faults:
         faults += _settings_faults(chance(f"{seed} settings"), duration_ms, len(faults))
     faults += _latest_faults(latest, kinds, plan.journals, duration_ms, len(faults))
+    if has_locks and faults and locks.random() < WIPES_SHARE:
+        faults += _some_faults(locks, ("wipe-votes",), duration_ms, len(faults))
     return replace(plan, faults=tuple(faults))
 
 
 def _weather(rng: Random) -> tuple[str, ...]:
-    kinds = [kind for kind in WEATHER if kind != "fair"]
+    kinds = [kind for kind in WEATHER if kind not in BY_NAME]
     if rng.random() < 0.5:
         return (rng.choice(kinds),)
     return tuple(sorted(rng.sample(kinds, rng.choice((0, 2, 3, 4, 6)))))

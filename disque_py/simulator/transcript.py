@@ -32,6 +32,8 @@ NEEDJOBS_FLAGS = {
 }
 INTEREST = {-1: "gone", -2: "all void"}
 DIGESTS = ("digest", "that was all", "digest after a write", "digest after a large write")
+CLAIM_OUTCOMES = ("granted", "held", "old fence", "old attempt", "done", "may not vote", "another epoch", "no room")
+VOTES = ("yes", "no", "unable")
 DEED_NAMES = {CANCEL: "cancel"}
 HAS_NAMES = {NOTHING: "nothing", OVER: "over", COPY: "copy", HAS_QUEUED: "queued", HAS_LEASED: "leased"}
 JOB_ID_BYTES = 40
@@ -113,6 +115,10 @@ def _place(words: Sequence[Any]) -> str:
     return "its age" if priority == ctime // CTIMES_PER_MS else str(priority)
 
 
+def _voters(packed: Sequence[Any]) -> str:
+    return f"epoch {packed[0]} {' '.join(letter(node_id) for node_id, _ in packed[3])}"
+
+
 def _where(pairs: list[bytes] | tuple[bytes, ...]) -> str:
     return " ".join(f"{pairs[at].decode()}={pairs[at + 1].decode()}" for at in range(0, len(pairs), 2))
 
@@ -181,6 +187,25 @@ def tell_message(names: Ids, kind: int, item: Any) -> str:
             return "of all queues"
         case m.QLENGTHS:
             return f"{item[0].decode()} {item[1]}"
+        case m.VOTERS:
+            return _voters(item[0])
+        case m.CLAIM:
+            return f"{item[2].decode()} {item[3].decode()} fence {item[4]} for {item[5]}ms"
+        case m.CLAIM_IS:
+            running = f" by {item[3].decode()} fence {item[2]}" if item[3] else ""
+            return f"{CLAIM_OUTCOMES[item[1]]}{running}"
+        case m.RELEASE:
+            return f"{item[1].decode()} {item[2].decode()} fence {item[3]}{f' done for {item[5]}ms' if item[5] else ''}"
+        case m.RELEASED:
+            return "ended" if item[1] else "not held"
+        case m.VOTE:
+            return f"ballot {item[2]}{letter(item[3])} {'promise' if item[4] is None else _voters(item[4])}"
+        case m.VOTE_IS:
+            return VOTES[item[1]]
+        case m.RECALL:
+            return f"epoch {item[1]} page {item[2]}"
+        case m.RECALLED:
+            return f"{len(item[3])} grants{', the last' if item[4] else ''}" if item[1] == 0 else "not now"
         case m.LEFT:
             new = f"{letter(item[2])} instead of" if item[2] else "without"
             return f"{names.of(item[0])} {new} {letter(item[1])} {nodes(item[3])}"

@@ -28,15 +28,19 @@ from disque_py.spark.delta_store import Store
 from disque_py.spark.event_schema import ARROW_SCHEMA
 from disque_py.spark.event_slices import events_of, is_slices
 from disque_py.spark.index_commit import IndexCommit
+from disque_py.spark.index_current import CurrentPart, current_parts, read_part
+from disque_py.spark.index_lock import write_lock
 from disque_py.spark.index_reading import TABLES, IndexFile, files_of, read_rows, schema_of
-from disque_py.spark.index_schema import check_columns, open_tables
+from disque_py.spark.index_schema import CURRENT, check_columns, open_tables
 from disque_py.spark.index_writing import IndexTask, Written
 from disque_py.spark.options import OptionError, Options
 from disque_py.spark.progress_file import note_batch
 from disque_py.spark.upkeep import Retention, maintain, retention_of
 
 FORMAT: Final = "disque-index"
-OPTIONS: Final = ("gaps", "table", "since", "until", "compactEvery", "currentRetention", "historyRetention")
+OPTIONS: Final = ("gaps", "table", "since", "until", "compactEvery", "mergeEvery", "currentRetention",
+    "historyRetention",
+)  # fmt: skip
 
 
 def store_of(options: Options) -> Store:
@@ -93,8 +97,12 @@ class IndexWriter(DataSourceStreamArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 — Spark's name
         """Commit the batch in one transaction; runs on the driver."""
         parts = [message.written for message in messages if isinstance(message, IndexMessage)]
-        done = IndexCommit(self._store, self._columns, may_gap=self._may_gap).commit(parts)
-        upkeep_ms = maintain(self._store, self._retention, batchId)
+        merge = IndexCommit(
+            self._store, self._columns, may_gap=self._may_gap, merge_every_s=self._retention.merge_every_s
+        )
+        with write_lock(self._store):
+            done = merge.commit(parts)
+            upkeep_ms = maintain(self._store, self._retention, batchId)
         note_batch(self._store, batchId, asdict(done) | {"upkeep_ms": upkeep_ms})
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 — Spark's name
@@ -112,6 +120,14 @@ class IndexPartition(InputPartition):
         self.file = file
 
 
+class CurrentPartition(InputPartition):
+    """Files of `current` with the changes of their jobs."""
+
+    def __init__(self, part: CurrentPart) -> None:
+        super().__init__(part)
+        self.part = part
+
+
 class IndexReader(DataSourceReader):
     """The reader of a table, as the table is when the query is planned."""
 
@@ -123,12 +139,16 @@ class IndexReader(DataSourceReader):
         self._until = until
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Return one partition per file."""
+        """Return one partition per file; files of `current` with changes that wait may share one."""
+        if self._table == CURRENT:
+            return [CurrentPartition(part) for part in current_parts(self._store)] or [InputPartition(None)]
         found = files_of(self._store, self._table, self._since, self._until)
         return [IndexPartition(file) for file in found] or [InputPartition(None)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read the rows of a file; runs on an executor."""
+        """Read the rows of a partition; runs on an executor."""
+        if isinstance(partition, CurrentPartition):
+            yield from read_part(self._store, partition.part, self._schema)
         if isinstance(partition, IndexPartition):
             yield from read_rows(self._store, self._table, partition.file, self._schema)
 

@@ -23,7 +23,8 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction
 
 from disque_py.spark.delta_store import Store, TableError, delete_files, read_staged
-from disque_py.spark.index_merge import COMMIT_TRIES, CurrentMerge
+from disque_py.spark.index_changes import COMMIT_TRIES
+from disque_py.spark.index_merge import CurrentMerge
 from disque_py.spark.index_schema import DAY, HISTORY, STAGING, open_tables
 from disque_py.spark.index_writing import Seen, Written, mark_name
 
@@ -49,12 +50,14 @@ class IndexCommit:
 
     columns     columns of the rows, for tables that have to be made or widened
     may_gap     rows may be missing (a filter in the query, or losses that were accepted)
+    merge_every_s   so many seconds the change of an old job may wait for its merge into `current`
     """
 
-    def __init__(self, store: Store, columns: pa.Schema, *, may_gap: bool) -> None:
+    def __init__(self, store: Store, columns: pa.Schema, *, may_gap: bool, merge_every_s: int = 0) -> None:
         self._store = store
         self._columns = columns
         self._may_gap = may_gap
+        self._merge_every_s = merge_every_s
 
     def commit(self, parts: Iterable[Written]) -> Committed:
         """Commit the files of all tasks. Raises GapError, TableError, before anything of this batch is visible."""
@@ -127,4 +130,4 @@ class IndexCommit:
                 f"disque-index: {staging.path} lacks a file that an executor wrote ({error}); the option path must "
                 "name storage that the driver and all executors reach"
             ) from None
-        return CurrentMerge(self._store, current).merge(staged) if staged else 0
+        return CurrentMerge(self._store, current, self._merge_every_s).merge(staged) if staged else 0

@@ -1,8 +1,9 @@
 """Compaction: few large files out of many small ones. `history` is compacted by day, `current` by span.
 
-A batch adds a file per task to `history`. Compaction merges the small files of a day into large ones. They are sorted
-by job as every file is, so a query for one job still reads a few rows of each file. They are compressed better,
-because they stay. These commits state that they change no data, so a reader that follows the table reads nothing twice.
+upkeep.py calls it every so many batches. A span is a range of creation times; index_merge.py has its rule. A batch
+adds a file per task to `history`. Compaction merges the small files of a day into large ones. They are sorted by job
+as every file is, so a query for one job still reads a few rows of each file. They are compressed better, because they
+stay. These commits state that they change no data, so a reader that follows the table reads nothing twice.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from deltalake import CommitProperties, DeltaTable
 from deltalake.transaction import RemoveAction
 
 from disque_py.spark.delta_store import PACKED_CODEC, NewFile, Store, write_file
-from disque_py.spark.index_merge import COMMIT_TRIES, CurrentMerge
+from disque_py.spark.index_changes import COMMIT_TRIES
+from disque_py.spark.index_merge import CurrentMerge
 from disque_py.spark.index_reading import IndexFile, read_rows
 from disque_py.spark.index_schema import CURRENT, DAY, HISTORY, arrow_schema
 
@@ -61,6 +63,7 @@ def _small_files(table: DeltaTable) -> dict[str, list[tuple[str, int, int]]]:
 
 
 def _merge(store: Store, table: DeltaTable, day: str, group: list[tuple[str, int, int]]) -> None:
+    """Replace a group of a day's files by one file, in one transaction."""
     schema = arrow_schema(table)
     schema = schema.remove(schema.get_field_index(DAY))
     batches = [batch for path, _, _ in group for batch in read_rows(store, HISTORY, IndexFile(path, day), schema)]

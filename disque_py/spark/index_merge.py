@@ -10,6 +10,9 @@ A file that gets no new job is *patched*: its rows keep their positions, and the
 values in the columns that change. Files that get new jobs are *merged*: they are read together with the batch's rows,
 reduced to the newest row per job (index_newest.py), and written again, in spans of a bounded number of rows.
 
+Changes of old jobs that would touch many files wait in a table of their own (index_changes.py). Every batch looks at
+them again, together with its own rows.
+
 A file with an unknown span (rows without a creation time) is always considered. A batch with such rows considers all
 files. Small files are merged by every batch with new jobs, so that they don't become many.
 """
@@ -31,9 +34,10 @@ from deltalake import CommitProperties, DeltaTable
 from deltalake.transaction import RemoveAction
 
 from disque_py.spark.delta_store import NewFile, Store, read_column, write_file
+from disque_py.spark.index_changes import COMMIT_TRIES, ChangesTable, choose, without_since
 from disque_py.spark.index_newest import newest
 from disque_py.spark.index_reading import IndexFile, read_rows
-from disque_py.spark.index_schema import CURRENT, arrow_schema
+from disque_py.spark.index_schema import CURRENT, FINAL, KEYS, SINCE, arrow_schema
 from disque_py.spark.index_sorting import sort_by_job, take_rows
 
 CREATED: Final = "ctime"
@@ -41,7 +45,6 @@ CREATED: Final = "ctime"
 FILE_ROWS: Final = 50_000
 # Every batch with new jobs also merges the files that have fewer rows than this.
 SMALL_ROWS: Final = 7_000
-COMMIT_TRIES: Final = 5
 # Arrow releases the interpreter lock, so threads work on several spans at once. Each needs memory for its rows.
 WORKERS: Final = min(4, os.cpu_count() or 1)
 
@@ -107,16 +110,57 @@ def bounds_of(created: np.ndarray, starts: Sequence[int]) -> np.ndarray:
 
 
 class CurrentMerge:
-    """A merge into the table `current` of the index under `store`."""
+    """A merge into the table `current` of the index under `store`.
 
-    def __init__(self, store: Store, table: DeltaTable) -> None:
+    merge_every_s   so many seconds the change of an old job may wait; 0: none waits
+    """
+
+    def __init__(self, store: Store, table: DeltaTable, merge_every_s: int = 0) -> None:
         self._store = store
         self._table = table
         self._schema = arrow_schema(table)
+        self._merge_every_ms = merge_every_s * 1000
 
     def merge(self, staged: Sequence[pa.Table]) -> int:
-        """Merge the rows that `index_newest.newest` gave in several tasks, and return the number of their jobs."""
-        rows = pa.concat_tables([self._typed(table) for table in staged], promote_options="default")
+        """Merge the rows that `index_newest.newest` gave in several tasks, and return the number of their jobs.
+
+        With no rows it merges the changes that have waited long enough.
+        """
+        own = [self._typed(table) for table in staged]
+        count = len(own[0]) if len(own) == 1 else _job_count(own)
+        changes = ChangesTable(self._store)
+        held = changes.read()
+        rows = pa.concat_tables([self._schema.empty_table(), *own], promote_options="default")
+        waiting = None
+        if held is not None or self._merge_every_ms:
+            rows, waiting = self._divided(rows, held)
+        if len(rows):
+            self._merge_now(rows)
+        # The changes leave their table after they came into `current`, so a reader never misses them.
+        if held is not None or waiting is not None:
+            columns = pa.schema([field for field in self._schema if field.name not in (FINAL, *KEYS)])
+            changes.replace(rows[:0] if waiting is None else waiting, columns)
+        return count
+
+    def _divided(self, rows: pa.Table, held: pa.Table | None) -> tuple[pa.Table, pa.Table | None]:
+        """Divide the batch's rows and those that waited until now: rows to merge, and rows that wait, with SINCE."""
+        now_ms = time.time_ns() // 1_000_000
+        since = np.full(len(rows), now_ms)
+        if held is not None:
+            since = np.concatenate([since, held[SINCE].to_numpy()])
+            rows = pa.concat_tables([rows, self._typed(without_since(held))], promote_options="default")
+        created = _created(rows)
+        files = span_files(self._table)
+        if created is None or not all(file.is_known for file in files):
+            return rows, None
+        chosen = choose(files, created, since, now_ms, self._merge_every_ms, SMALL_ROWS)
+        if not chosen.waits.any():
+            return rows, None
+        waits = pa.array(chosen.waits)
+        late = rows.filter(waits).append_column(SINCE, pa.array(chosen.since_ms[chosen.waits], pa.int64()))
+        return rows.filter(pc.invert(waits)), newest(sort_by_job(late))
+
+    def _merge_now(self, rows: pa.Table) -> None:
         created = _created(rows)
         sought = None if created is None else np.sort(created)
         old, kept = dirty(span_files(self._table), sought)
@@ -127,7 +171,6 @@ class CurrentMerge:
             patches, old, free, rest = self._planned(old, rows.combine_chunks(), created)
             kept = [*kept, *free, *(file for file, _ in patches)]
         self._rewrite(old, kept, [rest] if len(rest) else [], patches)
-        return len(rows) if len(staged) == 1 else int(pc.count_distinct(rows["job_id"]).as_py())
 
     def _planned(
         self, files: list[SpanFile], rows: pa.Table, created: np.ndarray
@@ -232,6 +275,12 @@ def patched(table: pa.Table, rows: pa.Table) -> pa.Table:
         else:
             columns.append(pc.replace_with_mask(column, is_changed, value.combine_chunks()))
     return pa.table(columns, schema=table.schema)
+
+
+def _job_count(tables: Sequence[pa.Table]) -> int:
+    """Return the number of different jobs of these rows."""
+    jobs = pa.chunked_array([chunk for table in tables for chunk in table["job_id"].chunks], pa.string())
+    return int(pc.count_distinct(jobs).as_py())
 
 
 def _inside(created: np.ndarray, file: SpanFile) -> np.ndarray:

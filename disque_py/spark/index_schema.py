@@ -20,6 +20,7 @@ from deltalake import DeltaTable, Schema
 from deltalake.exceptions import DeltaError
 
 from disque_py.spark.event_schema import ARROW_SCHEMA
+from disque_py.spark.index_tables import CHANGES as CHANGES
 from disque_py.spark.index_tables import CURRENT as CURRENT
 from disque_py.spark.index_tables import DESCRIPTION, FORMAT, WIDENED, check_format, check_not_lost, no_storage
 from disque_py.spark.index_tables import HISTORY as HISTORY
@@ -31,6 +32,8 @@ STICKY: Final = ("queue", "priority", "meta")
 # Besides its newest event, a row of `current` has these columns.
 FINAL: Final = "final"
 KEYS: Final = tuple(f"{name}_key" for name in STICKY)
+# Rows of `current_changes` also say since when they wait: Unix ms.
+SINCE: Final = "waits_since"
 DAY: Final = "day"
 
 # Without these columns of the DataFrame, its rows can't be ordered.
@@ -66,7 +69,7 @@ def check_columns(columns: pa.Schema) -> None:
                 f"disque-index: the column {name} is missing; write what disque-events gives, with further columns if "
                 "you like"
             )
-    for reserved in (DAY, FINAL, *KEYS):
+    for reserved in (DAY, FINAL, SINCE, *KEYS):
         if reserved in columns.names:
             raise IndexSchemaError(f"disque-index: the column {reserved} is the index's own; give yours another name")
     for field in columns:
@@ -91,6 +94,12 @@ def open_tables(store: Store, columns: pa.Schema) -> tuple[DeltaTable, DeltaTabl
 def make_current(store: Store, columns: pa.Schema) -> DeltaTable:
     """The table of newest events, made or widened for rows with these columns. Raises as `open_tables`."""
     return _open(store.under(CURRENT), current_schema(columns), None)
+
+
+def make_changes(store: Store, columns: pa.Schema) -> DeltaTable:
+    """The table of changes that wait, made or widened for rows with these columns. Raises as `open_tables`."""
+    wanted = current_schema(columns).append(pa.field(SINCE, pa.int64()))
+    return _open(store.under(CHANGES), wanted, None)
 
 
 def _open(store: Store, wanted: pa.Schema, partition: list[str] | None) -> DeltaTable:

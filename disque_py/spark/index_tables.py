@@ -16,6 +16,8 @@ from disque_py.spark.store import Store, TableError
 FORMAT: Final = 1
 HISTORY: Final = "history"
 CURRENT: Final = "current"
+# Changes of old jobs that wait for their merge into `current` (index_changes.py).
+CHANGES: Final = "current_changes"
 STAGING: Final = "_staging"
 
 DESCRIPTION: Final = "disque-py index, format {}"

@@ -14,6 +14,7 @@ So AvailableNow counts the jobs that came. The nodes report this number for the 
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 import uuid
@@ -97,6 +98,12 @@ class JobOptions:
     bytes_max: int
     piece_count_min: int
     lease_ms: int
+    where: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def where_words(self) -> tuple[str, ...]:
+        """Return the filter as words of GETJOB and QLEN."""
+        return tuple(word for name, value in self.where for word in ("WHERE", name, value))
 
     @property
     def lease_s(self) -> int:
@@ -107,11 +114,6 @@ class JobOptions:
 def job_options(given: Any) -> JobOptions:
     """Check the options and return them. Raises OptionError."""
     options = Options(FORMAT, given, OPTIONS)
-    if options.has("where"):
-        raise OptionError(
-            f"{FORMAT}: option where needs GETJOB … WHERE, which nodes don't have; leave it out, and filter the rows "
-            "by their column meta"
-        )
     options.required("subscribe", "mail,news")
     return JobOptions(
         cluster=cluster_options(options),
@@ -120,7 +122,28 @@ def job_options(given: Any) -> JobOptions:
         bytes_max=options.integer("maxBytesPerTrigger", BYTES_MAX, 1),
         piece_count_min=options.integer("minPartitions", 4, 1),
         lease_ms=options.integer("leaseMs", LEASE_MS, 1_000),
+        where=_pairs(options.text("where")),
     )
+
+
+def _pairs(text: str) -> tuple[tuple[str, str], ...]:
+    """Return `name=value,name=value`, or a JSON object of texts, as pairs. Raises OptionError."""
+    wrong = OptionError(f"{FORMAT}: option where is name=value,name=value or a JSON object of texts, not {text!r}")
+    if text.lstrip().startswith("{"):
+        try:
+            found = json.loads(text)
+        except ValueError:
+            raise wrong from None
+        if not all(isinstance(value, str) for value in found.values()):
+            raise wrong
+        return tuple(found.items())
+    pairs: dict[str, str] = {}
+    for word in filter(str.strip, text.split(",")):
+        name, equals, value = word.strip().partition("=")
+        if not equals or not name or name in pairs:
+            raise wrong
+        pairs[name] = value
+    return tuple(pairs.items())
 
 
 class JobPlanner:
@@ -290,7 +313,10 @@ class JobPlanner:
         away = {}
         for node, place in sorted(self._nodes.discover().items()):
             try:
-                counts[node] = sum(int(self._nodes.ask(place.address, b"QLEN", queue)) for queue in self.options.queues)
+                counts[node] = sum(
+                    int(self._nodes.ask(place.address, b"QLEN", queue, *self.options.where_words))
+                    for queue in self.options.queues
+                )
             except DisqueConnectionError as error:
                 if place.address.port:
                     away[node] = str(error)
@@ -371,7 +397,7 @@ def _batches(options: JobOptions, offset: Offset, share: Share, address: Address
         words: tuple[str | bytes | int, ...] = (
             "GETJOB", "NOHANG", "COUNT", min(JOBS_PER_TOKEN, jobs), "WITHCOUNTERS", "WITHMETA",
             "LEASE", options.lease_s, "TOKEN", token(offset, share.node, share.first + number),
-            "FROM", *options.queues,
+            *options.where_words, "FROM", *options.queues,
         )  # fmt: skip
         return _ask(nodes, address, words, is_first=number == 0)
 

@@ -17,16 +17,22 @@ from typing import Final
 from deltalake import DeltaTable
 
 from disque_py.spark.delta_store import Store
+from disque_py.spark.index_changes import ChangesTable
 from disque_py.spark.index_compaction import compact
-from disque_py.spark.index_schema import CURRENT, HISTORY, STAGING, open_existing
+from disque_py.spark.index_merge import CurrentMerge
+from disque_py.spark.index_schema import CHANGES, CURRENT, HISTORY, STAGING, open_existing
 from disque_py.spark.options import OptionError, Options
 
 COMPACT_EVERY: Final = 50
+MERGE_EVERY_S: Final = 60
 # Readers hold a list of files for as long as their query runs.
 VACUUM_HOURS: Final = 1
 STAGING_AGE_S: Final = 86_400.0
 
-_UNITS: Final = {"h": 3_600, "hour": 3_600, "hours": 3_600, "d": 86_400, "day": 86_400, "days": 86_400}
+_UNITS: Final = {
+    "s": 1, "second": 1, "seconds": 1, "min": 60, "minute": 60, "minutes": 60,
+    "h": 3_600, "hour": 3_600, "hours": 3_600, "d": 86_400, "day": 86_400, "days": 86_400,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,19 +42,23 @@ class Retention:
     compact_every   batches between two rounds of upkeep; 0: none
     current_s       how long `current` keeps jobs that have ended
     history_s       how long `history` keeps days
+    merge_every_s   how long changes of old jobs may wait for their merge into `current`; 0: they don't
     """
 
     compact_every: int = COMPACT_EVERY
     current_s: int | None = None
     history_s: int | None = None
+    merge_every_s: int = MERGE_EVERY_S
 
 
 def retention_of(options: Options) -> Retention:
-    """Read `compactEvery`, `currentRetention` and `historyRetention`. Raises OptionError."""
+    """Read `compactEvery`, `currentRetention`, `historyRetention` and `mergeEvery`. Raises OptionError."""
+    merge_every_s = read_span(options, "mergeEvery")
     return Retention(
         options.integer("compactEvery", COMPACT_EVERY),
         read_span(options, "currentRetention"),
         read_span(options, "historyRetention"),
+        MERGE_EVERY_S if merge_every_s is None else merge_every_s,
     )
 
 
@@ -76,7 +86,8 @@ def maintain(store: Store, retention: Retention, batch: int) -> int:
 def tidy(store: Store, retention: Retention, now_s: float) -> dict[str, int]:
     """Do one round now, and return its counts: rows and days deleted, files merged and removed."""
     done = {"jobs": 0, "days": 0, "files_merged": 0, "files_removed": 0}
-    for name in (HISTORY, CURRENT):
+    settle(store, retention.merge_every_s)
+    for name in (HISTORY, CHANGES, CURRENT):
         if not store.under(name).exists():
             continue
         table = open_existing(store, name)
@@ -87,12 +98,22 @@ def tidy(store: Store, retention: Retention, now_s: float) -> dict[str, int]:
         if name == HISTORY and retention.history_s is not None:
             day = (datetime.fromtimestamp(now_s, UTC) - timedelta(seconds=retention.history_s)).strftime("%Y-%m-%d")
             done["days"] += _delete_days(table, day)
-        done["files_merged"] += compact(store, name, table)
+        if name != CHANGES:
+            done["files_merged"] += compact(store, name, table)
         done["files_removed"] += len(
             table.vacuum(VACUUM_HOURS, dry_run=False, enforce_retention_duration=False, full=True)
         )
     _empty_staging(store, now_s)
     return done
+
+
+def settle(store: Store, merge_every_s: int) -> None:
+    """Merge the changes that have waited for so many seconds into `current`; 0: all of them."""
+    oldest_ms = ChangesTable(store).oldest_ms()
+    if oldest_ms is None or not store.under(CURRENT).exists():
+        return
+    if oldest_ms + merge_every_s * 1000 <= time.time_ns() // 1_000_000:
+        CurrentMerge(store, open_existing(store, CURRENT), merge_every_s).merge([])
 
 
 def _delete_days(table: DeltaTable, day: str) -> int:

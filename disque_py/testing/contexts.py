@@ -27,7 +27,7 @@ def node(**directives: Value) -> Iterator[Node]:
     try:
         made.start()
         yield made
-    except BaseException as error:
+    except BaseException as error:  # Any end of a test, pytest's own skips and interrupts included, tells the logs.
         _add_logs(error, made)
         raise
     finally:
@@ -47,7 +47,7 @@ def cluster(nodes: int = 3, **directives: Value) -> Iterator[Cluster]:
     try:
         made.start()
         yield made
-    except BaseException as error:
+    except BaseException as error:  # As in `node`.
         _add_logs(error, *made)
         raise
     finally:
@@ -93,7 +93,7 @@ async def _running(made: Node | Cluster, nodes: Sequence[Node]) -> AsyncIterator
         # A task that is cancelled here must not leave a thread behind that goes on to start nodes.
         await asyncio.shield(starting)
         yield
-    except BaseException as error:
+    except BaseException as error:  # Also when the task is cancelled.
         await asyncio.wait([starting])
         starting.exception()  # Mark it as retrieved.
         _add_logs(error, *nodes)

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Unpack
 
+from disque_py.loopback_ports import HOST
 from disque_py.testing.directives import Value
-from disque_py.testing.ports import HOST
 from disque_py.testing.process import LOOK_AGAIN_SECONDS, Node, NodeError, login
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class Cluster:
         try:
             for _ in range(count):
                 self.nodes.append(Node(directives))
-        except BaseException:
+        except BaseException:  # An interrupt, too, must leave no directory behind.
             self.close()
             raise
 

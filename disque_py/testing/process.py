@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Final, Unpack
 from urllib.parse import quote
 
 import disque_py
+from disque_py.loopback_ports import HOST, free_port
 from disque_py.testing.directives import Value, words_of
-from disque_py.testing.ports import HOST, free_port
 
 if TYPE_CHECKING:
     from disque_py.client import AsyncDisque, ClientSettings, Disque

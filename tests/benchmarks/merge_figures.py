@@ -1,11 +1,12 @@
 # ruff: noqa: E402 — the import path comes first
-"""Measure 300 acks of old jobs in the table `current`, beside deltalake's own merge on a copy of it.
+"""Measure 300 acks of old jobs in the table `current`: waiting, merged at once, and by deltalake's own merge.
 
     python tests/benchmarks/merge_figures.py [--rows 200000 1000000 5000000] [--rounds 3]
 
 Needs the extra disque-py[spark], no Spark and no node. *Scattered* acks are of jobs from all of the table, *together*
-means jobs that were created one after the other, as those of a queue that consumers have reached at last. On a shared
-machine go by the CPU time.
+means jobs that were created one after the other, as those of a queue that consumers have reached at last. *Waiting* is
+the index as it is: changes that would touch many files wait for `mergeEvery`. *Settling* merges the changes of all
+rounds. *Depth* is that question of disque-query while they wait. On a shared machine go by the CPU time.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +34,9 @@ from disque_py.spark.index_merge import CurrentMerge, span_files
 from disque_py.spark.index_newest import newest, with_final
 from disque_py.spark.index_schema import CURRENT, open_tables
 from disque_py.spark.index_sorting import sort_by_job
+from disque_py.spark.query.questions import depth
+from disque_py.spark.query.tables import open_index
+from disque_py.spark.upkeep import settle
 
 BUILT_AT_A_TIME = 500_000
 ACKS = 300
@@ -80,8 +85,26 @@ def build(store: Store, rows: int) -> list[str]:
 
 
 def ours(store: Store, rows: pa.Table) -> None:
-    """The merge of the index."""
+    """The merge of the index, where no change waits."""
     CurrentMerge(store, store.under(CURRENT).table()).merge([rows])
+
+
+def waiting(store: Store, rows: pa.Table) -> None:
+    """The merge of the index, where changes may wait."""
+    CurrentMerge(store, store.under(CURRENT).table(), merge_every_s=86_400).merge([rows])
+
+
+def timed(name: str, work: Callable[[], object]) -> None:
+    """Do something once, and print what it took."""
+    cpu, began = time.process_time(), time.perf_counter()
+    work()
+    print(f"  {name:<21} {time.perf_counter() - began:6.2f} s, CPU {time.process_time() - cpu:6.2f} s", flush=True)
+
+
+def ask_depth(store: Store) -> None:
+    """The question of disque-query, with the opening of the index."""
+    with open_index(store.path) as db:
+        depth(db)
 
 
 def theirs(store: Store, rows: pa.Table) -> None:
@@ -96,17 +119,22 @@ def written(store: Store) -> int:
 
 
 def measure(rows: int, rounds: int) -> None:
-    """Both merges on the same table."""
+    """All merges on the same table."""
     with tempfile.TemporaryDirectory(prefix="disque-merge-") as folder:
-        store, copy = Store(f"{folder}/ours"), Store(f"{folder}/theirs")
+        store, copy, other = Store(f"{folder}/ours"), Store(f"{folder}/theirs"), Store(f"{folder}/waiting")
         ids = build(store, rows)
         files = span_files(store.under(CURRENT).table())
         size = sum(file.size for file in files)
         print(f"{rows:,} rows, {len(files)} files, {size / 1e6:.1f} MB, load {os.getloadavg()[0]:.1f}", flush=True)
-        shutil.copytree(store.path, copy.path)
+        for place in (copy, other):
+            shutil.copytree(store.path, place.path)
         chance = np.random.default_rng(2)
         for where in ("scattered", "together"):
-            for name, merge, place in (("ours", ours, store), ("deltalake", theirs, copy)):
+            for name, merge, place in (
+                ("waiting", waiting, other),
+                ("at once", ours, store),
+                ("deltalake", theirs, copy),
+            ):
                 spent = []
                 for round_number in range(rounds):
                     if where == "scattered":
@@ -122,6 +150,9 @@ def measure(rows: int, rounds: int) -> None:
                     f"  {where:<10} {name:<10} {seconds:6.2f} s, CPU {cpu:6.2f} s, {more / 1e6:6.1f} MB written",
                     flush=True,
                 )
+        timed("depth", lambda: ask_depth(store))
+        timed("depth, some waiting", lambda: ask_depth(other))
+        timed("settling", lambda: settle(other, 0))
 
 
 def main() -> None:

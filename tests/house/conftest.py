@@ -23,6 +23,7 @@ OUTSIDE = (
     "disque_py/server/",
     "disque_py/spark/",
     "disque_py/simulator/main.py",
+    "disque_py/loopback_ports.py",
     "disque_py/testing/",
     "persistence/descriptors.py",
     "persistence/file_disk.py",

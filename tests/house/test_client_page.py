@@ -1,4 +1,4 @@
-"""The examples of docs/client.md and README.md: each one stands for itself and can be pasted into a program."""
+"""The examples of pages for programs: each one stands for itself and can be pasted into a program."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rewrite_docs import ROOT
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 EXAMPLES = [
     pytest.param(code, id=f"{page}-{number}")
-    for page in ("docs/client.md", "README.md")
+    for page in ("docs/client.md", "docs/retries.md", "README.md")
     for number, code in enumerate(BLOCK.findall((ROOT / page).read_text(encoding="utf-8")), 1)
 ]
 

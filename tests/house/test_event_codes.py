@@ -24,7 +24,13 @@ EVENTS_MIN = 5
 
 
 # Figures of a queue that are named after states: QSTAT and QLEN count jobs by them.
-COUNTED = ("disque_py/commands/queues.py", "disque_py/commands/shares.py", "disque_py/core/census.py")
+COUNTED = (
+    "disque_py/commands/queues.py",
+    "disque_py/commands/shares.py",
+    "disque_py/core/census.py",
+    "disque_py/cli/queue_display.py",
+    "disque_py/cli/admin/queue_commands.py",
+)
 
 
 def in_sql(text):

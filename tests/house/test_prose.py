@@ -1,4 +1,4 @@
-"""Habits of prose that a regular expression can find: in docstrings and comments of Python files, and in pages.
+"""Habits of prose that a regular expression can find: docstrings and comments of Python files, pages, and scenarios.
 
 A sentence has a subject with a name. It does not begin with a headless "What …" or "Who …", and a machine is not called
 "somebody". The rules stand in CONTRIBUTING.md. A name of a test is a sentence, too.
@@ -18,6 +18,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PLACES = ("cluster_bus", "persistence", "disque_py", "tests", "bin")
 PAGES = ("*.md", "docs/**/*.md")
+SCENARIOS = "tests/scenarios/*.txt"
 
 # Where a sentence or a summary begins: a text, a paragraph, an item of a list, a cell, or behind a full stop.
 START = r"(?:\A|\n\s*\n|(?:\A|\n) *(?:[-*|]|\d+\.) +|(?<=[a-z0-9`)\"][.!?]) +|(?<=[a-z0-9`)\"][.!?])\n *|\| +)\**"
@@ -51,6 +52,10 @@ Finding = tuple[str, str, str]
 def texts_of(path: Path) -> Iterator[tuple[int, str]]:
     """Yield the prose of a file: a page without its code, or docstrings and blocks of comments; each with its line."""
     text = path.read_text(encoding="utf-8")
+    if path.suffix == ".txt":
+        for block in re.finditer(r"(?:^#.*\n)+", text, re.MULTILINE):
+            yield text.count("\n", 0, block.start()) + 1, re.sub(r"^#+ ?", "", block[0], flags=re.MULTILINE)
+        return
     if path.suffix == ".md":
         yield 1, re.sub(r"^```.*?^```$", blank, text, flags=re.DOTALL | re.MULTILINE)
         return
@@ -112,13 +117,20 @@ def findings_in(path: Path) -> Iterator[Finding]:
 def findings() -> list[Finding]:
     """All findings in the checkout."""
     paths = [path for place in PLACES for path in (ROOT / place).rglob("*.py")]
-    paths += [path for pattern in PAGES for path in ROOT.glob(pattern)]
+    paths += [path for pattern in (*PAGES, SCENARIOS) for path in ROOT.glob(pattern)]
     return [found for path in sorted({*paths}) if path.name != "test_prose.py" for found in findings_in(path)]
 
 
 def test_sentences_have_a_subject_with_a_name(findings):
     """In every file of the checkout."""
     assert findings == []
+
+
+def test_comments_of_scenarios_are_read(tmp_path):
+    """Each block of comments is a text; the conversation below it is none."""
+    path = tmp_path / "story.txt"
+    path.write_text("# A story.\n\n# One node\n# answers.\ncluster a b\n", encoding="utf-8")
+    assert list(texts_of(path)) == [(1, "A story.\n"), (3, "One node\nanswers.\n")]
 
 
 @pytest.mark.parametrize(

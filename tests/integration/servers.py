@@ -15,7 +15,6 @@ a connection of one's own, for blocking commands, pipelines and raw bytes.
 from __future__ import annotations
 
 import os
-import random
 import signal
 import socket
 import ssl
@@ -29,15 +28,11 @@ from typing import Any, cast
 import hiredis
 
 import disque_py
+from disque_py.loopback_ports import HOST, free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 # Where the package under test is: an installed wheel, or the checkout.
 INSTALLED = Path(disque_py.__file__).resolve().parents[1]
-HOST = "127.0.0.1"
-# Below the range the system takes ports of outgoing connections from, the bus ports (10000 above) included.
-PORTS = range(12_000, 22_000)
-BUS_PORT_ABOVE = 10_000
-GIVEN_OUT: set[int] = set()
 PORT_TRIES = 5
 PORT_TAKEN = "Address already in use"
 
@@ -109,7 +104,7 @@ class Server:
     """One node.
 
     folder    its working directory; `output` inside gets what it prints, log included
-    port      for clients; the bus is BUS_PORT_ABOVE it
+    port      for clients; the bus listens BUS_PORT_DISTANCE above
     options   further words of the command line, `--name value …`
     config    lines of a config file, `disque.conf` inside the folder; without any there is no file
     environment   variables of the process, besides ours
@@ -365,23 +360,3 @@ def until(condition: Callable[[], object], seconds: float = START_SECONDS) -> No
     while not condition():
         assert time.monotonic() < deadline, "it did not come true in time"
         time.sleep(LOOK_AGAIN_SECONDS)
-
-
-def free_port() -> int:
-    """Return a port that is free now, together with its bus port, and was not returned before."""
-    for port in random.sample(PORTS, 200):
-        if port not in GIVEN_OUT and is_free(port) and is_free(port + BUS_PORT_ABOVE):
-            GIVEN_OUT.add(port)
-            return port
-    raise AssertionError("no free ports")
-
-
-def is_free(port: int) -> bool:
-    """Return whether no process listens there."""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((HOST, port))
-        except OSError:
-            return False
-        return True

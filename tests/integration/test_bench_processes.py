@@ -10,7 +10,8 @@ import pytest
 
 from disque_py.cli.bench.contestants import Contestant, floor, ours
 from disque_py.cli.bench.dialects import DISQUE, FLOOR
-from disque_py.cli.bench.processes import Line, Running, ServerError, Servers, free_port, info
+from disque_py.cli.bench.processes import Line, Running, ServerError, Servers, info
+from disque_py.loopback_ports import free_port
 
 
 def is_listening(port):

@@ -30,13 +30,17 @@ def output_of(*command, **environment):
     return result.returncode, result.stdout, result.stderr
 
 
-@pytest.mark.parametrize("program", ["disque-cli", "disque-cluster", "disque-check-journal", "disque-bench"])
+@pytest.mark.parametrize(
+    "program", ["disque-cli", "disque-admin", "disque-cluster", "disque-check-journal", "disque-bench"]
+)
 @pytest.mark.parametrize("environment", [{}, {"PYTHONSAFEPATH": "1"}])
 def test_a_program_runs_from_anywhere_without_installation(program, environment):
     assert output_of(sys.executable, BIN / program, "--version", **environment) == (0, f"{program} {__version__}\n", "")
 
 
-@pytest.mark.parametrize("program", ["disque-cli", "disque-cluster", "disque-check-journal", "disque-server"])
+@pytest.mark.parametrize(
+    "program", ["disque-cli", "disque-admin", "disque-cluster", "disque-check-journal", "disque-server"]
+)
 def test_programs_may_be_executed(program):
     assert os.access(BIN / program, os.X_OK)
 

@@ -1,28 +1,35 @@
-"""disque-cli and disque-cluster in all their modes, against real nodes."""
+"""disque-cli, disque-admin and disque-cluster in all their modes, against real nodes."""
 
 from __future__ import annotations
 
+import contextlib
 import csv
+import fcntl
 import json
 import os
+import pty
 import re
 import signal
+import struct
 import subprocess
 import sys
+import termios
 import time
 
 import pytest
 
-from servers import HOST, ROOT, Cluster, Server, free_port, until
+from disque_py.loopback_ports import HOST, free_port
+from servers import ROOT, Cluster, Server, until
 
 CLI = [sys.executable, str(ROOT / "bin" / "disque-cli")]
+ADMIN = [sys.executable, str(ROOT / "bin" / "disque-admin")]
 CLUSTER = [sys.executable, str(ROOT / "bin" / "disque-cluster")]
 PROGRAM_SECONDS = 40
 JOB_ID = r"D-[0-9a-f]{8}-[A-Za-z0-9+/]{24}-[0-9a-f]{4}"
 
 
 def run(program, *words, text=None, status=0, **environment):
-    """The output of a program, whose exit status must be `status`; errors follow the output."""
+    """The output of a program, whose exit status must be `status`, None: any; errors follow the output."""
     ended = subprocess.run(
         [*program, *map(str, words)],
         input=text,
@@ -35,7 +42,7 @@ def run(program, *words, text=None, status=0, **environment):
         cwd="/",
         env={**os.environ, **environment},
     )
-    assert ended.returncode == status, ended.stdout
+    assert status is None or ended.returncode == status, ended.stdout
     return ended.stdout
 
 
@@ -193,6 +200,72 @@ def test_stat_prints_a_header_and_a_line_per_interval(cli, node):
     assert int(first.split()[0]) == int(second.split()[0]) >= 1
     assert re.search(r"\(\+\d+\)", second)
     assert len(cli("--stat", "-r", "1").splitlines()) == 2
+
+
+def test_the_queues_of_a_cluster_are_one_table(three):
+    """Each job counts once, whichever node is asked."""
+    three[0].command("ADDJOB", "tabled", "x", 1000, "REPLICATE", 3)
+    for server in (three[0], three[2]):
+        rows = [json.loads(line) for line in run(CLI, "-p", server.port, "--queues", "--once", "--json").splitlines()]
+        assert [row["pending"] for row in rows if row["queue"] == "tabled"] == [1]
+    assert "tabled" in run(CLI, "-p", three[1].port, "--queues", "--once", "--pattern", "tab*")
+
+
+def test_the_table_of_queues_stays_in_its_place(node):
+    """Until Ctrl-C, which leaves the last one."""
+    node.command("ADDJOB", "watched", "x", 0)
+    front, back = pty.openpty()
+    fcntl.ioctl(back, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 120, 0, 0))
+    command = [*CLI, "-p", str(node.port), "--queues", "-i", "0.1"]
+    process = subprocess.Popen(command, stdin=back, stdout=back, stderr=back, env={**os.environ, "TERM": "xterm"})
+    os.close(back)
+    seen = b""
+    while seen.count(b"watched") < 2:
+        seen += os.read(front, 4096)
+    assert b"\x1b[?1049h" in seen  # Another screen, as `top` has.
+    process.send_signal(signal.SIGINT)
+    with contextlib.suppress(OSError):
+        while more := os.read(front, 4096):
+            seen += more
+    os.close(front)
+    assert process.wait(PROGRAM_SECONDS) == 0
+    assert b"watched" in seen.partition(b"\x1b[?1049l")[2]
+
+
+# -- disque-admin ----------------------------------------------------------------------------------
+
+
+def test_settings_are_set_shown_and_reset(node):
+    admin = [*ADMIN, "-p", str(node.port)]
+    assert run(admin, "queue", "set", "tuned", "attempts=5", "maxlen", "10") == "tuned: attempts=5 maxlen=10\n"
+    assert json.loads(run(admin, "queue", "show", "tuned", "--json"))["settings"]["attempts"] == "5"
+    assert "unknown queue setting 'no'" in run(admin, "queue", "set", "tuned", "no=1", status=1)
+    assert run(admin, "queue", "reset", "tuned").endswith("was: attempts=5 maxlen=10\n")
+
+
+def test_a_queue_is_paused_and_resumed(node):
+    admin = [*ADMIN, "-p", str(node.port)]
+    run(admin, "queue", "pause", "halted")
+    assert "`disque-admin queue resume NAME`" in run(admin, "job", "add", "halted", "x", status=1)
+    run(admin, "queue", "resume", "halted")
+    run(admin, "job", "add", "halted", "x")
+
+
+def test_a_job_is_added_shown_peeked_at_and_canceled(three):
+    """At any node of the cluster."""
+    first, second = ([*ADMIN, "-p", str(server.port)] for server in (three[0], three[1]))
+    job_id = run(first, "job", "add", "worked", "Dear Ada", "--meta", "tenant=a", "--attempts", "3").strip()
+    assert "3 of 3 left" in run(second, "job", "show", job_id)
+    assert "tenant=a" in run(second, "job", "peek", "worked")
+    assert run(second, "job", "cancel", job_id) == "1 of 1 jobs canceled\n"
+    assert run(first, "job", "wait", job_id, "--timeout", "5s", status=None).strip() in ("gone", "canceled")
+
+
+def test_bash_completes_names_of_queues(node):
+    node.command("ADDJOB", "completed-name", "x", 0)
+    words = f"disque-admin -p {node.port} queue show compl"
+    environment = {"_DISQUE_ADMIN_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": "5"}
+    assert "completed-name" in run(ADMIN, **environment)
 
 
 def test_latency_into_a_pipe_is_one_line(cli):

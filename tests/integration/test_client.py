@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import subprocess
 import sys
 import threading
 import time
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from itertools import pairwise
 
 import pytest
@@ -25,19 +24,11 @@ from disque_py.client import (
     PausedError,
     Worker,
 )
+from disque_py.loopback_ports import free_port
 
 # Longer than the slowest delivery in a cluster, because these tests judge the client.
 PATIENT_MS = 45_000
 UNKNOWN = "D-ffffffff-" + "x" * 24 + "-05a1"
-
-
-def free_port():
-    """A port that is free, with its bus port, for the moment."""
-    while True:
-        with closing(socket.create_server(("127.0.0.1", 0))) as sock:
-            port = sock.getsockname()[1]
-        if port < 55_000:
-            return port
 
 
 class RealNode:

@@ -1,4 +1,4 @@
-"""The examples of docs/client.md, run unchanged against a node, except for the addresses."""
+"""The examples of docs/client.md and docs/retries.md, run unchanged against a node, except for the addresses."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ import time
 import pytest
 
 from disque_py.client import Disque
-from servers import HOST, ROOT, Server
+from disque_py.loopback_ports import HOST
+from servers import ROOT, Server
 
-PAGE = ROOT / "docs" / "client.md"
-EXAMPLES = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+PAGES = [(ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("client.md", "retries.md")]
+EXAMPLES = [code for page in PAGES for code in re.findall(r"^```python\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)]
 RUN_SECONDS = 60
 
 
@@ -31,7 +32,7 @@ def test_an_example_runs_unchanged(node, number):
     with Disque(f"{HOST}:{node.port}", password="secret") as disque:
         disque.add_job("mail", b"for the worker")
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    if ").run()" in code:
+    if ".run()" in code:
         assert process.stdout is not None
         process.stdout.readline()
         time.sleep(0.2)

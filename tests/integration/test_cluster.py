@@ -13,7 +13,8 @@ from itertools import pairwise
 import hiredis
 import pytest
 
-from servers import BUS_PORT_ABOVE, HOST, Connection, free_port, until
+from disque_py.loopback_ports import BUS_PORT_DISTANCE, HOST, free_port
+from servers import Connection, until
 from workers import consumer, flags_of, is_refused, jobs_of, knows, producer, running, take
 
 FAST_FAILURES = ("--cluster-node-timeout", 1000)
@@ -317,7 +318,7 @@ def test_only_who_knows_the_secret_becomes_part_of_the_cluster(make_server):
     until(lambda: a.sees_well(2) and b.sees_well(2))
     a.command("ADDJOB", "q", "body", 3000, "REPLICATE", 2)
     assert take(b, "q") == "body"
-    with socket.create_connection((HOST, a.port + BUS_PORT_ABOVE)) as stranger:
+    with socket.create_connection((HOST, a.port + BUS_PORT_DISTANCE)) as stranger:
         stranger.sendall(b"\0\0\0\x10" + os.urandom(16))
         assert Connection(stranger).is_closed()
     assert a.sees_well(2)

@@ -13,7 +13,8 @@ import pytest
 from cluster_bus.codec import HANDSHAKE_VERSION, PROTOCOL_MAX, Decoder, encode_run, frame
 from cluster_bus.handshake import DIALER, Handshake, Hello
 from cluster_bus.messages import MEET
-from servers import BUS_PORT_ABOVE, HOST, until
+from disque_py.loopback_ports import BUS_PORT_DISTANCE, HOST
+from servers import until
 from workers import consumer, is_refused, jobs_of, knows, producer, rss_of, running, take, worst_ping_s
 
 HICCUP_S = 1.0
@@ -103,7 +104,7 @@ def test_garbage_on_both_ports_does_not_disturb_other_connections(healthy):
         return go
 
     ends = time.monotonic() + 2.5
-    with running(*(pour(port) for port in (a.port, a.port + BUS_PORT_ABOVE) for _ in range(2))):
+    with running(*(pour(port) for port in (a.port, a.port + BUS_PORT_DISTANCE) for _ in range(2))):
         worst = worst_ping_s(a, lambda: time.monotonic() > ends)
     assert worst < HICCUP_S
     healthy.wait_whole()
@@ -180,7 +181,7 @@ def test_a_node_that_does_not_read_for_seconds_delays_no_other(make_cluster, bod
 
 def stranger(server):
     """A connection to the bus that has completed the handshake as an unknown node. Its port is 1."""
-    sock = socket.create_connection((HOST, server.port + BUS_PORT_ABOVE), 5)
+    sock = socket.create_connection((HOST, server.port + BUS_PORT_DISTANCE), 5)
     shake = Handshake(DIALER, Hello(os.urandom(20), os.urandom(8), "", 1, 1), os.urandom(16), b"")
     decoder = Decoder(versions=(HANDSHAKE_VERSION, HANDSHAKE_VERSION))
     sock.sendall(shake.first_frame())

@@ -7,7 +7,8 @@ import socket
 import pytest
 import redis
 
-from servers import HOST, Connection, Server, free_port
+from disque_py.loopback_ports import HOST, free_port
+from servers import Connection, Server
 
 
 class Unbound(Server):

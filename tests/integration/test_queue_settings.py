@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from disque_py.client import Address, Disque, TooBigError
-from disque_py.storage.queue_settings_file import frame
+from disque_py.storage.framed_file import frame
 
 
 def client_of(server):

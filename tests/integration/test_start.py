@@ -17,7 +17,8 @@ import hiredis
 import pytest
 
 from disque_py import __version__
-from servers import BUS_PORT_ABOVE, HOST, INSTALLED, Connection, free_port, until
+from disque_py.loopback_ports import BUS_PORT_DISTANCE, HOST, free_port
+from servers import INSTALLED, Connection, until
 
 PROGRAM = [sys.executable, "-m", "disque_py.server.main"]
 
@@ -137,8 +138,8 @@ def test_a_port_in_use_is_refused_and_nothing_is_left_behind(tmp_path, server):
     path.mkdir()
     words = refusal(path, "--port", server.port)
     assert words == f"can't accept clients on {HOST}:{server.port}: Address already in use"
-    words = refusal(path, "--cluster-port", server.port + BUS_PORT_ABOVE)
-    assert words.endswith(f"port {server.port + BUS_PORT_ABOVE} of {HOST}: Address already in use")
+    words = refusal(path, "--cluster-port", server.port + BUS_PORT_DISTANCE)
+    assert words.endswith(f"port {server.port + BUS_PORT_DISTANCE} of {HOST}: Address already in use")
     assert "is in use by another node" in refusal(path, "--dir", server.folder)
     assert run("--port", server.port, "--dir", path, "--logfile", "log")[0] == 1
     assert "can't start: can't accept clients on" in (path / "log").read_text()
@@ -414,7 +415,7 @@ def test_nodes_may_use_tls_among_themselves(make_cluster, certificate):
     a, b = cluster.servers
     job_id = a.command("ADDJOB", "q", "body", 1000, "REPLICATE", 2)
     assert b.command("SHOW", job_id)
-    with socket.create_connection((HOST, a.port + BUS_PORT_ABOVE)) as plain:
+    with socket.create_connection((HOST, a.port + BUS_PORT_DISTANCE)) as plain:
         plain.sendall(b"not tls")
         assert Connection(plain).is_closed()
 
@@ -423,7 +424,7 @@ def test_garbage_on_either_port_costs_only_that_connection(make_cluster):
     cluster = make_cluster(2)
     a, _ = cluster.servers
     for data in (b"\x00\xff" * 5000, b"*1\r\n$-5\r\n", b"*99999999\r\n", b"GET / HTTP/1.1\r\n\r\n", os.urandom(3000)):
-        for port in (a.port, a.port + BUS_PORT_ABOVE):
+        for port in (a.port, a.port + BUS_PORT_DISTANCE):
             with socket.create_connection((HOST, port)) as sock:
                 sock.sendall(data)
                 Connection(sock).is_closed(0.1)

@@ -13,7 +13,8 @@ from disque_py.cli.address import Target, Tls
 from disque_py.cli.cluster import local_nodes
 from disque_py.client import Address, Disque
 from disque_py.client.tls import trusting
-from servers import BUS_PORT_ABOVE, HOST, Cluster, Connection, free_port
+from disque_py.loopback_ports import BUS_PORT_DISTANCE, HOST, free_port
+from servers import Cluster, Connection
 from test_cli import CLI, CLUSTER, PROGRAM_SECONDS, run
 
 
@@ -103,7 +104,7 @@ def test_both_nodes_talk_over_tls_and_refuse_other_connections(certificates, por
     context = ssl.create_default_context(cafile=certificates / "authority.crt")
     with (
         pytest.raises((OSError, EOFError)),
-        socket.create_connection((HOST, port + BUS_PORT_ABOVE), 10) as plain,
+        socket.create_connection((HOST, port + BUS_PORT_DISTANCE), 10) as plain,
         context.wrap_socket(plain, server_hostname=HOST) as sock,
     ):
         # It shows no certificate; in TLS 1.3 the refusal comes with the first read.

@@ -35,6 +35,21 @@ def pairs(reply: list[Any]) -> dict[bytes, Any]:
     return dict(zip(reply[::2], reply[1::2], strict=True))
 
 
+def test_every_copy_of_a_delayed_job_is_shown_as_invisible() -> None:
+    """Spec Z2, Z4: SHOW, SHOW CLUSTER and JSCAN STATUS agree with QSTAT, until the delay is over."""
+    world = joined()
+    job = add(world, "b", "REPLICATE", 3, "DELAY", 100)
+    world.run(10_000)
+    for node in "abc":
+        assert pairs(world.ask(node, "SHOW", job))[b"status"] == b"invisible"
+        assert pairs(world.ask(node, "SHOW", job, "CLUSTER"))[b"status"] == b"invisible"
+        assert world.ask(node, "JSCAN", 0, "STATUS", "invisible")[1] == [job]
+        assert world.ask(node, "JSCAN", 0, "STATUS", "pending")[1] == []
+    world.run(100_000)
+    for node in "abc":
+        assert pairs(world.ask(node, "SHOW", job))[b"status"] == b"pending"
+
+
 def test_each_job_counts_once_whatever_its_copies() -> None:
     """Spec Z2."""
     world = joined()

@@ -28,6 +28,17 @@ def test_jobs_become_rows_and_all_are_acknowledged_the_last_batch_too(spark, tmp
         assert sorted(found) == sorted(acked) == sorted(set(found))
 
 
+def test_a_filter_leaves_other_jobs_in_the_queue(spark, tmp_path):
+    """The nodes filter; AvailableNow ends although other jobs wait."""
+    with StubCluster(2) as cluster:
+        for node in cluster.nodes:
+            node.fill("work", 50, carrier="UA")
+            node.fill("work", 30, carrier="DL")
+        found = consume(spark, cluster, tmp_path, where="carrier=UA")
+        assert len(found) == len(set(found)) == 100
+        assert [len(node.jobs["work"]) for node in cluster.nodes] == [30, 30]
+
+
 def test_available_now_reads_all_jobs_however_big_they_are(spark, tmp_path):
     with StubCluster(2) as cluster:
         for node in cluster.nodes:

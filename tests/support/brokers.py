@@ -53,6 +53,7 @@ class NotedHost:
         self.failures: dict[str, Exception] = {}
         self.refusal = ""
         self.settings_file: list[Any] = []
+        self.votes_file: list[Any] = []
         self.is_rewriting = False
         self.fields = [
             ("os", "Linux 6.1 x86_64"),
@@ -103,6 +104,14 @@ class NotedHost:
             done(failure)
 
         self._write("write_queue_settings", note)
+
+    def write_votes(self, items: list[Any], is_void: bool, done: Callable[[OSError | None], None]) -> None:
+        def note(failure: OSError | None) -> None:
+            if failure is None:
+                self.votes_file = [*([] if is_void else self.votes_file), *items]
+            done(failure)
+
+        self._write("write_votes", note)
 
     def _write(self, method: str, done: Callable[[OSError | None], None]) -> None:
         def end() -> None:

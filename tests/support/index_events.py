@@ -32,14 +32,14 @@ def batch(*events: dict[str, Any], node: str = "n1", log: str = "l1") -> pa.Reco
     return LineReader().batch(node, log, b"".join(json.dumps(one).encode() + b"\n" for one in events))
 
 
-def index(path: Path, *tasks: pa.RecordBatch, may_gap: bool = False) -> Committed:
-    """A micro-batch: one task for each of these, then the commit."""
+def index(path: Path, *tasks: pa.RecordBatch, may_gap: bool = False, merge_every_s: int = 0) -> Committed:
+    """A micro-batch: one task for each of these, then the commit. Without `merge_every_s` no change waits."""
     store = Store(str(path))
     parts = [IndexTask(store).write_all([task]) for task in tasks]
     schema = tasks[0].schema
     for task in tasks[1:]:
         schema = pa.unify_schemas([schema, task.schema])
-    return IndexCommit(store, schema, may_gap=may_gap).commit(parts)
+    return IndexCommit(store, schema, may_gap=may_gap, merge_every_s=merge_every_s).commit(parts)
 
 
 def rows(path: Path, table: str) -> list[dict[str, Any]]:

@@ -192,7 +192,13 @@ class StubNode:
         return reply(f"D-{self.id[:8]}-{len(self.added) - 1:024d}-05a1".encode())
 
     def on_qlen(self, argv: list[bytes]) -> bytes:
-        return reply(len(self.jobs.get(argv[1].decode(), ())))
+        return reply(len(self.matching(argv[1], argv)))
+
+    def matching(self, queue: bytes, argv: list[bytes]) -> list[tuple[str, bytes, dict[str, str]]]:
+        """The waiting jobs of a queue that carry the pairs of a command's WHERE."""
+        at = [place for place, word in enumerate(argv) if word == b"WHERE"]
+        pairs = {argv[place + 1].decode(): argv[place + 2].decode() for place in at}
+        return [job for job in self.jobs.get(queue.decode(), ()) if pairs.items() <= job[2].items()]
 
     def fill(self, queue: str, count: int, size: int = 0, **meta: str) -> None:
         """Jobs of at least so many bytes."""
@@ -209,10 +215,12 @@ class StubNode:
             taken: list[Any] = []
             size = 0
             for queue in argv[argv.index(b"FROM") + 1 :]:
-                waiting = [] if queue in self.paused else self.jobs.get(queue.decode(), [])
+                waiting = [] if queue in self.paused else self.matching(queue, argv)
                 while waiting and len(taken) < count and size < REPLY_BYTES_MAX:
                     taken.append((queue, *waiting.pop(0)))
                     size += len(taken[-1][2])
+                gone = {job[1] for job in taken}
+                self.jobs[queue.decode()] = [job for job in self.jobs.get(queue.decode(), []) if job[0] not in gone]
             if not taken:
                 return b"*-1\r\n"
             self.tokens[token] = taken

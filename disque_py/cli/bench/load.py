@@ -386,7 +386,7 @@ async def connected(ports: Sequence[int], dialect: Dialect, count: int, queue: s
             await loop.sock_connect(sock, (HOST, ports[number % len(ports)]))
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             _, connection = await loop.create_connection(lambda: LoadConnection(dialect), sock=sock)
-        except BaseException:
+        except BaseException:  # Also when this task is cancelled.
             sock.close()
             raise
         made.append(connection)
@@ -399,7 +399,7 @@ async def connected(ports: Sequence[int], dialect: Dialect, count: int, queue: s
     except OSError as error:
         close_all(made)
         raise LoadError(f"CONNECT {count} connections can't be opened: {error.strerror or error}") from error
-    except BaseException:
+    except BaseException:  # An interrupt, too, must leave no socket open.
         close_all(made)
         raise
     return made

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib.metadata
 import os
-import random
 import re
 import shutil
 import signal
@@ -17,7 +16,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,16 +28,13 @@ from disque_py.cli.bench import proc
 from disque_py.cli.bench.contestants import Contestant
 from disque_py.cli.bench.dialects import Request, packed
 from disque_py.cli.bench.load import HOST
+from disque_py.loopback_ports import free_port
 
 START_S: Final = 20.0
 STOP_S: Final = 10.0
 REPLY_S: Final = 10.0
 LOOK_AGAIN_S: Final = 0.02
 OUTPUT_LINES: Final = 6
-# Below the range from which the system takes ports of outgoing connections, bus ports (10000 above) included.
-PORTS: Final = (12_000, 22_000)
-BUS_ABOVE: Final = 10_000
-PORT_TRIES: Final = 200
 # The child asks for a SIGKILL when its parent is gone (PR_SET_PDEATHSIG is 1), then becomes the server. The parent may
 # have gone before the child could ask, so the child looks afterwards.
 WITH_PARENT: Final = (
@@ -154,7 +149,10 @@ class Servers:
             pid = info(contestant.port).get("process_id", "") if contestant.dialect.name != "beanstalkd" else ""
             running.pids = [int(pid)] if pid.isdecimal() else []
         for _ in range(count if contestant.is_started else 0):
-            port = free_port(running.ports)
+            try:
+                port = free_port()
+            except OSError as error:
+                raise ServerError(f"START {error}") from None
             process, folder = self._launch(contestant, port)
             running.ports.append(port)
             running.pids.append(process.pid)
@@ -271,22 +269,3 @@ def _beanstalkd_version(port: int) -> str:
         text = line.request(Request(b"stats\r\n", 2)).decode(errors="replace")
     found = re.search(r"^version: \"?([^\s\"]+)", text, re.MULTILINE)
     return found[1] if found else ""
-
-
-def free_port(taken: Collection[int] = ()) -> int:
-    """Return a loopback port that is free now, with the port of a bus above it. ServerError if none is found."""
-    for _ in range(PORT_TRIES):
-        port = random.randrange(*PORTS)
-        if port not in taken and all(_is_free(number) for number in (port, port + BUS_ABOVE)):
-            return port
-    raise ServerError("START no free port was found on 127.0.0.1")
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as sock:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            sock.bind((HOST, port))
-        except OSError:
-            return False
-    return True

@@ -197,7 +197,7 @@ def export(directory: Path, file: Path) -> None:
         try:
             count = _write_jobs(path, lines, with_bodies=True)
             lines.flush()
-        except BaseException:
+        except BaseException:  # An interrupt, too: see below.
             file.unlink()  # Half of the jobs would look like all of them.
             raise
     click.echo(f"{count:,} jobs written to {file}")

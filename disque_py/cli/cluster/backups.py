@@ -134,7 +134,7 @@ def gather(paths: list[str], to: Path, progress: Progress) -> None:
             to.rmdir()
         fresh.rename(to)
         sync_directory(parent_of(str(to)))
-    except BaseException:
+    except BaseException:  # An interrupt, too, must leave no half backup behind.
         shutil.rmtree(fresh, ignore_errors=True) if fresh.is_dir() else fresh.unlink(missing_ok=True)
         raise
 

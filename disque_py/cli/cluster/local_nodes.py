@@ -11,7 +11,6 @@ import json
 import os
 import random
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -25,13 +24,11 @@ from disque_py.cli.address import HOST_DEFAULT, PORT_DEFAULT, Target
 from disque_py.cli.cluster.view import patient
 from disque_py.cli.connection import ConnectError
 from disque_py.client import Address, DisqueError, commands
+from disque_py.loopback_ports import BUS_PORT_DISTANCE, PORTS, is_free_with_bus
 
 STATE_FILE: Final = "nodes.json"
 STATE_VERSION: Final = 1
-BUS_PORT_OFFSET: Final = 10_000
-PORT_MAX: Final = 65535 - BUS_PORT_OFFSET
-# These and their bus ports lie below 32768, where Linux begins to take ports for outgoing connections.
-FREE_PORTS: Final = (12_000, 22_000)
+PORT_MAX: Final = 65535 - BUS_PORT_DISTANCE
 FREE_PORT_TRIES: Final = 200
 START_TIMEOUT_S: Final = 30.0
 STOP_TIMEOUT_S: Final = 15.0
@@ -111,13 +108,13 @@ def choose_ports(base: int | None, count: int) -> list[int]:
     """Return `count` consecutive ports with free bus ports: from `base`, or from 7711, or from any free place."""
     if base is not None:
         ports = _ports(base, count)
-        busy = [port for port in ports if not _is_free(port)]
+        busy = [port for port in ports if not is_free_with_bus(port)]
         if busy:
-            raise LocalError(f"Port {busy[0]}, or its bus port {busy[0] + BUS_PORT_OFFSET}, is in use")
+            raise LocalError(f"Port {busy[0]}, or its bus port {busy[0] + BUS_PORT_DISTANCE}, is in use")
         return ports
-    for start in (PORT_DEFAULT, *(random.randrange(*FREE_PORTS) for _ in range(FREE_PORT_TRIES))):
+    for start in (PORT_DEFAULT, *(random.choice(PORTS) for _ in range(FREE_PORT_TRIES))):
         ports = _ports(start, count)
-        if all(map(_is_free, ports)):
+        if all(map(is_free_with_bus, ports)):
             return ports
     raise LocalError(f"No {count} free consecutive ports found; name the first one with --port")
 
@@ -126,17 +123,6 @@ def _ports(base: int, count: int) -> list[int]:
     if not 0 < base <= PORT_MAX - count + 1:
         raise LocalError(f"{count} ports from {base} on need bus ports above 65535; take a lower --port")
     return list(range(base, base + count))
-
-
-def _is_free(port: int) -> bool:
-    for number in (port, port + BUS_PORT_OFFSET):
-        with socket.socket() as sock:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                sock.bind((HOST_DEFAULT, number))
-            except OSError:
-                return False
-    return True
 
 
 def node_directory(directory: Path, port: int) -> Path:

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import random
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -20,15 +18,12 @@ from typing import Any, Final
 
 from disque_py.cli.demo.link import LinkLostError, ask
 from disque_py.client import ReplyError, results
+from disque_py.loopback_ports import free_port
 
 NAMES: Final = ("a", "b", "c")
 START_SECONDS: Final = 20.0
 STOP_SECONDS: Final = 3.0
 LOOK_AGAIN_SECONDS: Final = 0.05
-# Below the range from which the system gives out ports for outgoing connections, and low enough
-# that the port of the bus, 10000 above, is one too.
-PORTS: Final = range(12_000, 22_000)
-BUS_PORT_ABOVE: Final = 10_000
 # Linux: before the child becomes a node, it asks the kernel for a SIGKILL when its parent is gone
 # (PR_SET_PDEATHSIG is 1). A program of its own, because this process has threads when it forks.
 DIE_WITH_PARENT: Final = (
@@ -106,10 +101,10 @@ class Nodes:
 
     def __init__(self) -> None:
         self.scratch = Path(tempfile.mkdtemp(prefix="disque-demo-"))
-        self.all = [
-            NodeProcess(name, port, self.scratch / name)
-            for name, port in zip(NAMES, free_ports(len(NAMES)), strict=True)
-        ]
+        try:
+            self.all = [NodeProcess(name, free_port(), self.scratch / name) for name in NAMES]
+        except OSError as error:
+            raise NodesError(str(error)) from None
 
     def __enter__(self) -> Nodes:
         for node in self.all:
@@ -175,28 +170,6 @@ def info_number(info: Any, field: str) -> int:
     """Return the value of a whole-number field of INFO; 0 when it is missing."""
     value = results.info(info).get(field) if isinstance(info, bytes) else None
     return value if isinstance(value, int) else 0
-
-
-def free_ports(count: int) -> list[int]:
-    """Return ports that are free now, with the bus port above each. NodesError."""
-    found: list[int] = []
-    for port in random.sample(PORTS, len(PORTS)):
-        if is_free(port) and is_free(port + BUS_PORT_ABOVE):
-            found.append(port)
-            if len(found) == count:
-                return found
-    raise NodesError("no free ports on 127.0.0.1")
-
-
-def is_free(port: int) -> bool:
-    """Return whether the port is free."""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-        return True
 
 
 def server_command() -> list[str]:

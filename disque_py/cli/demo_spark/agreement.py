@@ -1,7 +1,9 @@
-"""Comparison of the indexes with the broker: every event, every job, every flight.
+"""The end of `bin/demo --spark`: a comparison of the index that Spark has written with the broker itself.
 
-The broker's side are the answers of nodes: INFO about their event logs, and the ACKJOBs of the workers. The other
-side are the tables that Spark has written; DuckDB reads them.
+The demo sends each flight of a data set through the broker as a job. The broker's side of the comparison is the number
+of events that each node has logged, from INFO, and the jobs whose ACKJOB was answered. The index's side are its tables
+`history` and `current`, which DuckDB reads. Both sides must agree on every event, job and flight. `compare` is the only
+door; the demo prints its result.
 """
 
 from __future__ import annotations
@@ -27,9 +29,10 @@ class NodeLog:
 class Agreement:
     """The result of a comparison.
 
-    events       per node: its name, events in its log, events of it in `history`
-    completed    jobs that `current` calls completed
-    faults       sentences; none if all agrees
+    events       per node: its name, the number of events in its log, and the number that `history` has of them
+    completed    the number of jobs that `current` calls completed
+    flights      the number of flights that have such a job
+    faults       a sentence for each disagreement
     """
 
     events: list[tuple[str, int, int]] = field(default_factory=list)
@@ -41,12 +44,13 @@ class Agreement:
 def compare(
     db: Any, logs: Iterable[NodeLog], finished: Set[bytes], row_of_job: Mapping[bytes, int], wanted: int
 ) -> Agreement:
-    """Put both sides beside each other.
+    """Compare the index with the broker.
 
-    db           an index (query.tables.open_index)
-    finished     jobs whose ACKJOB was answered
-    row_of_job   which flight a job was
-    wanted       flights there are
+    db           a connection to the index (query.tables.open_index)
+    logs         the nodes' event logs
+    finished     ids of the jobs whose ACKJOB was answered
+    row_of_job   the flight of each job, as a row of the data set
+    wanted       the number of flights in the data set
     """
     result = Agreement()
     places = {
@@ -67,7 +71,7 @@ def compare(
     other = [f"{job_id} is {state}" for job_id, state in states if state != "completed"]
     result.completed = len(completed)
     result.faults += _some(other, "jobs are not completed in the index")
-    result.faults += _some(sorted(map(bytes.decode, finished - completed)), "jobs were finished and the index lacks it")
+    result.faults += _some(sorted(map(bytes.decode, finished - completed)), "jobs were finished, but not in the index")
     result.faults += _some(sorted(map(bytes.decode, completed - finished)), "jobs are completed in the index alone")
     flights = {row_of_job[job_id] for job_id in completed if job_id in row_of_job}
     result.flights = len(flights)
@@ -77,4 +81,5 @@ def compare(
 
 
 def _some(names: list[str], what: str) -> list[str]:
+    """Return a sentence with the number of names and the first of them; none without names."""
     return [f"{len(names):,} {what}, such as {names[0]}"] if names else []

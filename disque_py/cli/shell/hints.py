@@ -107,8 +107,8 @@ def _keyword_part(parts: list[str], word: str) -> int | None:
         first = _inside(part)[:1]
         if first and first[0].isupper() and word.upper() in first[0].split("|"):
             return index
-        if not part.startswith("[") and not first[0].isupper():
-            return None
+        if not part.startswith("["):
+            return None  # A part that must come first.
     return None
 
 
@@ -118,6 +118,8 @@ def _next_value(parts: list[str]) -> int | None:
         first = _inside(part)[:1]
         if first and not first[0].isupper():
             return index
+        if not part.startswith("["):
+            return None
         if not part.startswith("["):
             return None
     return None

@@ -151,6 +151,8 @@ def _run_mode(options: ShellOptions) -> int:
         if options.mode is modes.STAT:
             lines = -1 if options.repeat is None else options.repeat
             return 0 if stat.watch(target, options.interval_s, lines, as_json=options.format is JSON) else 1
+        if options.mode is modes.QUEUES:
+            return _watch_queues(options)
         connection = Connection.open(target)
         try:
             return _run_over(connection, options)
@@ -159,6 +161,15 @@ def _run_mode(options: ShellOptions) -> int:
     except KeyboardInterrupt:
         print()
         return 0
+
+
+def _watch_queues(options: ShellOptions) -> int:
+    from disque_py.cli.shell import queues  # Brings rich along, which most commands don't need.
+
+    looks = 1 if options.is_once else -1 if options.repeat is None else options.repeat
+    as_json = options.format is JSON
+    is_good = queues.watch(options.target(), options.pattern, options.interval_s, looks, as_json=as_json)
+    return 0 if is_good else 1
 
 
 def _report_health(options: ShellOptions) -> int:

@@ -30,6 +30,7 @@ INTRINSIC_LATENCY: Final = "intrinsic-latency"
 STAT: Final = "stat"
 BIGQUEUES: Final = "bigqueues"
 SCAN: Final = "scan"
+QUEUES: Final = "queues"
 PIPE: Final = "pipe"
 HEALTH: Final = "health"
 COMPLETION: Final = "completion"
@@ -80,6 +81,7 @@ class ShellOptions:
     completion_shell: str = ""
     pattern: str = "*"
     pipe_timeout_s: float = PIPE_TIMEOUT_S_DEFAULT
+    is_once: bool = False
     words: list[str] = field(default_factory=list)
 
     def target(self) -> Target:
@@ -170,6 +172,8 @@ FLAGS: Final[Mapping[str, tuple[str, Any]]] = {
     "--latency-history": ("mode", LATENCY_HISTORY),
     "--stat": ("mode", STAT),
     "--bigqueues": ("mode", BIGQUEUES),
+    "--queues": ("mode", QUEUES),
+    "--once": ("is_once", True),
     "--scan": ("mode", SCAN),
     "--pipe": ("mode", PIPE),
     "--health": ("mode", HEALTH),
@@ -232,6 +236,8 @@ def _check_sense(options: ShellOptions) -> None:
         raise UsageError(f"-X: no argument is '{options.stdin_tag.decode(errors='replace')}'")
     if options.mode not in (COMMANDS, HELP, VERSION) and options.words:
         raise UsageError(f"--{options.mode} takes no command, but got '{options.words[0]}'")
+    if options.is_once and options.mode is not QUEUES:
+        raise UsageError("--once is for --queues; -r 1 runs any other mode or command once")
     if options.format is JSON and options.mode in (INTRINSIC_LATENCY, PIPE):
         raise UsageError(f"--{options.mode} has no JSON output: leave --json out")
     if not options.tls and (options.url is None or options.url.tls is None):
@@ -269,7 +275,7 @@ Where
 What
   -r <n>               Run the command n times (negative: for ever). With --stat: n lines.
   -i <seconds>         Pause between repetitions, fractions allowed; also the interval of --stat,
-                       --latency-history and the pause between steps of --scan and --bigqueues.
+                       --queues, --latency-history and the pause between steps of --scan and --bigqueues.
   -x                   The last argument comes from standard input.
   -X <tag>             The argument that is <tag> comes from standard input:
                        disque-cli -X body ADDJOB queue body 0 < file
@@ -286,6 +292,9 @@ Modes
   --intrinsic-latency <seconds>
                        The stalls of this machine itself; needs no server.
   --scan               Names of queues; --pattern <glob> chooses.
+  --queues             The queues of the whole cluster: jobs by status, age, rates, settings, pauses.
+                       A table that stays in its place; --pattern chooses, --once shows it once,
+                       --json prints an object per queue.
   --bigqueues          The longest queues of this node.
   --pipe               Send protocol or inline commands from standard input, count the replies;
                        --pipe-timeout <seconds> without a reply is the end (default 30, 0: never).
@@ -302,5 +311,8 @@ Examples
   disque-cli GETJOB TIMEOUT 1000 FROM mail
   disque-cli -r 10 -i 1 QLEN mail
   disque-cli --stat
+  disque-cli --queues
   disque-cli help addjob
+
+Helpers with words of their own, such as `queue set` or `job cancel`: disque-admin --help
 """

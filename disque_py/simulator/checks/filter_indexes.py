@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from disque_py.core.filters import values_of
+from disque_py.core.filters import GONE, values_of
 from disque_py.simulator.clients.connection import Connection, words
 from disque_py.simulator.oracle import Promise, RuleBrokenError
 
@@ -34,6 +34,16 @@ def check_indexes(machine: Machine) -> None:
         if filters is None:
             continue
         jobs = [job for job in queue.oldest() if job.attributes is not None]
+        groups = [group for index in filters.indexes.values() for group in index.groups.values()]
+        for name, kept, counted in (
+            ("held", filters.held, [group for group in groups if group.waiting and group.length]),
+            ("lines", filters.lines, [group for group in groups if group.waiting]),
+            ("told", filters.told, [group for group in groups if group.demand and group.demand.told != GONE]),
+        ):
+            if len(kept) != len(counted) or not all(group in kept for group in counted):
+                raise RuleBrokenError(
+                    "an index agrees with its queue", f"{name} of {queue.name!r} on {machine.name} is not a recount"
+                )
         for index in filters.indexes.values():
             if index.build is not None:
                 continue

@@ -50,7 +50,7 @@ class Quitter(Consumer):
             return RECONNECT_MS
         if line.outstanding:
             return 20
-        wanted = self.rng.sample(self.queues, self.rng.randrange(1, min(4, len(self.queues)) + 1))
+        wanted = self.some_queues(4)
         request = words("GETJOB", "TIMEOUT", 300, "COUNT", self.rng.choice((1, 3, 10)), "WITHLEASE", "FROM", *wanted)
         line.since = line.machine.next_event()
         line.ask([(request, self._got, line)], self.travel())

@@ -16,7 +16,7 @@ from disque_py.core.ids import is_retried_id
 from disque_py.core.job import ACTIVE
 from disque_py.core.restoring import ASK_AFTER_MS
 from disque_py.simulator.clients.connection import words
-from disque_py.simulator.clients.workload import RECONNECT_MS, Actor, Line
+from disque_py.simulator.clients.workload import Actor, Line
 from disque_py.simulator.oracle import Promise, RuleBrokenError
 
 if TYPE_CHECKING:
@@ -97,13 +97,9 @@ class Fetcher(Actor):
     def act(self) -> int:
         """Fetch, repeat, or end what was fetched."""
         rng = self.rng
-        line = self.reach()
-        if line is None:
-            return RECONNECT_MS
-        if line.outstanding:
-            if rng.random() < 0.03:
-                line.hang_up()
-            return 20
+        line = self.free_line(0.03)
+        if isinstance(line, int):
+            return line
         batch = self.batch
         if batch is not None and (batch.machine is not line.machine or rng.random() < 0.05):
             batch = self.batch = None  # Forgotten: the leases end by themselves.
@@ -127,7 +123,7 @@ class Fetcher(Actor):
         self.batch = batch
         batch.was_lost |= batch.is_unheard
         batch.is_unheard = True
-        queues = rng.sample(self.queues, rng.randrange(1, min(3, len(self.queues)) + 1))
+        queues = self.some_queues(3)
         how: list[str | int | bytes] = ["TIMEOUT", rng.choice(TIMEOUTS_MS), "COUNT", rng.choice(COUNTS)]
         how += ["LEASE", batch.lease_ms // 1000] if batch.lease_ms else []
         request = words("GETJOB", *how, "WITHMETA", "WITHLEASE", "TOKEN", batch.token, "FROM", *queues)

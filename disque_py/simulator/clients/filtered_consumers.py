@@ -11,7 +11,7 @@ from typing import Any, Final
 from disque_py.simulator.checks.filter_indexes import check_pairs
 from disque_py.simulator.clients.connection import words
 from disque_py.simulator.clients.keyed_producers import META
-from disque_py.simulator.clients.workload import RECONNECT_MS, Consumer, Line
+from disque_py.simulator.clients.workload import Consumer, Line
 
 META_AT: Final = 4
 
@@ -24,23 +24,19 @@ class FilteredConsumer(Consumer):
     def act(self) -> int:
         """Fetch with a filter, if the last fetch is over."""
         rng = self.rng
-        line = self.reach()
-        if line is None:
-            return RECONNECT_MS
-        if line.outstanding:
-            if rng.random() < 0.02:
-                line.hang_up()
-            return 20
+        line = self.free_line(0.02)
+        if isinstance(line, int):
+            return line
         pairs = dict(rng.sample(META, rng.choice((1, 1, 1, 2))))
         how: list[str | int] = ["NOHANG"] if rng.random() < 0.3 else ["TIMEOUT", rng.choice((20, 300, 2_000))]
         if rng.random() < 0.3:
-            how += ["LEASE", rng.choice((1, 2, 4))]
+            how += ["LEASE", rng.choice((1, 2, 4)), "WITHLEASE"]
         if rng.random() < 0.3:
             self._count += 1
             how += ["TOKEN", f"w{self.number}-{self._count}"]
         for name, value in pairs.items():
             how += ["WHERE", name, value]
-        wanted = rng.sample(self.queues, rng.randrange(1, min(3, len(self.queues)) + 1))
+        wanted = self.some_queues(3)
         line.since = line.machine.next_event()
         request = words("GETJOB", *how, "WITHMETA", "COUNT", rng.choice((1, 1, 5)), "FROM", *wanted)
         asked = {name.encode(): value.encode() for name, value in pairs.items()}

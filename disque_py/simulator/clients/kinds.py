@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from disque_py.simulator.checks.locks import LockBook
 from disque_py.simulator.clients.askers import Asker
 from disque_py.simulator.clients.attempts import LimitedProducer, Quitter
 from disque_py.simulator.clients.event_readers import Reader
 from disque_py.simulator.clients.fetchers import Fetcher
 from disque_py.simulator.clients.filtered_consumers import FilteredConsumer
 from disque_py.simulator.clients.keyed_producers import KeyBook, KeyedProducer
+from disque_py.simulator.clients.lockers import Locker, VoterKeeper
 from disque_py.simulator.clients.workload import Actor, Consumer, Hoarder, Inspector, PatientConsumer, Producer
 
 if TYPE_CHECKING:
@@ -30,6 +32,8 @@ KINDS: Final[dict[str, type[Actor]]] = {
     "limited producer": LimitedProducer,
     "quitter": Quitter,
     "asker": Asker,
+    "voter keeper": VoterKeeper,
+    "locker": Locker,
 }
 
 
@@ -37,8 +41,11 @@ def start_clients(world: World, oracle: Oracle, plan: Plan) -> list[Actor]:
     """Return the clients of a plan, at work."""
     actors = [KINDS[client.kind](world, oracle, plan, client) for client in plan.clients]
     book = KeyBook(world, oracle, plan)
+    locks = LockBook()
     for actor in actors:
         if isinstance(actor, KeyedProducer | Fetcher):
             actor.book = book
+        elif isinstance(actor, Locker):
+            actor.book = locks
         actor.begin()
     return actors

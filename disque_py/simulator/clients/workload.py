@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from disque_py.simulator.world.world import World
 
 RECONNECT_MS: Final = 80
+LOOK_AGAIN_MS: Final = 20
 OUTSTANDING_MAX: Final = 200
 TRAVEL_MS: Final = 3
 # Answers that a well-behaved client must be prepared for.
@@ -96,7 +97,7 @@ class Line(Connection):
         if isinstance(reply, Exception):
             text = str(reply)
             self._owner.oracle.failed(text)
-            if not text.startswith(EXPECTED_ERRORS):
+            if not text.startswith((*EXPECTED_ERRORS, *self._owner.REFUSALS)):
                 raise RuleBrokenError("no odd errors", f"{text!r} for {about!r}")
         then(reply, about)
 
@@ -117,6 +118,8 @@ class Actor:
 
     # Of every two nodes, the one it uses where clients live apart.
     SIDE: ClassVar[int] = 0
+    # Errors that its own commands get, besides those that every client expects.
+    REFUSALS: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, world: World, oracle: Oracle, plan: Plan, client: ClientPlan) -> None:
         self.world = world
@@ -155,6 +158,24 @@ class Actor:
             self.line = Line(self.world, self)
             self.world.connect(machine, self.line)
         return self.line
+
+    def free_line(self, hang_up_share: float) -> Line | int:
+        """Return the connection if no request is under way there, else the ms until the next look.
+
+        A busy connection is hung up with the given probability.
+        """
+        line = self.reach()
+        if line is None:
+            return RECONNECT_MS
+        if line.outstanding:
+            if self.rng.random() < hang_up_share:
+                line.hang_up()
+            return LOOK_AGAIN_MS
+        return line
+
+    def some_queues(self, most: int) -> list[bytes]:
+        """Return one or more of the queues, at most so many."""
+        return self.rng.sample(self.queues, self.rng.randrange(1, min(most, len(self.queues)) + 1))
 
     def pick(self, *, anywhere: bool = False) -> Machine | None:
         """A node to connect to; where clients live apart, one on our side if there is any, unless `anywhere`."""
@@ -324,14 +345,10 @@ class Consumer(Actor):
     def act(self) -> int:
         """Fetch, if the last fetch is over."""
         rng = self.rng
-        line = self.reach()
-        if line is None:
-            return RECONNECT_MS
-        if line.outstanding:
-            if rng.random() < 0.02:
-                line.hang_up()
-            return 20
-        wanted = rng.sample(self.queues, rng.randrange(1, min(4, len(self.queues)) + 1))
+        line = self.free_line(0.02)
+        if isinstance(line, int):
+            return line
+        wanted = self.some_queues(4)
         how: list[str | int] = ["NOHANG"] if rng.random() < 0.1 else ["TIMEOUT", rng.choice((20, 300, 2_000))]
         if rng.random() < 0.3:
             how.append("WITHCOUNTERS")
@@ -356,14 +373,10 @@ class PatientConsumer(Actor):
     def act(self) -> int:
         """Wait, if it does not do so already."""
         rng = self.rng
-        line = self.reach()
-        if line is None:
-            return RECONNECT_MS
-        if line.outstanding:
-            if rng.random() < 0.01:
-                line.hang_up()
-            return 20
-        wanted = rng.sample(self.queues, rng.randrange(1, min(4, len(self.queues)) + 1))
+        line = self.free_line(0.01)
+        if isinstance(line, int):
+            return line
+        wanted = self.some_queues(4)
         line.since = line.machine.next_event()
         line.forever = wanted
         line.ask([(words("GETJOB", "COUNT", rng.choice((1, 5)), "FROM", *wanted), self._got, line)], self.travel())

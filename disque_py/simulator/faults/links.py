@@ -1,4 +1,11 @@
-"""Faults of links and clocks: cuts of every shape, hiccups, losses, delays, and wall clocks that jump."""
+"""Faults of links and clocks: cuts of every shape, hiccups, losses, delays, and wall clocks that jump.
+
+The plan of a seed lists faults by name, each with a span and some random numbers, its `picks`. `LinkFaults.kinds` maps
+the name to the method that does the fault. The picks choose the nodes, so a fault is the same in every run of a seed.
+A method returns a description and the function that ends the fault, or None if it can't be done now (targets.py).
+
+A cut is silent or not. A silent cut loses frames and tells no node. Another one breaks the connections.
+"""
 
 from __future__ import annotations
 
@@ -52,6 +59,7 @@ class LinkFaults:
         return f"client {connection.client.id} of {connection.machine.name} is cut off", nothing
 
     def _pair(self, fault: Fault) -> tuple[str, str] | None:
+        """Return two nodes; None if the cluster has one."""
         names = list(self._targets.world.machines)
         if len(names) < 2:
             return None
@@ -78,7 +86,7 @@ class LinkFaults:
 
     def do_alone(self, fault: Fault) -> Effect:
         """Cut every node off from every other."""
-        return self._part(fault, [[name] for name in self._targets.world.machines], "everybody alone")
+        return self._part(fault, [[name] for name in self._targets.world.machines], "every node alone")
 
     def do_ring(self, fault: Fault) -> Effect:
         """Leave each node only its two neighbours."""
@@ -98,18 +106,21 @@ class LinkFaults:
         return kinds[fault.picks[3] % len(kinds)](fault)
 
     def _shuffled(self, fault: Fault) -> list[str]:
+        """Return all nodes in an order that the picks choose."""
         names = list(self._targets.world.machines)
         turn = fault.picks[0] % len(names)
         names = names[turn:] + names[:turn]
         return names if fault.picks[1] % 2 else names[::2] + names[1::2]
 
     def _part(self, fault: Fault, groups: list[list[str]], what: str) -> Effect:
+        """Cut all links between nodes of different groups."""
         apart = [
             (one, other) for left in groups for right in groups if left is not right for one in left for other in right
         ]
         return self._cut(fault, apart, what) if apart else None
 
     def _cut(self, fault: Fault, pairs: list[tuple[str, str]], what: str) -> tuple[str, End]:
+        """Cut these links, each in the direction of its pair. `what` begins the description."""
         silently = fault.picks[2] % 2 == 0
         network = self._targets.world.network
         for one, other in pairs:

@@ -29,6 +29,7 @@ class ProcessFaults:
         self.kinds: dict[str, Callable[[Fault], Effect]] = {
             "kill": self.do_kill,
             "power": self.do_power,
+            "wipe-votes": self.do_wipe_votes,
             "fuse": self.do_fuse,
             "stop": self.do_stop,
             "restart": self.do_restart,
@@ -46,6 +47,16 @@ class ProcessFaults:
     def do_power(self, fault: Fault) -> Effect:
         """Cut a machine's power: other nodes do not hear of it."""
         return self._kill(fault, power=True)
+
+    def do_wipe_votes(self, fault: Fault) -> Effect:
+        """Kill a process, and remove its file of votes."""
+        up = self._targets.up()
+        if not up:
+            return None
+        machine = up[fault.picks[0] % len(up)]
+        machine.die()
+        machine.votes_disk.data = b""
+        return f"{machine.name} loses its votes", lambda: self._targets.rise(machine)
 
     def _kill(self, fault: Fault, *, power: bool) -> Effect:
         up = self._targets.up()

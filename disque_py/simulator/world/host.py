@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from disque_py.core.queue_settings import Item
@@ -60,6 +60,10 @@ class SimHost:
     def write_queue_settings(self, items: list[Item], is_void: bool, done: Callable[[OSError | None], None]) -> None:
         """QUEUE SET, and settings of other nodes."""
         self._machine.settings_disk.write(items, is_void, done)
+
+    def write_votes(self, items: list[tuple[int, Any]], is_void: bool, done: Callable[[OSError | None], None]) -> None:
+        """Grants and lists of voters."""
+        self._machine.votes_disk.write(items, is_void, done)
 
     # -- journal -----------------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ from cluster_bus.membership import Membership
 from cluster_bus.node import Node
 from cluster_bus.nodes_file import parse, parse_notes
 from disque_py.config.settings import Settings
+from disque_py.core import voting
 from disque_py.core.broker import Broker
 from disque_py.event_format import ADDED, ADDED_ANYHOW, ADDED_INVISIBLE
 from disque_py.node import dispatch
@@ -26,11 +27,13 @@ from disque_py.simulator.checks.durability import DurabilityChecker
 from disque_py.simulator.clients.connection import Connection
 from disque_py.simulator.world.codecs import OLD
 from disque_py.simulator.world.event_log_storage import EventLogStorage
+from disque_py.simulator.world.framed_disk import FramedDisk
 from disque_py.simulator.world.host import SimHost
 from disque_py.simulator.world.journal_storage import JournalStorage
 from disque_py.simulator.world.settings_disk import SettingsDisk
 from disque_py.simulator.world.spill_storage import give_spill_service
 from disque_py.simulator.world.traffic import Pipe
+from disque_py.storage.votes_file import VOTES
 
 if TYPE_CHECKING:
     from disque_py.simulator.world.world import World
@@ -72,6 +75,7 @@ class Machine:
     totals             counters of earlier runs, by name (see `harvest`)
     ticks              timers that came
     settings_disk      its file of queue settings
+    votes_disk         its file of grants and lists of voters
     journal_storage    its journal; None: it has none
     event_logs         its event log; None: it has none
     """
@@ -110,6 +114,7 @@ class Machine:
         self._saves = self._saved_number = 0
         self._latest = (0, "")
         self.settings_disk = SettingsDisk(self, world.stream(f"settings {name}"))
+        self.votes_disk = FramedDisk(self, world.stream(f"votes {name}"), VOTES, is_torn_by_kills=False)
         self.forgot: dict[bytes, None] = {}
         self.totals: dict[str, int] = {}
         self.journal_storage: JournalStorage | None = None
@@ -165,6 +170,8 @@ class Machine:
             self.membership.load(lines)
             self.membership.resume(parse_notes(self.nodes_file, self.wall_ms()))
         self.settings_disk.load()
+        votes, is_repaired = self.votes_disk.load()
+        voting.start(self.broker, votes, is_repaired=is_repaired)
         if values.maxmemory_spill:
             give_spill_service(self)
         if self.journal_storage is not None:
@@ -211,7 +218,8 @@ class Machine:
         number, text = self._latest
         if not power and number > self._saved_number:
             self._saved_number, self.nodes_file = number, text
-        self.settings_disk.died()
+        self.settings_disk.file.died(power=power)
+        self.votes_disk.died(power=power)
         if self.journal_storage is not None:
             self.journal_storage.died(power=power)
         if self.event_logs is not None:
@@ -381,7 +389,7 @@ class Machine:
     def _on_timer(self, at_ms: int, run: int) -> None:
         if at_ms != self._timer_ms or run != self.runs or not self.is_up or self.is_stopped:
             return  # Another was set since; or the process is gone, or will look at its clock when it goes on.
-        if self.world.is_prompt and not self.world.is_first_timer():
+        if self.world.is_prompt and not self.world.may_tick(self):
             self._timer_ms = at_ms + 1
             self.world.later(1, self._on_timer, at_ms + 1, run)
             return

@@ -5,8 +5,9 @@ node's belief about time is its machine's business (machine.py). The world has n
 plans (plan.py) and stories (tests/scenarios) use the same one.
 
 In a *prompt* world a turn of a node ends with the input that began it, and no two timers come at once. So a transcript
-can tell all that happens line by line. In other worlds a turn takes in all inputs of the same millisecond, as a loop
-does that finds several sockets ready.
+can tell all that happens line by line. A timer that gave way to another one comes before timers that did not: a node
+with a timer in every millisecond does not keep the others from theirs. In other worlds a turn takes in all inputs of
+the same millisecond, as a loop does that finds several sockets ready.
 """
 
 from __future__ import annotations
@@ -81,6 +82,7 @@ class World:
         self._clients = 0
         self._since_look = 0
         self._timer_ms = 0
+        self._gave_way: dict[object, int] = {}  # Nodes whose timers did, and when they come again.
         self.cuts = Cuts()
         rng = self.stream("network")
         self.traffic = Traffic(self, rng, self.cuts, delay_ms)
@@ -119,10 +121,24 @@ class World:
         self._serial += 1
         heappush(self._heap, (at_ms, self._serial, call, args))
 
-    def is_first_timer(self) -> bool:
-        """Return whether no other timer came in this millisecond: in a prompt world they come one by one."""
+    def may_tick(self, node: object) -> bool:
+        """Return whether a node's timer may come now; else it comes again in a millisecond.
+
+        In a prompt world they come one by one. Those that gave way come first, in the order in which they did.
+        """
+        gave_way = self._gave_way
+        while gave_way:
+            first, again_ms = next(iter(gave_way.items()))
+            if first is node:
+                break
+            if again_ms >= self.now_ms:
+                gave_way[node] = self.now_ms + 1
+                return False
+            del gave_way[first]  # It did not come again: its process is gone, or its timer is another.
         if self._timer_ms == self.now_ms:
+            gave_way[node] = self.now_ms + 1
             return False
+        gave_way.pop(node, None)
         self._timer_ms = self.now_ms
         return True
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 PROGRAM: Final = "disque-pipeline"
 SPAN: Final = re.compile(r"\d+ (?:milliseconds?|seconds?|minutes?|hours?)")
 PASSWORD: Final = "DISQUECLI_AUTH"  # As disque-cli has it.
+WAIT_S: Final = 10
 INTERRUPTED: Final = 130  # As a shell has it after Ctrl-C.
 ISSUE_WORDS: Final = ("OptionError", "ClusterError", "TableError", "DataLossError", "GapError", "SchemaError",
     "IndexSchemaError", "NoLogError", "RefusedError",
@@ -44,7 +45,7 @@ class Program(click.Group):
             return super().invoke(ctx)
         except KeyboardInterrupt:
             raise click.exceptions.Exit(INTERRUPTED) from None
-        except Exception as error:
+        except Exception as error:  # Spark has no common type for what it raises; the rest is raised again.
             sentence = sentence_of(error)
             if sentence is None:
                 raise
@@ -159,7 +160,25 @@ def index_command(sink: dict[str, str], **words: Any) -> None:
             trigger=options.spark_trigger, checkpoint=options.checkpoint, source=source, sink=sink,
         )  # fmt: skip
 
-    _stream("index", options, check, start)
+    def between(has_ended: bool) -> None:
+        if _checks_here():
+            merge_waiting(options.path, sink, has_ended=has_ended)
+
+    _stream("index", options, check, start, between)
+
+
+def merge_waiting(path: str, sink: dict[str, str], *, has_ended: bool) -> None:
+    """Merge the changes of old jobs that have waited for `mergeEvery`, or all of them when the query has ended.
+
+    Spark commits nothing while no event comes, so the batches alone are not enough.
+    """
+    from disque_py.spark.index import writer_options
+    from disque_py.spark.index_lock import write_lock
+    from disque_py.spark.upkeep import settle
+
+    store, retention, _ = writer_options({"path": path, **sink})
+    with write_lock(store):
+        settle(store, 0 if has_ended else retention.merge_every_s)
 
 
 @main.command("recency")
@@ -244,12 +263,13 @@ def upkeep_command(path: str, current_retention: str, history_retention: str) ->
     from disque_py.spark.delta_store import Store
     from disque_py.spark.index_schema import HISTORY, open_existing
     from disque_py.spark.options import Options
-    from disque_py.spark.upkeep import retention_of, tidy
+    from disque_py.spark.upkeep import retention_of, settle, tidy
 
     given = {"currentRetention": current_retention, "historyRetention": history_retention}
     options = Options("upkeep", {name: value for name, value in given.items() if value}, given)
     retention = retention_of(options)
     open_existing(Store(path), HISTORY)  # A wrong path is an error, not an empty index.
+    settle(Store(path), 0)
     done = tidy(Store(path), retention, time.time())
     click.echo(", ".join(f"{name.replace('_', ' ')} {count}" for name, count in done.items()))
 
@@ -315,7 +335,11 @@ def _checks_here() -> bool:
 
 
 def _stream(
-    name: str, options: StreamOptions, check: Callable[[], None], start: Callable[[Any, dict[str, str]], Any]
+    name: str,
+    options: StreamOptions,
+    check: Callable[[], None],
+    start: Callable[[Any, dict[str, str]], Any],
+    between: Callable[[bool], None] = lambda has_ended: None,
 ) -> None:
     """Check options and nodes, start Spark and the query, and wait until it ends. Exit status 1 if nodes are missing.
 
@@ -332,7 +356,7 @@ def _stream(
         watch = _watch(options.nodes, source)
     spark = _open_session(name, quiet=options.quiet)
     try:
-        missed = _follow(spark, name, options, watch, lambda: start(spark, source))
+        missed = _follow(spark, name, options, watch, lambda: start(spark, source), between)
     finally:
         spark.stop()
     if missed:
@@ -350,8 +374,18 @@ def _watch(nodes: str, source: dict[str, str]) -> NodeWatch:
     return watch
 
 
-def _follow(spark: Any, name: str, options: StreamOptions, watch: NodeWatch | None, start: Callable[[], Any]) -> str:
-    """Start a query and report its progress until it ends. With --once, return a sentence about nodes not read."""
+def _follow(
+    spark: Any,
+    name: str,
+    options: StreamOptions,
+    watch: NodeWatch | None,
+    start: Callable[[], Any],
+    between: Callable[[bool], None],
+) -> str:
+    """Start a query and report its progress until it ends. With --once, return a sentence about nodes not read.
+
+    `between(has_ended)` is called every WAIT_S seconds, and when the query has ended by itself.
+    """
     from disque_py.spark.progress import ProgressListener
 
     listener = ProgressListener(
@@ -364,12 +398,14 @@ def _follow(spark: Any, name: str, options: StreamOptions, watch: NodeWatch | No
         listener.note(name, figure, len(watch.missed))
         watch.start(lambda count: listener.note(name, figure, count))
     try:
-        query.awaitTermination()
+        while not query.awaitTermination(WAIT_S):
+            between(False)
     finally:
         query.stop()
         if watch is not None:
             watch.end()
         listener.close()
+    between(True)
     return watch.sentence() if watch is not None and options.once else ""
 
 

@@ -69,7 +69,7 @@ class Program(click.Group):
             raise FailureError(PROGRAM, f"{error}; install it with: pip install 'disque-py[query]'") from error
         except OSError as error:
             raise FailureError(PROGRAM, str(error)) from error
-        except Exception as error:
+        except Exception as error:  # The extra packages may be missing, so their types are known by name.
             if type(error).__name__ not in ("TableError", "OptionError") and not type(error).__module__.startswith(
                 "_duckdb"
             ):

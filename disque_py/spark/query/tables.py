@@ -3,18 +3,44 @@
 delta-rs lists the files. DuckDB reads them itself, which is fastest, and skips the parts that their statistics and
 filters rule out. A view without files still has its columns.
 
+Changes of old jobs may wait for their merge into `current` (index_changes.py). Then the view takes the newest row of
+each of these jobs, by the rules of index_newest.py.
+
 Most questions take less time than loading pyarrow. So pyarrow is not loaded here, unless a table is empty.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import duckdb
 from deltalake import DeltaTable
 
-from disque_py.spark.index_tables import CURRENT, HISTORY, WIDENED, open_existing
+from disque_py.spark.index_tables import CHANGES, CURRENT, HISTORY, WIDENED, open_existing
 from disque_py.spark.store import Store, paths_of
+
+MERGED: Final = "current_merged"
+# The documented order as a value that compares the same way; `key` of a column names the event that has its value.
+ORDER: Final = "concat_ws('/', final, lpad(version::VARCHAR, 19, '0'), node, lpad(seq::VARCHAR, 19, '0'))"
+STICKY: Final = ("queue", "priority", "meta")
+
+
+def with_changes(merged: str, changes: str) -> str:
+    """Return the SQL for the rows of `merged`, which has the columns of `current`, with the changes that wait."""
+    sticky = ", ".join(
+        f"arg_max({name}, coalesce({name}_key, {ORDER})) FILTER ({name} IS NOT NULL) OVER job AS {name}"
+        for name in STICKY
+    )
+    return f"""
+        WITH rows AS (
+            SELECT * FROM {merged} SEMI JOIN {changes} USING (job_id)
+            UNION ALL BY NAME SELECT * EXCLUDE (waits_since) FROM {changes}
+        )
+        SELECT * FROM {merged} ANTI JOIN {changes} USING (job_id)
+        UNION ALL BY NAME
+        SELECT * REPLACE ({sticky}) FROM rows WINDOW job AS (PARTITION BY job_id)
+        QUALIFY row_number() OVER (PARTITION BY job_id ORDER BY final DESC, version DESC, node DESC, seq DESC) = 1
+    """
 
 
 def open_index(path: str, storage: dict[str, str] | None = None) -> Any:
@@ -23,9 +49,15 @@ def open_index(path: str, storage: dict[str, str] | None = None) -> Any:
     db = duckdb.connect()
     # With the cache, footers are read once, for the view and for the question.
     db.execute("SET TimeZone = 'UTC'; SET parquet_metadata_cache = true")
-    for name in (HISTORY, CURRENT):
+    # A change comes into `current` before it leaves its own table, so that table is listed first.
+    changes = store.under(CHANGES).table() if store.under(CHANGES).exists() else None
+    changed = [] if changes is None else paths_of(store.under(CHANGES), changes)
+    for name, view in ((HISTORY, HISTORY), (CURRENT, MERGED if changed else CURRENT)):
         table = open_existing(store, name)
-        _view(db, name, paths_of(store.under(name), table), table)
+        _view(db, view, paths_of(store.under(name), table), table)
+    if changes is not None and changed:
+        _view(db, CHANGES, changed, changes)
+        db.execute(f"CREATE VIEW {CURRENT} AS {with_changes(MERGED, CHANGES)}")
     return db
 
 

@@ -8,8 +8,11 @@ import itertools
 from client_node import HANG_UP, JOB_A, JOB_B, SILENCE, Node, in_turn
 from disque_py.client import AsyncDisque, Job
 from disque_py.client.address import parse_address
+from disque_py.client.errors import StaleError
 from disque_py.client.heartbeat import Heartbeat
 
+CANCELED = b"-CANCELED The job was canceled\r\n"
+STALE = b"-STALE A later delivery of the job is known\r\n"
 ONCE = "D-aaaaaaaa-" + "z" * 24 + "-05a0"
 
 
@@ -123,3 +126,49 @@ def test_a_heartbeat_in_flight_ends_with_its_job():
 
     with Node(answers={"WORKING": HANG_UP}) as node:
         assert asyncio.run(run()) == len(node.named("WORKING"))
+
+
+def numbered(node, seconds, **settings):
+    """Run a heartbeat of a job whose delivery has a number → the jobs that were lost, and that were canceled."""
+
+    async def run():
+        lost, canceled = [], []
+        async with AsyncDisque(node.address) as client:
+            heartbeat = Heartbeat(
+                client, 0.0, lambda job, error: lost.append(type(error)), on_canceled=canceled.append, **settings
+            )
+            job = Job("q", JOB_A, b"", attempt=2, lease_ms=60_000, node=client.node)
+            heartbeat.started(job, asyncio.get_running_loop().time())
+            task = asyncio.ensure_future(heartbeat.beat_for_ever())
+            await asyncio.sleep(seconds)
+            task.cancel()
+        return lost, [job.id for job in canceled]
+
+    return asyncio.run(run())
+
+
+def test_a_heartbeat_names_its_delivery():
+    """Spec Y9: it can't take the job from the next worker."""
+    with Node(answers={"WORKING": STALE}) as node:
+        assert numbered(node, 0.5) == ([StaleError], [])
+        assert node.named("WORKING") == [[b"WORKING", JOB_A.encode(), b"ATTEMPT", b"2"]]
+
+
+def test_a_cancellation_is_heard_once():
+    with Node(answers={"WORKING": CANCELED}) as node:
+        assert numbered(node, 0.5) == ([], [JOB_A])
+        assert len(node.named("WORKING")) == 1
+
+
+def test_a_long_lease_is_extended_early_to_hear_of_a_cancellation():
+    with Node(answers={"WORKING": b":60\r\n"}) as node:
+        numbered(node, 0.9, check_s=0.2)
+        assert len(node.named("WORKING")) >= 2
+
+
+def test_a_node_that_knows_no_attempt_gets_the_plain_command():
+    """And only for its lease: such a node cancels no job."""
+    refuse = lambda words: b"-ERR syntax error\r\n" if b"ATTEMPT" in words else b":60\r\n"  # noqa: E731
+    with Node(answers={"WORKING": refuse}) as node:
+        assert numbered(node, 0.9, check_s=0.3) == ([], [])
+        assert [len(words) for words in node.named("WORKING")] == [4, 2]

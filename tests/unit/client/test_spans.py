@@ -67,9 +67,27 @@ def test_a_timedelta_is_accepted_like_a_number():
 
 def test_half_a_second_is_no_number_of_seconds():
     """The error says what the command counts in."""
-    with pytest.raises(ValueError, match=r"^delay must be a whole number of seconds, not 0:00:00.500000$"):
-        commands.add_job("q", "b", delay=HALF)
+    with pytest.raises(ValueError, match=r"^seconds must be a whole number of seconds, not 0:00:00.500000$"):
+        commands.extend_token("t", HALF)
+    with pytest.raises(ValueError, match=r"^delay must be a whole number of seconds, or a timedelta, not 0.5$"):
+        commands.add_job("q", "b", delay=0.5)
     assert milliseconds("timeout_ms", HALF) == 500
+
+
+def test_a_span_with_milliseconds_takes_the_word_for_them():
+    """Spec Y11. Whole seconds keep Disque's own word, which older servers know."""
+    spans = {"delay": HALF, "retry": timedelta(seconds=90), "ttl": timedelta(hours=1, milliseconds=1)}
+    assert commands.add_job("q", "b", **spans).argv[4:] == (b"DELAYMS", b"500", b"RETRY", b"90", b"TTLMS", b"3600001")
+    assert commands.get_jobs("q", lease=HALF, nohang=True).argv == (
+        b"GETJOB",
+        b"NOHANG",
+        b"LEASEMS",
+        b"500",
+        b"FROM",
+        b"q",
+    )
+    with pytest.raises(ValueError, match="delay must be a whole number of milliseconds"):
+        commands.nack("id", delay=timedelta(microseconds=1))
 
 
 def test_a_float_without_a_fraction_is_whole():

@@ -15,7 +15,8 @@ def test_kinds_about_jobs_are_these_numbers():
         "ISKEY": 53, "KEYIS": 54, "OUTCOME_IS": 55, "CHANGED": 56, "ASKCHANGED": 57, "ACKATTEMPT": 58,
         "ASKJOBS": 59, "JOBSARE": 60, "DOJOBS": 61, "DIDJOBS": 62, "SETTING": 64, "SETTINGS_HAVE": 65,
         "SETTINGS_DIGEST": 66, "ASKSETTINGS": 67, "QLENGTHS": 68, "FILTER_INTEREST": 70, "FILTER_HINT": 71,
-        "FILTER_NEED": 72, "QUESTION": 90, "ANSWER": 91,
+        "FILTER_NEED": 72, "QUESTION": 90, "ANSWER": 91, "VOTERS": 100, "CLAIM": 101, "CLAIM_IS": 102, "RELEASE": 103, "RELEASED": 104,
+        "VOTE": 105, "VOTE_IS": 106, "RECALL": 107, "RECALLED": 108,
     }  # fmt: skip
 
 

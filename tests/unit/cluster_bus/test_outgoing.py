@@ -61,3 +61,11 @@ def test_a_node_is_left_out_of_messages_about_jobs():
     assert outgoing.runs == [(ONE, PING, [b"hello"]), (ONE, GOTJOB, [b"a"]), (BOTH[1:], DELJOB, [b"a"])]
     outgoing.send(BOTH, DELJOB, b"b")
     assert outgoing.take()[-1] == (BOTH, DELJOB, [b"b"])
+
+
+def test_an_item_that_is_sent_alone_is_a_run_of_its_own():
+    outgoing = Outgoing()
+    outgoing.send(ONE, GOTJOB, b"a")
+    outgoing.send_alone(ONE, GOTJOB, b"b")
+    outgoing.send(ONE, GOTJOB, b"c")
+    assert [items for _, _, items in outgoing.take()] == [[b"a"], [b"b"], [b"c"]]

@@ -6,8 +6,11 @@ import pytest
 
 from brokers import add_node, ask, ask_parsed, error_of, host_of, make_broker, make_client
 from cluster_bus.node import LEAVING
-from disque_py.core import queue_settings
+from copies import advance
+from disque_py.commands.queue_settings import NAMES_PER_PART
+from disque_py.core import queue_settings, settings_sync
 from disque_py.core.queue import Queue
+from disque_py.resp.replies import bulk_array
 
 PAIRS = (
     b"lease", b"", b"delay", b"0", b"ttl", b"86400", b"replicate", b"",
@@ -58,6 +61,27 @@ def test_queues_with_settings_are_listed_in_order():
     say(pair, "RESET", "plain")
     assert ask_parsed(*pair, "QUEUE", "LIST") == [b"mail:a", b"mail:b", b"sms"]
     assert ask_parsed(*pair, "QUEUE", "LIST", "mail:*") == [b"mail:a", b"mail:b"]
+
+
+@pytest.mark.parametrize("pattern", [(), ("q*",), ("*9",)])
+def test_many_queues_are_listed_a_part_at_a_time(pattern):
+    """In order, as ever."""
+    broker, client = pair = make_pair()
+    names = [b"q%d" % at for at in range(3 * NAMES_PER_PART + 7)]
+    settings_sync.start(broker, [(name, b"lease", b"5", 1, b"\x02" * 20) for name in names])
+    assert say(pair, "LIST", *pattern) == b""
+    advance(broker, 100)
+    found = [name for name in names if pattern != ("*9",) or name.endswith(b"9")]
+    assert b"".join(client.out) == bulk_array(sorted(found))
+
+
+@pytest.mark.parametrize("words", [("SET", "q", "lease", 9), ("RESET", "q")])
+def test_settings_of_the_highest_version_are_not_changed(words):
+    """Two values would have one version. Spec QS1."""
+    broker, client = pair = make_pair()
+    settings_sync.start(broker, [(b"q", b"lease", b"5", queue_settings.COUNTER_MAX, b"\x02" * 20)])
+    assert error_of(broker, client, "QUEUE", *words) == queue_settings.NO_VERSION
+    assert say(pair, "SET", "other", "lease", 9) == b"+OK\r\n"
 
 
 def test_a_pause_with_bcast_is_shown_and_a_reset_leaves_it_alone():

@@ -19,6 +19,7 @@ from disque_py.core.asking import (
     refuse_unreachable,
 )
 from disque_py.core.errors import CommandError
+from disque_py.core.job import Cancellation
 from disque_py.node import dispatch
 
 
@@ -100,11 +101,11 @@ def test_a_job_that_is_over_counts_0_and_is_left_alone():
     assert broker.job_count == 0
 
 
-def test_a_silent_node_is_waited_for_a_second():
+def test_a_silent_node_is_waited_for_half_a_second():
     """And one whose link breaks no longer. Spec Y10."""
     broker, client, nodes = start()
     asked(broker, client, make_id(1))
-    advance(broker, 990)
+    advance(broker, 490)
     assert replies(client) == b""
     advance(broker, 100)
     assert replies(client) == b":0\r\n"
@@ -116,6 +117,48 @@ def test_a_silent_node_is_waited_for_a_second():
     assert broker.questions == {}
 
 
+def test_a_node_that_stands_still_takes_no_time_from_the_holder():
+    """The holder answers after the silent node's time is over. Spec Y10."""
+    broker, client, nodes = start()
+    number = asked(broker, client, make_id(1))
+    say(broker, nodes[1], JOBSARE, [number, bytes([COPY])])
+    advance(broker, 600)
+    [(to, item)] = sent_of(broker, DOJOBS)
+    assert to == (nodes[1],)
+    advance(broker, 200)
+    say(broker, nodes[1], DIDJOBS, [item[0], b"\x01"])
+    advance(broker, 20)
+    assert replies(client) == b":1\r\n"
+
+
+def test_all_holders_act_at_once():
+    """One that stands still takes no time from the others. Spec Y10."""
+    broker, client, nodes = start()
+    number = asked(broker, client, make_id(1), make_id(2))
+    for at, node in enumerate(nodes):
+        say(broker, node, JOBSARE, [number, bytes([COPY if at == 0 else NOTHING, COPY if at else NOTHING])])
+    advance(broker, 20)
+    [_, (to, item)] = sent_of(broker, DOJOBS)
+    say(broker, to[0], DIDJOBS, [item[0], b"\x01"])
+    advance(broker, 1_100)
+    assert replies(client) == b":1\r\n"
+
+
+def test_a_cancellation_outlives_its_holder():
+    """The node that was asked remembers it, as it would an ack, and tells the others. Spec Y8."""
+    broker, client, [node, other] = start()
+    number = asked(broker, client, make_id(1))
+    for each, has in ((node, COPY), (other, COPY)):
+        say(broker, each, JOBSARE, [number, bytes([has])])
+    advance(broker, 20)
+    [(to, _)] = sent_of(broker, DOJOBS)
+    dispatch.link_lost(broker, to[0])
+    advance(broker, 20)
+    assert replies(client) == b":0\r\n"
+    assert isinstance(broker.find(make_id(1)).work, Cancellation)
+    assert (make_id(1), b"", 0, 1) in [item for _, item in sent_of(broker, SETACK)]
+
+
 def test_an_unknown_job_may_be_on_a_node_that_is_not_linked():
     """Spec Y10."""
     broker, _, [node, _] = start()
@@ -125,7 +168,7 @@ def test_an_unknown_job_may_be_on_a_node_that_is_not_linked():
     broker.cluster.refresh()
     with pytest.raises(CommandError, match="UNREACHABLE No node that holds the job can be asked now"):
         refuse_unreachable(broker, [make_id(1)], answers)
-    answers.known[make_id(1)] = True
+    answers.known[make_id(1)] = OVER
     refuse_unreachable(broker, [make_id(1)], answers)
 
 

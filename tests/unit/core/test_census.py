@@ -101,6 +101,31 @@ def test_clients_share_a_walk_that_is_under_way():
     assert not list(first)
 
 
+def half_counted(count=3):
+    """Return a node with a walk that began and whose clients are gone."""
+    broker, client, _ = start(count)
+    broker.job_count = census.KEPT_JOBS + 1
+    for number, shard in enumerate(broker.shards):
+        shard[b"%d" % number] = hold_queued(make_broker(), number=number)
+    next(census.taken(broker, b"q"))
+    return broker, client
+
+
+def test_a_walk_that_was_left_half_done_begins_anew_after_a_second():
+    """Spec Z3."""
+    broker, _ = half_counted()
+    first = broker.upkeep.census
+    pass_time(broker, census.KEPT_MS)
+    taken(broker)
+    assert broker.upkeep.census is not first
+
+
+def test_a_walk_that_was_left_half_done_keeps_no_job_that_was_flushed():
+    broker, client = half_counted()
+    ask(broker, client, "DEBUG", "FLUSHALL")
+    assert broker.upkeep.census is None
+
+
 def test_few_jobs_are_walked_anew_for_each_client():
     broker, _, _ = start(3)
     taken(broker)

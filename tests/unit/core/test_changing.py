@@ -16,8 +16,8 @@ from cluster_bus.messages import (
     WILLQUEUE,
     YOURJOBS,
 )
-from copies import advance, deliver, hold, hold_queued, make_job, queue_of, say, sent, sent_of
-from disque_py.core import changing, events, lifecycle
+from copies import advance, deliver, hold, hold_queued, make_id, make_job, queue_of, say, sent, sent_of
+from disque_py.core import changing, events, handover, lifecycle
 from disque_py.core.changeable import Changeable, unpack
 from disque_py.core.event_packing import Noted
 from disque_py.core.job import ACTIVE, memory_of
@@ -26,6 +26,7 @@ from disque_py.core.job_attributes import JobAttributes
 from disque_py.core.job_snapshot import job_of, snapshot_of
 from disque_py.core.queue import QUEUE_BYTES
 from disque_py.core.queue_settings import QueueSettings
+from disque_py.core.requeue import wins
 from disque_py.node import dispatch
 from journaled import JournaledNode
 
@@ -48,6 +49,11 @@ def limited(broker, *others, limit=1, **fields):
     job.requeue_at_ms = broker.now_ms + job.retry_ms
     lifecycle.arm(broker, job)
     return job
+
+
+def limited_id(number):
+    """The id of such a job with RETRY 1."""
+    return make_id(number, retry_s=1)
 
 
 def dead_letters(broker, queue=b"q", to=b"dead", **fields):
@@ -148,11 +154,73 @@ def test_a_lower_number_is_answered_with_the_part():
     assert (to, item[0]) == ((node,), job.id)
 
 
+def test_a_change_counts_on_from_a_number_that_was_only_heard_of():
+    """Its part has not come yet. Otherwise the older part would win over the change. Spec Y3."""
+    broker, client, node = start()
+    job = limited(broker, node, limit=5)
+    say(broker, node, WILLQUEUE, [job.id, 0, 4, NODE])
+    sent(broker)
+    assert ask_parsed(broker, client, "NACK", job.id, "FINAL") == 1
+    assert [item[1][0] for _, item in sent_of(broker, CHANGED)] == [5]
+    assert job not in broker.behind
+
+
+def test_a_number_that_no_node_had_any_more_is_counted_on_from():
+    """Spec Y3."""
+    broker, client, node = start()
+    job = limited(broker, node, limit=5)
+    lifecycle.enqueue(broker, job)
+    say(broker, node, WILLQUEUE, [job.id, 0, 3, NODE])
+    advance(broker, 15_000)
+    deliver(broker)
+    sent(broker)
+    ask(broker, client, "NACK", job.id, "FINAL")
+    assert [item[1][0] for _, item in sent_of(broker, CHANGED)] == [4]
+
+
+@pytest.mark.parametrize("number", [1 << 33, 1 << 53])
+def test_a_number_that_no_node_gives_is_not_believed(number):
+    """So the next change has a number, which all nodes take. Spec Y3."""
+    broker, client, node = start()
+    job = limited(broker, node, limit=5)
+    say(broker, node, WILLQUEUE, [job.id, 0, number, NODE])
+    say(broker, node, CHANGED, [job.id, changed(job, number)])
+    assert broker.stats.messages_ignored == 2
+    ask(broker, client, "NACK", job.id, "FINAL")
+    assert [item[1][0] for _, item in sent_of(broker, CHANGED)][-1] == 2  # The NACK tells of a delivery.
+
+
+def test_a_copy_with_a_number_that_no_node_gives_can_be_changed():
+    """Spec Y3."""
+    broker, client, node = start()
+    job = limited(broker, node, number=7)
+    job.part.number, job.part.node = 1 << 53, NODE
+    snapshot = snapshot_of(broker, job)
+    lifecycle.forget(broker, job)
+    say(broker, node, REPLJOB, [snapshot, 0])
+    ask(broker, client, "NACK", job.id, "FINAL")
+    [(_, item)] = sent_of(broker, CHANGED)
+    assert unpack(item[1]).number > broker.find(job.id).part.number - 1 > 1 << 32
+
+
+def test_a_nack_of_a_delivery_that_was_not_heard_of_wins_over_the_end_of_the_lease_before():
+    """The node that delivered it noted that end, and its change is still on its way. Spec Y3."""
+    broker, client, node = start()
+    job = limited(broker, node, limit=3)
+    job.attempt = 1
+    assert ask_parsed(broker, client, "NACK", job.id, "FINAL", "ATTEMPT", 2) == 1
+    assert job.is_errored
+    field = list(changed(job, 1, limit=3, error=b"lease expired"))
+    field[1] = b"\xff" * 20
+    say(broker, node, CHANGED, [job.id, field])
+    assert (job.is_errored, job.part.number) == (True, 2)
+
+
 @pytest.mark.parametrize(
     ("at", "value"),
     [
-        (0, -1), (0, "1"), (1, b"short"), (2, None), (3, 1 << 63), (4, 1 << 54), (6, 1 << 40), (9, -1), (10, 5),
-        (12, 1), (13, (1,)),
+        (0, -1), (0, (1 << 53) + 1), (0, "1"), (1, b"short"), (2, None), (3, 1 << 63), (4, 1 << 54), (6, 1 << 40),
+        (9, -1), (10, 5), (12, 1), (13, (1,)),
     ],
 )  # fmt: skip
 def test_a_part_that_no_node_sends_closes_the_link(at, value):
@@ -190,6 +258,34 @@ def test_a_queued_job_is_errored_when_the_lease_of_its_last_attempt_is_over():
     assert CHANGED in [kind for _, kind, _ in sent(broker)]
 
 
+@pytest.mark.parametrize("sender_wins", [True, False])
+def test_one_of_two_holders_ends_the_last_lease(sender_wins):
+    """The other one waits for it, so one transition is one event. If it dies meanwhile, the other one acts. Spec Y4."""
+    broker, _, node = start()
+    number = next(n for n in range(99) if wins(node, broker.me, limited_id(n)) == sender_wins)
+    job = limited(broker, node, number=number, retry_s=1)
+    job.attempt = 1
+    advance(broker, 600)
+    say(broker, node, WILLQUEUE, [job.id, 1])
+    advance(broker, 600)
+    assert job.is_errored == (not sender_wins)
+    advance(broker, 600)
+    assert job.is_errored
+
+
+@pytest.mark.parametrize("limit", [0, 1])
+def test_a_limited_job_on_its_way_to_another_node_is_not_queued_by_a_third(limit):
+    """The taker may deliver it before it hears of the question. Spec Y4."""
+    broker, _, node = start()
+    third = add_node(broker, 4)
+    job = limited(broker, node, third, limit=limit)
+    lifecycle.enqueue(broker, job)
+    handover.hand_over(broker, node, [lifecycle.fetch(broker, broker.queues[b"q"])])
+    sent(broker)
+    say(broker, third, WILLQUEUE, [job.id, 0])
+    assert [to for to, item in sent_of(broker, QUEUED)] == [(third,)] * limit
+
+
 @pytest.mark.parametrize("words", [(), ("ATTEMPT", 1)])
 def test_a_nack_tells_of_a_delivery_that_was_not_heard_of(words):
     """LEASED is still on its way. Otherwise the job would be delivered once more than allowed. Spec Y4."""
@@ -199,6 +295,28 @@ def test_a_nack_tells_of_a_delivery_that_was_not_heard_of(words):
     assert job.is_errored
     say(broker, node, LEASED, [job.id, 5_000, 1, 2])
     assert job.is_errored
+
+
+@pytest.mark.parametrize("kind", ["delayed", "paused", "mine", "new"])
+def test_a_nack_twice_spends_no_attempt_where_no_delivery_can_have_been(kind):
+    """A client that hears no reply says it again. Spec Y4."""
+    broker, client, node = start()
+    others = () if kind == "mine" else (node,)
+    job = limited(broker, *others, limit=3, delay_s=60 if kind == "new" else 0)
+    job.attempt = 0 if kind == "new" else 1
+    job.part.ended = job.attempt
+    attempt = job.attempt
+    if kind == "paused":
+        ask(broker, client, "PAUSE", "q", "in")
+    elif kind == "new":
+        job.requeue_at_ms += 60_000
+    words = ("DELAY", 60) if kind == "delayed" else ()
+    if kind in ("delayed", "paused"):
+        changing.change(broker, job)
+        job.is_leased_here = True
+        ask(broker, client, "NACK", job.id, *words)
+    ask(broker, client, "NACK", job.id)
+    assert job.attempt == attempt
 
 
 def test_a_hand_over_of_a_job_that_is_errored_here_is_refused():

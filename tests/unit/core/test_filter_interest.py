@@ -70,6 +70,44 @@ def test_interest_beyond_the_limit_of_a_link_is_not_kept(monkeypatch):
 
 
 @pytest.mark.plain
+@pytest.mark.parametrize(("name", "most"), [("ENTRIES_PER_LINK_MAX", 2), ("NAME_BYTES_PER_LINK_MAX", 2 * 3)])
+def test_a_filter_that_finds_no_room_is_told_when_there_is_some(monkeypatch, name, most):
+    """Spec W5."""
+    monkeypatch.setattr(filter_interest, name, most)
+    broker, _, _ = start()
+    clients = [make_client(broker) for _ in range(4)]
+    for number, client in enumerate(clients):
+        ask(broker, client, "GETJOB", "TIMEOUT", 20, "WHERE", "t", str(number), "FROM", "q")
+    dispatch.settle(broker)
+    assert [item[1] for _, item in sent_of(broker, FILTER_INTEREST)] == [(b"t", b"0"), (b"t", b"1")]
+    dispatch.disconnect(broker, clients[2])
+    assert [group.values for group in broker.consumers.untold_filters] == [(b"3",)]
+    advance(broker, 25)
+    for client in clients[3:]:
+        ask(broker, client, "GETJOB", "WHERE", "t", "3", "FROM", "q")
+    advance(broker, interest.LINGER_MS + 200)
+    told = [item[1:3] for _, item in sent_of(broker, FILTER_INTEREST)]
+    assert told[-1] == ((b"t", b"3"), 1)
+    assert list(broker.consumers.untold_filters) == []
+
+
+@pytest.mark.plain
+def test_clients_that_do_not_wait_count_against_the_bound(monkeypatch):
+    """Spec W5."""
+    monkeypatch.setattr(filter_interest, "ENTRIES_PER_LINK_MAX", 3)
+    broker, _, client = start()
+    ask(broker, client, "ADDJOB", "q", "x", 0, "REPLICATE", 1)
+    for number in range(10):
+        ask(broker, client, "GETJOB", "NOHANG", "WHERE", "t", str(number), "FROM", "q")
+    dispatch.settle(broker)
+    assert len(sent_of(broker, FILTER_INTEREST)) == 3
+    assert len(broker.consumers.told_filters) == 3
+    assert len(broker.queues[b"q"].filters.indexes[b"t",].groups) == 3
+    advance(broker, 2 * interest.LINGER_MS)
+    assert broker.consumers.told_filter_bytes == 0
+
+
+@pytest.mark.plain
 def test_more_filters_than_other_nodes_keep_are_refused(monkeypatch):
     monkeypatch.setattr(filters, "LINES_MAX", 1)
     broker, _, client = start()

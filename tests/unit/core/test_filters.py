@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from random import Random
 
 import pytest
 
-from brokers import ask, ask_parsed, error_of, make_broker, make_client, pass_time
-from disque_py.core import incremental, timers
+from brokers import add_node, ask, ask_parsed, error_of, make_broker, make_client, pass_time
+from cluster_bus.messages import FILTER_HINT
+from copies import advance, sent_of
+from disque_py.core import filter_interest, incremental, timers
 from disque_py.core.client import RUNNING, WAITS_FOR_JOBS
-from disque_py.core.filters import INDEX_IDLE_MS, INDEXES_MAX, LOOKED_PER_PART, Filter
+from disque_py.core.filters import GROUPS_PER_PART, INDEX_IDLE_MS, INDEXES_MAX, LOOKED_PER_PART, Filter
 from disque_py.core.queue_settings import QueueSettings
 from disque_py.node import dispatch
 
@@ -20,7 +23,7 @@ def start():
 
 
 def add(broker, client, *meta, queue="q", body="body", priority=None, retry=None):
-    words = ["ADDJOB", queue, body, 0]
+    words = ["ADDJOB", queue, body, 0, "REPLICATE", 1]
     for at in range(0, len(meta), 2):
         words += ["META", meta[at], meta[at + 1]]
     if priority is not None:
@@ -142,12 +145,99 @@ def test_a_long_queue_is_indexed_in_parts_while_other_clients_go_on():
     assert ask(broker, filtered, "GETJOB", "NOHANG", "WHERE", "n", "5", "FROM", "q") == b""
     late = add(broker, client, "n", "late")
     assert len(get(broker, client, more=("COUNT", 10))) == 10
-    for _ in range(20):
+    while filtered.waiting != RUNNING:
         incremental.step(broker)
-    assert filtered.waiting == RUNNING
     assert ask_parsed(broker, client, "QLEN", "q", "WHERE", "n", "late") == 1
     assert get(broker, client, "n", "late") == [late]
     assert ask_parsed(broker, client, "QLEN", "q", "WHERE", "n", "7") == 0
+
+
+def entries_of(broker):
+    filters = [queue.filters for queue in broker.queues.values() if queue.filters is not None]
+    return sum(each.indexes[b"t",].entries for each in filters)
+
+
+def test_indexes_of_many_short_queues_are_built_in_parts():
+    """No turn looks at more than about LOOKED_PER_PART jobs for one command."""
+    broker, client = start()
+    names = [f"q{number}" for number in range(60)]
+    for name in names:
+        for _ in range(LOOKED_PER_PART // 20):
+            add(broker, client, "t", "z", queue=name)
+    job = add(broker, client, "t", "a", queue=names[-1])
+    filtered = make_client(broker)
+    assert ask(broker, filtered, "GETJOB", "NOHANG", "WHERE", "t", "a", "FROM", *names) == b""
+    entries = [0, entries_of(broker)]
+    while filtered.waiting != RUNNING:
+        incremental.step(broker)
+        entries.append(entries_of(broker))
+    assert max(after - before for before, after in pairwise(entries)) <= LOOKED_PER_PART + LOOKED_PER_PART // 20
+    assert job in b"".join(filtered.out)
+
+
+def test_indexes_for_other_nodes_are_built_by_walks_that_share_a_budget():
+    broker, client = start()
+    b = add_node(broker, 2)
+    for number in range(8):
+        for _ in range(300):
+            add(broker, client, "t", "a", queue=f"q{number}")
+    sent_of(broker, FILTER_HINT)
+    filter_interest.on_interest(broker, b, [(b"q%d" % number, (b"t", b"a"), 1, 1) for number in range(8)])
+    built = []
+    for _ in range(5):
+        advance(broker, 1)
+        built.append(entries_of(broker))
+    assert built == [600, 1_200, 1_800, 2_400, 2_400]
+    dispatch.settle(broker)
+    assert len(sent_of(broker, FILTER_HINT)) == 8
+
+
+def test_a_new_queue_learns_of_very_many_filters_in_parts():
+    broker, client = start()
+    b = add_node(broker, 2)
+    count = 3 * GROUPS_PER_PART
+    filter_interest.on_interest(broker, b, [(b"q", (b"t", b"%d" % number), 1, 1) for number in range(count)])
+    for value in (0, count - 1):
+        add(broker, client, "t", str(value))
+    groups = broker.queues[b"q"].filters.indexes[b"t",].groups
+    assert len(groups) < count
+    advance(broker, 10)
+    assert len(groups) == count
+    dispatch.settle(broker)
+    assert {item[1][1] for _, item in sent_of(broker, FILTER_HINT)} == {b"0", b"%d" % (count - 1)}
+
+
+def test_memory_of_very_many_groups_is_freed_in_parts_after_flushall():
+    broker, client = start()
+    count = 3 * GROUPS_PER_PART
+    for number in range(count):
+        add(broker, client, "t", str(number))
+    ask(broker, client, "QLEN", "q", "WHERE", "t", "none")
+    while client.waiting:
+        incremental.step(broker)
+    groups = broker.queues[b"q"].filters.indexes[b"t",].groups
+    ask(broker, client, "DEBUG", "FLUSHALL")
+    assert broker.used_memory == 0
+    assert len(groups) == count
+    advance(broker, 1)
+    assert 0 < len(groups) < count
+    advance(broker, count)
+    assert not groups
+
+
+def test_clients_that_a_pause_kept_from_their_jobs_are_known_without_a_walk():
+    broker, client = start()
+    ask(broker, client, "PAUSE", "q", "out")
+    waiting = [make_client(broker) for _ in range(3)]
+    for number, each in enumerate(waiting):
+        ask(broker, each, "GETJOB", "WHERE", "t", str(number), "FROM", "q")
+    add(broker, client, "t", "1")
+    add(broker, client, "t", "7")
+    held = broker.queues[b"q"].filters.held
+    assert [group.values for group in held] == [(b"1",)]
+    ask(broker, client, "PAUSE", "q", "none")
+    assert b"D-" in delivered_to(broker, waiting[1])
+    assert not held
 
 
 def test_an_index_agrees_with_a_scan_whatever_happens_to_the_jobs():

@@ -8,8 +8,9 @@ import pytest
 
 from brokers import add_node, ask, make_broker, make_client
 from cluster_bus.messages import ANSWER, QUESTION
-from copies import advance, say, sent
-from disque_py.core import gathering
+from copies import advance, say, sent, sent_of
+from disque_py.core import filters, gathering
+from disque_py.core.schedule import WALKED_PER_MS
 from disque_py.node import dispatch
 from disque_py.node.dispatch import MalformedMessageError
 
@@ -154,6 +155,51 @@ def endless(broker, words):
         yield
 
 
+def count_parts(broker, done):
+    """Install a topic whose endless shares note the millisecond of each part."""
+
+    def share(broker, words):
+        while True:
+            done.append(broker.now_ms)
+            yield
+
+    broker.gatherings.topics = {b"endless": share}
+
+
+def test_many_askers_get_no_more_parts_per_millisecond_than_one():
+    """Spec Z6."""
+    broker, _, (one, other) = start()
+    done: list[int] = []
+    count_parts(broker, done)
+    for number in range(200):
+        for node in (one, other):
+            say(broker, node, QUESTION, (number, b"endless", []))
+    assert len(done) == gathering.BEGUN_PER_MS
+    done.clear()
+    advance(broker, 100)
+    assert max(done.count(at_ms) for at_ms in done) == WALKED_PER_MS
+
+
+def test_an_answer_is_a_run_of_its_own():
+    """Spec Z6."""
+    broker, _, (one, _) = start()
+    for number in range(3):
+        say(broker, one, QUESTION, (number, b"qlen", [b"q", [], b"pending"]))
+    runs = [run for run in broker.outbox.messages.take() if run[1] == ANSWER]
+    assert [items for _, _, items in runs] == [[(number, gathering.ANSWERED, 0)] for number in range(3)]
+
+
+def test_a_share_that_a_node_can_not_make_is_answered_with_unable():
+    """Spec Z1: the queue has as many indexes as it may."""
+    broker, client, (one, _) = start()
+    for number in range(filters.INDEXES_MAX):
+        ask(broker, make_client(broker), "GETJOB", "WHERE", f"n{number}", "x", "FROM", "q")
+    ask(broker, client, "ADDJOB", "q", "x", 0, "REPLICATE", 1)
+    sent(broker)
+    say(broker, one, QUESTION, (5, b"qdepth", [b"q", b"more", b"pending"]))
+    assert sent_of(broker, ANSWER) == [((one,), (5, gathering.UNABLE, None))]
+
+
 def test_shares_are_limited_per_node_and_dropped_when_the_asker_is_gone():
     """Spec Z1."""
     broker, _, (one, _) = start()
@@ -161,7 +207,7 @@ def test_shares_are_limited_per_node_and_dropped_when_the_asker_is_gone():
     for number in range(gathering.SHARES_OF_NODE_MAX + 1):
         say(broker, one, QUESTION, (number, b"endless", []))
     assert sent(broker) == [((one,), ANSWER, (gathering.SHARES_OF_NODE_MAX, gathering.UNABLE, None))]
-    advance(broker, gathering.ASK_MS + 10)
+    advance(broker, gathering.ASK_MS + gathering.SHARES_OF_NODE_MAX)
     assert not broker.gatherings.shares
     assert sent(broker) == []
 

@@ -155,6 +155,21 @@ def test_one_holder_that_has_it_is_enough_and_one_without_it_is_no_holder():
     assert broker.find(job.id) is None
 
 
+def test_the_node_that_took_the_copy_is_asked_again_when_another_holder_leaves():
+    """It may have left, too, because that holder had a copy; then ours is the last one. Spec V2."""
+    broker, b, c = make_leaver()
+    job = hold(broker, b)
+    step(broker)
+    say(broker, c, GOTJOB, job.id)
+    say(broker, c, LEFT_OK, (job.id, HAS))
+    say(broker, b, LEFT, (job.id, b.id, b"", pack(broker.me, b)))
+    say(broker, b, LEFT_OK, (job.id, HAS_NOT))
+    assert broker.find(job.id) is job
+    advance(broker, 1_200)
+    say(broker, c, LEFT_OK, (job.id, HAS))
+    assert broker.find(job.id) is None
+
+
 def test_an_unanswered_request_for_a_copy_is_made_again():
     broker, b, c = make_leaver()
     job = hold(broker, b)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from brokers import add_node, ask, make_broker, make_client
-from cluster_bus.messages import HINT, INTEREST, NEEDJOBS
-from copies import advance, say, sent_of
+from cluster_bus.messages import HINT, INTEREST, NEEDJOBS, YOURJOBS
+from copies import advance, say, sent_of, snapshot
 from disque_py.core import ordering
-from disque_py.core.ordering import ANSWER_MS, TELL_MS, WORSE_MAX
-from disque_py.core.pulls import NOTABLE_MS
+from disque_py.core.ordering import ANSWER_MS, DOUBT_MS, TELL_MS, WORSE_MAX
+from disque_py.core.pulls import NOTABLE_MS, RETRIED_ONLY
 from disque_py.node import dispatch
 
 BEST = (1, 5)
@@ -99,6 +99,36 @@ def test_a_node_gives_only_jobs_before_the_place_and_tells_what_is_left():
     assert (place[0], place[2]) == (8, 3)
 
 
+def test_at_most_once_jobs_stay_and_are_not_told_of_while_the_disk_fails():
+    """Spec F7: they can't be handed over, so the answer ends where the others do."""
+    broker, other, client = make_cluster()
+    say(broker, other, INTEREST, (b"q", -1, -1, 1))
+    ask(broker, client, "ADDJOB", "q", "x", 0, "RETRY", 0, "PRIORITY", 1)
+    add(broker, client, 2, priority=3)
+    add(broker, client, 2, priority=8)
+    sent_of(broker, HINT)
+    broker.journal.disk_level = 1
+    say(broker, other, NEEDJOBS, (b"q", 50, 0, 5, 0))
+    assert [(place[0], place[2]) for place in places(broker)] == [(8, 2)]
+    assert [job.priority for job in broker.queues[b"q"].oldest()] == [1, 8, 8]
+    broker.owe_hint(broker.queues[b"q"])
+    advance(broker, 2 * TELL_MS)
+    dispatch.settle(broker)
+    assert places(broker) == []
+
+
+def test_a_node_whose_consumers_skip_at_most_once_jobs_gets_the_others_only():
+    """Spec F7, O7."""
+    broker, other, client = make_cluster()
+    ask(broker, client, "ADDJOB", "q", "x", 0, "RETRY", 0, "PRIORITY", 1)
+    add(broker, client, 2, priority=3)
+    add(broker, client, 2, priority=8)
+    sent_of(broker, HINT)
+    say(broker, other, NEEDJOBS, (b"q", 50, RETRIED_ONLY, 5, 0))
+    assert [(place[0], place[2]) for place in places(broker)] == [(8, 2)]
+    assert [job.priority for job in broker.queues[b"q"].oldest()] == [1, 8, 8]
+
+
 def test_a_node_without_the_queue_answers_a_place():
     broker, other, _ = make_cluster()
     say(broker, other, NEEDJOBS, (b"none", 50, 0, 5, 0))
@@ -125,6 +155,71 @@ def test_without_an_answer_clients_wait_a_second():
     advance(broker, ANSWER_MS + 1)
     dispatch.settle(broker)
     assert b"D-" in b"".join(waiting.out)
+
+
+class Liar:
+    """A node that tells of ever better jobs of the queue; `given` is how many it says to give, and none comes."""
+
+    def __init__(self, given):
+        self.broker, self.node, self.client = make_cluster(3_000)
+        self.given = given
+        self.pulls = 0
+        self.tell()
+
+    def tell(self, *given):
+        say(self.broker, self.node, HINT, (b"q", 1, -self.broker.now_ms, 0, *given))
+
+    def fetched(self, span_ms):
+        """Return how many of its own jobs the broker serves in that time, to a client that asks all the time."""
+        count = 0
+        for _ in range(span_ms // 10):
+            if not self.client.waiting:
+                count += ask(self.broker, self.client, "GETJOB", "COUNT", 10, "FROM", "q").count(b"D-")
+            dispatch.settle(self.broker)
+            count += b"".join(self.client.out).count(b"D-")
+            self.client.out.clear()
+            for _ in sent_of(self.broker, NEEDJOBS):
+                self.pulls += 1
+                self.tell(self.given)
+            self.tell()
+            advance(self.broker, 10)
+        return count
+
+
+@pytest.mark.parametrize("given", [0, 1, 1_000_000])
+def test_a_node_that_never_gives_its_better_jobs_can_not_stop_a_queue(given):
+    """Spec F10."""
+    liar = Liar(given)
+    assert liar.fetched(3_000) > 1_500
+    assert liar.pulls <= 3
+
+
+def test_jobs_wait_a_second_at_most_whatever_is_given():
+    """Spec F10: a node gives jobs, but worse ones than it was asked for."""
+    broker, other, client = make_cluster(2_000)
+    say(broker, other, HINT, (b"q", 1, *BEST))
+    get(broker, client, 150)
+    waiting = make_client(broker)
+    ask(broker, waiting, "GETJOB", "FROM", "q")
+    for number in range(110):
+        if sent_of(broker, NEEDJOBS):
+            say(broker, other, HINT, (b"q", 1, *BEST, 1))
+            say(broker, other, YOURJOBS, (1 + number, 0, [snapshot(broker, other, number=number)]))
+        advance(broker, 10)
+    assert b"D-" in b"".join(waiting.out)
+
+
+def test_a_doubted_node_is_believed_again():
+    """Spec F10."""
+    broker, other, client = make_cluster(200)
+    say(broker, other, HINT, (b"q", 1, *BEST))
+    get(broker, client, 40)
+    say(broker, other, HINT, (b"q", 1, *BEST, 0))
+    assert broker.queues[b"q"].rivals.best is None
+    say(broker, other, HINT, (b"q", 1, 2, 2))
+    assert broker.queues[b"q"].rivals.best is None
+    advance(broker, DOUBT_MS + 1)
+    assert broker.queues[b"q"].rivals.best == (2, 2)
 
 
 def test_jobs_under_way_count_as_elsewhere():

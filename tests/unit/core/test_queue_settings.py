@@ -126,6 +126,13 @@ def test_versions_merge_in_any_order_to_the_same_state():
     assert tables[0].of(b"q").lease_ms == 0
 
 
+def test_a_reset_has_no_value():
+    """A node that is told one with a value agrees with a node that it tells the RESET. Spec QS1."""
+    one = table_of((b"q", RESET_FIELD, b"x", 2, A), (b"q", RESET_FIELD, b"y", 3, B))
+    other = table_of(*one.items_of(b"q"))
+    assert one.digest == other.digest
+
+
 def test_a_setting_that_is_known_is_no_news():
     table = table_of((b"q", b"lease", b"30", 2, A))
     assert not table.merge((b"q", b"lease", b"30", 2, A))

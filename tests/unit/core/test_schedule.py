@@ -9,7 +9,16 @@ from hypothesis import strategies as st
 
 from brokers import make_broker
 from copies import make_job
-from disque_py.core.schedule import GRAIN_MS, HORIZON_MS, LINE_GRAIN_MS, SWEEP_MS, Line, Schedule, Timetable
+from disque_py.core.schedule import (
+    GRAIN_MS,
+    HORIZON_MS,
+    LINE_GRAIN_MS,
+    SWEEP_MS,
+    WALKED_PER_MS,
+    Line,
+    Schedule,
+    Timetable,
+)
 
 
 class Item:
@@ -305,3 +314,26 @@ def test_an_entry_that_comes_after_the_line_was_empty_is_not_lost():
     line.clear()
     line.add(b"d", 5000)
     assert line.due(6000, 10) == [b"d"]
+
+
+def parts_of(name, done, count):
+    for _ in range(count):
+        done.append(name)
+        yield
+
+
+def test_walks_take_turns_and_share_a_budget():
+    schedule = Schedule()
+    done = []
+    for name in "abc":
+        schedule.walk(parts_of(name, done, 4))
+    counts = []
+    for now_ms in range(1, 20):
+        schedule.now_ms = now_ms
+        before = len(done)
+        for task in schedule.due_tasks(100):
+            task()
+        counts.append(len(done) - before)
+    assert "".join(done) == "abc" * 4
+    assert max(counts) == WALKED_PER_MS
+    assert schedule.task_count == 0

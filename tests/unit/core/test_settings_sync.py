@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from brokers import add_node, ask, host_of, make_broker, make_client
-from cluster_bus.messages import ASKSETTINGS, SETTING, SETTINGS_DIGEST
-from copies import sent_of
+from cluster_bus.messages import ASKSETTINGS, SETTING, SETTINGS_DIGEST, SETTINGS_HAVE
+from copies import advance, sent_of
 from disque_py.core import queue_settings, settings_sync
 from disque_py.node import dispatch
 from world import Talker, World
@@ -208,15 +208,54 @@ def test_settings_are_told_only_when_they_are_on_disk():
     assert [item for _, item in sent_of(broker, SETTING)] == [(b"q", b"lease", b"30", 1, broker.me.id)]
 
 
-def test_all_settings_are_told_a_part_at_a_time():
+@pytest.mark.parametrize(("value", "at_once"), [(b"30", settings_sync.ITEMS_PER_PART), (b"3" * 60_000, 5)])
+def test_all_settings_are_told_a_part_at_a_time(value, at_once):
+    """However many nodes ask: a part is so long for all of them together."""
+    broker = make_broker()
+    nodes = [add_node(broker), add_node(broker, 3)]
+    count = at_once + 1
+    settings_sync.start(broker, [(b"q%d" % at, b"colour", value, 1, LEASE[4]) for at in range(count)])
+    for node in nodes:
+        dispatch.receive(broker, node, [[ASKSETTINGS, [0]]])
+    assert [to for to, _ in sent_of(broker, SETTING)] == [(nodes[0],)] * at_once
+    advance(broker, 15)
+    sent = sent_of(broker, SETTING)
+    assert len(sent) <= at_once
+    assert (nodes[1],) in [to for to, _ in sent]
+    advance(broker, 100)
+    receivers = [to for to, _ in sent + sent_of(broker, SETTING)]
+    assert [receivers.count((node,)) for node in nodes] == [1, count]
+    assert broker.queue_settings.exchange.walks == {}
+
+
+def test_a_doubt_costs_the_same_however_many_queues_have_settings():
+    """It undoes what the node confirmed before, and nothing that it confirms later."""
     broker = make_broker()
     node = add_node(broker)
-    count = settings_sync.QUEUES_PER_STEP
-    settings_sync.start(broker, [(b"q%d" % at, *LEASE[1:]) for at in range(count + 1)])
-    dispatch.receive(broker, node, [[ASKSETTINGS, [0]]])
-    assert len(sent_of(broker, SETTING)) == count
-    settings_sync.step(broker)
-    assert len(sent_of(broker, SETTING)) in (1, count + 1)
+    settings_sync.start(broker, [LEASE])
+    state = broker.queue_settings.states[b"q"]
+    dispatch.receive(broker, node, [[SETTINGS_HAVE, [b"q", state.digest]]])
+    assert settings_sync.behind(broker, b"q") == 0
+    dispatch.receive(broker, node, [[SETTINGS_DIGEST, [1, 0]]])
+    assert settings_sync.behind(broker, b"q") == 1
+    dispatch.receive(broker, node, [[SETTINGS_HAVE, [b"q", state.digest]]])
+    assert settings_sync.behind(broker, b"q") == 0
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        ((b"lease", b"40", 3), (b"lease", b"30", 3)),
+        ((b"", b"", 3), (b"lease", b"30", 3)),
+    ],
+)
+def test_of_two_settings_of_one_version_the_winner_is_told(ours, theirs):
+    """Otherwise the two nodes would differ until their link is made anew. Spec QS1."""
+    broker = make_broker()
+    node = add_node(broker)
+    settings_sync.start(broker, [(b"q", *ours, node.id)])
+    dispatch.receive(broker, node, [[SETTING, [b"q", *theirs, node.id]]])
+    assert [item for _, item in sent_of(broker, SETTING)] == [(b"q", *ours, node.id)]
 
 
 @pytest.mark.parametrize(

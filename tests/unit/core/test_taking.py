@@ -6,6 +6,8 @@ import pytest
 
 from brokers import ask, ask_parsed, make_client
 from cluster_bus.messages import (
+    LEASED,
+    QUEUED_RELEASED,
     REFUSED_BUSY,
     REFUSED_DONE,
     REFUSED_LEAVING,
@@ -14,6 +16,7 @@ from cluster_bus.messages import (
     TOOK,
     YOURJOBS,
 )
+from cluster_bus.messages import QUEUED as QUEUED_MESSAGE
 from copies import advance, deliver, hold, hold_queued, make_id, make_job, queue_of, say, sent, snapshot
 from disque_py.core import acks
 from disque_py.core.handover import TAKEN, exchange
@@ -30,6 +33,26 @@ def test_a_job_is_taken_queued_and_we_join_its_holders():
     job = broker.find(make_id())
     assert (job.state, job.holders) == (QUEUED, {broker.me, node})
     assert (broker.stats.jobs_imported, list(broker.queues[b"q"].sources)) == (1, [node])
+
+
+def test_a_job_that_a_consumer_of_another_node_has_is_not_queued():
+    """The giver queued it without having heard of the delivery. After the lease it may be queued. Spec L2."""
+    broker, node = make_pair()
+    job = hold(broker, node)
+    say(broker, node, LEASED, (job.id, 5_000, 1, 2))
+    assert take(broker, node, snapshot(broker, node)) == TAKEN
+    assert queue_of(broker) == []
+    advance(broker, 31_500)
+    assert queue_of(broker) == [job.id]
+
+
+def test_a_job_that_was_given_back_is_queued_although_its_lease_is_not_over():
+    broker, node = make_pair()
+    job = hold(broker, node)
+    say(broker, node, LEASED, (job.id, 5_000, 1, 2))
+    say(broker, node, QUEUED_MESSAGE, (job.id, QUEUED_RELEASED, 0, 1, 1, 3))
+    assert take(broker, node, snapshot(broker, node)) == TAKEN
+    assert queue_of(broker) == [job.id]
 
 
 def test_the_same_number_gets_the_same_answer_and_changes_nothing():

@@ -14,10 +14,12 @@ import pytest
 
 from disque_py.config.settings import DirectiveError, Settings
 from disque_py.server.file_writer import FileWriter
+from disque_py.server.framed_store import FramedStore
 from disque_py.server.host import Ending, ProcessHost
 from disque_py.server.nodes_file_saver import NodesFileSaver
-from disque_py.server.queue_settings_store import QueueSettingsStore
 from disque_py.server.settings_file import Configuration
+from disque_py.storage.queue_settings_file import QUEUE_SETTINGS
+from disque_py.storage.votes_file import VOTES
 
 
 class Noted:
@@ -53,8 +55,9 @@ def endings():
 def host(configuration, endings, tmp_path):
     file_writer = FileWriter()
     saver = NodesFileSaver(str(tmp_path / "nodes.conf"), file_writer, print)
-    store = QueueSettingsStore(str(tmp_path / "nodes.conf.queues"), print)
-    host = ProcessHost(configuration, file_writer, saver, store, endings.append, may_restart=True)
+    settings = FramedStore(str(tmp_path / "nodes.conf.queues"), QUEUE_SETTINGS, "queue-settings-torn", "", print)
+    votes = FramedStore(str(tmp_path / "nodes.conf.votes"), VOTES, "votes-torn", "", print)
+    host = ProcessHost(configuration, file_writer, saver, settings, votes, endings.append, may_restart=True)
     host.bus = host.listeners = host.watchdog = Noted()
     host.begin_turn = lambda: host.watchdog.calls.append("turn")
     yield host

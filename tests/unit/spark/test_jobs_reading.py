@@ -255,9 +255,37 @@ def test_a_node_that_refuses_the_command_ends_the_task():
             rows(plan, end)
 
 
-def test_options_that_are_missing_or_that_no_node_can_serve_are_refused_by_name():
-    """Nodes have no GETJOB … WHERE."""
-    with pytest.raises(OptionError, match=r"option where .* leave it out, and filter the rows by their column meta"):
-        job_options({"bootstrapServers": "a", "subscribe": "q", "where": "carrier=UA"})
+def test_a_filter_goes_along_with_every_question():
+    """Jobs that don't match are neither counted nor fetched."""
+    with StubCluster() as cluster:
+        node = cluster.nodes[0]
+        counted = []
+        node.on_qlen = lambda argv: counted.append(argv) or b":10\r\n"
+        plan, end = planned(cluster, 10, where="carrier=UA, origin=SFO")
+        asked = []
+        node.on_getjob = lambda argv: asked.append(argv) or b"*-1\r\n"
+        rows(plan, end)
+        words = [b"WHERE", b"carrier", b"UA", b"WHERE", b"origin", b"SFO"]
+        assert counted[0][2:] == words
+        at = asked[0].index(b"WHERE")
+        assert asked[0][at : asked[0].index(b"FROM")] == words
+
+
+@pytest.mark.parametrize(
+    ("text", "pairs"),
+    [("a=b", (("a", "b"),)), ("a=b=c,d=", (("a", "b=c"), ("d", ""))), ('{"a": "b,c"}', (("a", "b,c"),)), ("", ())],
+)
+def test_a_filter_is_names_and_values(text, pairs):
+    """A value with a comma needs JSON."""
+    assert job_options({"bootstrapServers": "a", "subscribe": "q", "where": text}).where == pairs
+
+
+@pytest.mark.parametrize("text", ["a", "=b", "a=b,a=c", "{", '{"a": 1}'])
+def test_a_filter_that_can_not_be_read_is_refused(text):
+    with pytest.raises(OptionError, match="option where is name=value,name=value"):
+        job_options({"bootstrapServers": "a", "subscribe": "q", "where": text})
+
+
+def test_an_option_that_is_missing_is_named():
     with pytest.raises(OptionError, match="needs the option subscribe"):
         job_options({"bootstrapServers": "a"})

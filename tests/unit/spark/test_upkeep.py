@@ -57,3 +57,11 @@ def test_spans_are_read_and_refused():
     assert retention_of(options) == Retention(50, 7 * DAY_S, 43_200)
     with pytest.raises(OptionError, match="currentRetention is a span such as 7 days or 12h, not 'soon'"):
         retention_of(Options("disque-index", {"currentRetention": "soon"}, known))
+
+
+def test_changes_wait_for_a_minute_unless_merge_every_says_otherwise():
+    def merge_every(**given: str) -> int:
+        return retention_of(Options("disque-index", given, ("compactEvery", "mergeEvery"))).merge_every_s
+
+    assert merge_every() == 60
+    assert [merge_every(mergeEvery=text) for text in ("0s", "90 seconds", "5 minutes")] == [0, 90, 300]

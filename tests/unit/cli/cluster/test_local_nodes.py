@@ -23,6 +23,7 @@ from disque_py.cli.cluster.local_nodes import (
     save_nodes,
     stop_nodes,
 )
+from disque_py.loopback_ports import PORTS
 
 
 @pytest.fixture
@@ -93,7 +94,7 @@ def test_another_process_with_the_same_number_is_left_alone(sleeper):
 @pytest.fixture
 def _no_default_port(monkeypatch):
     """A node may be running where nodes usually do."""
-    monkeypatch.setattr(local_nodes, "PORT_DEFAULT", random.randrange(*local_nodes.FREE_PORTS))
+    monkeypatch.setattr(local_nodes, "PORT_DEFAULT", random.choice(PORTS))
 
 
 @pytest.mark.usefixtures("_no_default_port")

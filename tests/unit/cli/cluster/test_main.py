@@ -8,10 +8,11 @@ import random
 import pytest
 from click.testing import CliRunner
 
-from disque_py.cli.cluster import draining, local_nodes
+from disque_py.cli.cluster import draining
 from disque_py.cli.cluster import main as cluster_main
 from disque_py.cli.cluster.local_nodes import LocalNode, load_nodes, save_nodes
 from disque_py.cli.cluster.main import main
+from disque_py.loopback_ports import PORTS
 
 A, B = ("a" * 40, "b" * 40)
 
@@ -190,7 +191,7 @@ def test_a_bad_address_is_bad_usage():
 
 
 def test_a_node_that_does_not_start_is_reported_with_its_words(tmp_path):
-    port = random.randrange(*local_nodes.FREE_PORTS)
+    port = random.choice(PORTS)
     result = run("start", "-n", 1, "--port", port, "--dir", tmp_path, "--", "--no-such-directive", "1")
     assert result.exit_code == 1
     assert f"The node on port {port} ended at once. It says:" in result.output

@@ -1,30 +1,16 @@
-"""disque_py/cli/demo/nodes.py: ports, INFO, and child processes that never outlive us."""
+"""disque_py/cli/demo/nodes.py: INFO, and child processes that never outlive us."""
 
 from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
 
 import pytest
 
-from disque_py.cli.demo.nodes import DIE_WITH_PARENT, free_ports, info_number, is_free
-
-
-def test_free_ports_are_different_and_leave_room_for_the_bus():
-    """The bus listens 10000 above."""
-    ports = free_ports(3)
-    assert len(set(ports)) == 3
-    assert all(is_free(port) and is_free(port + 10_000) for port in ports)
-
-
-def test_a_port_that_is_listened_on_is_not_free():
-    """Another program's server must not be taken for our node."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        assert not is_free(taken.getsockname()[1])
+from disque_py.cli.demo.nodes import DIE_WITH_PARENT, info_number
 
 
 def test_a_field_of_info_is_read_as_a_number():

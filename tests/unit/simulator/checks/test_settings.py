@@ -37,7 +37,7 @@ def test_an_answered_setting_is_on_disk_and_stays(world):
 def test_a_setting_that_a_start_does_not_find_is_told(world):
     machine = perform(world, Settings(), "a", *SET)
     world.crash("a")
-    machine.settings_disk.data = b""
+    machine.settings_disk.file.data = b""
     world.restart("a")
     with pytest.raises(RuleBrokenError, match=RULE):
         check_kept(machine)

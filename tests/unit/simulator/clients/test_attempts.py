@@ -33,6 +33,11 @@ def test_jobs_of_few_attempts_keep_their_rules():
     assert any(promise.limit == 2 and promise.delivered == 2 for promise in simulation.oracle.promises)
 
 
+def test_a_nack_of_a_delivery_that_was_not_heard_of_ends_a_job_once():
+    """The holder that gets it notes an error, and the node that delivered the job has just noted another. Spec Y3."""
+    assert simulate(plan_of(3)).failure is None
+
+
 @pytest.mark.plain
 def test_attempts_that_are_not_counted_break_a_rule(monkeypatch):
     """Spec Y4."""

@@ -69,6 +69,18 @@ def test_a_checker_may_look_every_few_thousand_events():
     assert looks.count == 2
 
 
+def test_a_busy_node_does_not_keep_another_from_its_timer():
+    """In a prompt world a timer that gave way comes before those that did not."""
+    world = World("a")
+    machine = world.machines["a"]
+    world.run(10)
+    before = machine.ticks
+    for at in range(1_000):
+        world.later(at, world.may_tick, "other")
+    world.run(1_000)
+    assert machine.ticks - before >= 9
+
+
 @pytest.mark.parametrize("is_prompt", [True, False])
 def test_nodes_meet_and_a_mesh_is_whole(is_prompt):
     """With turns of one input and with turns of all that a millisecond brings."""

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from disque_py.spark.options import OptionError
-from disque_py.spark.pipelines.command import PROGRAM, main, sentence_of
+from disque_py.spark.pipelines.command import PROGRAM, main, merge_waiting, sentence_of
 from spark_stub import StubCluster
 
 
@@ -198,3 +198,30 @@ def test_a_missing_index_and_invalid_keys_are_reported_before_spark_starts(start
     words = ("recency", "--nodes", "127.0.0.1:1", "--path", str(tmp_path))
     assert "can't be a key" in sentence(capsys, *words, "--member", "a'b")
     assert not started
+
+
+@pytest.fixture
+def waiting(tmp_path, monkeypatch):
+    """The function that counts the changes that wait in an index; in the beginning there is one."""
+    pytest.importorskip("deltalake", reason="the extra disque-py[spark] is not installed")
+    from disque_py.spark import index_changes, index_merge
+    from index_events import batch, event, index, rows
+
+    monkeypatch.setattr(index_merge, "SMALL_ROWS", 3)
+    monkeypatch.setattr(index_changes, "AT_ONCE_ROWS", 0)
+    monkeypatch.setattr(index_changes, "ROWS_PER_CHANGE", 1)
+    index(tmp_path, batch(*(event(1 + at, f"D-{at}", ctime=at) for at in range(10))))
+    index(tmp_path, batch(event(11, "D-3", 2, ctime=3, to_state="completed")), merge_every_s=3_600)
+    return lambda: len(rows(tmp_path, "current_changes"))
+
+
+def test_changes_are_merged_between_batches_when_they_are_due_and_at_the_end(tmp_path, waiting):
+    merge_waiting(str(tmp_path), {"mergeEvery": "1h"}, has_ended=False)
+    assert waiting() == 1
+    merge_waiting(str(tmp_path), {"mergeEvery": "1h"}, has_ended=True)
+    assert waiting() == 0
+
+
+def test_upkeep_merges_all_changes_that_wait(tmp_path, waiting, capsys):
+    assert run("upkeep", "--path", str(tmp_path)) == 0
+    assert waiting() == 0

@@ -1,4 +1,4 @@
-"""server/queue_settings_store.py: the file of queue settings on a real disk."""
+"""server/framed_store.py: a file of frames on a real disk."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import os
 
 import pytest
 
-from disque_py.server import queue_settings_store
-from disque_py.server.queue_settings_store import QueueSettingsStore
+from disque_py.server import framed_store
+from disque_py.server.framed_store import FramedStore
 from disque_py.server.start_error import StartError
-from disque_py.storage.queue_settings_file import HEAD, frame, parse
+from disque_py.storage.framed_file import frame
+from disque_py.storage.queue_settings_file import QUEUE_SETTINGS
 
 A = b"a" * 20
 
@@ -24,12 +25,13 @@ def path(tmp_path):
 
 
 def store_of(path, lines=None):
-    return QueueSettingsStore(path, lambda level, text: (lines if lines is not None else []).append(text))
+    log = (lines if lines is not None else []).append
+    return FramedStore(path, QUEUE_SETTINGS, "queue-settings-torn", "Or move it away", lambda level, text: log(text))
 
 
 def contents(path):
     with open(path, "rb") as file:
-        return parse(file.read()).items
+        return QUEUE_SETTINGS.parse(file.read()).items
 
 
 def test_settings_are_there_after_a_restart(path):
@@ -56,7 +58,7 @@ def test_a_torn_end_is_told_and_overwritten(path):
 
 def test_a_damaged_file_prevents_the_start_with_advice(path):
     with open(path, "wb") as file:
-        file.write(HEAD + frame([item(b"a")])[:-1] + b"x" + frame([item(b"b")]))
+        file.write(QUEUE_SETTINGS.head + frame([item(b"a")])[:-1] + b"x" + frame([item(b"b")]))
     with pytest.raises(StartError, match=r"can't be used: the checksum .* move it away"):
         store_of(path).load()
 
@@ -68,7 +70,7 @@ def test_a_file_that_can_not_be_read_prevents_the_start(path):
 
 
 def test_a_file_that_has_grown_is_rewritten(path, monkeypatch):
-    monkeypatch.setattr(queue_settings_store, "REWRITE_BYTES", 200)
+    monkeypatch.setattr(framed_store, "REWRITE_BYTES", 200)
     store = store_of(path)
     for counter in range(1, 50):
         store.write([item(b"a", counter)], is_void=False)

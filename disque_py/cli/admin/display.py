@@ -1,0 +1,102 @@
+"""Tables of disque-admin: names and values, jobs, tasks; and their objects for `--json`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any, Final
+
+from rich.table import Table
+
+from disque_py.cli.queue_display import age_text, console_for
+from disque_py.client import Job, JobInfo
+
+# Bytes of a body that are shown in a table.
+BODY_SHOWN: Final = 60
+
+
+def print_object(value: Any) -> None:
+    """Print a value as one line of JSON."""
+    print(json.dumps(value, ensure_ascii=False), flush=True)
+
+
+def print_fields(fields: Mapping[str, object]) -> None:
+    """Print names and values, a line each. Empty values are left out."""
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in fields.items():
+        if value is not None and value != "":
+            table.add_row(name, str(value))
+    console_for().print(table)
+
+
+def print_rows(
+    columns: Sequence[str], rows: Iterable[Sequence[object]], right: Iterable[str] = (), *, header: bool = True
+) -> None:
+    """Print a table. `right` names the columns of numbers."""
+    table = Table(box=None, pad_edge=False, header_style="bold", show_header=header)
+    numbers = set(right)
+    for name in columns:
+        table.add_column(name, justify="right" if name in numbers else "left", no_wrap=True, overflow="ellipsis")
+    for row in rows:
+        table.add_row(*("" if cell is None else str(cell) for cell in row))
+    console_for().print(table)
+
+
+def body_text(body: bytes | None, limit: int | None = BODY_SHOWN) -> str:
+    r"""Return a body as text on one line, with bytes that are no UTF-8 as `\xNN`, cut to a length."""
+    if body is None:
+        return ""
+    text = body.decode("utf-8", "backslashreplace").replace("\n", "\\n").replace("\r", "\\r")
+    return text if limit is None or len(text) <= limit else text[: limit - 1] + "…"
+
+
+def pairs_text(pairs: Mapping[str, str] | None) -> str:
+    """Return metadata on a line."""
+    return " ".join(f"{name}={value}" for name, value in (pairs or {}).items())
+
+
+def job_fields(info: JobInfo) -> dict[str, object]:
+    """Return a job as a person asks about it: state first, then limits, then where it is."""
+    attempts = f"{info.attempt} delivered"
+    if info.attempts:
+        attempts += f", {info.attempts_left} of {info.attempts} left"
+    requeue = None if info.next_requeue_within is None else f"in {age_text(info.next_requeue_within)}"
+    return {
+        "id": info.id,
+        "queue": info.queue,
+        "status": info.status or info.state,
+        "attempts": attempts,
+        "error": info.error,
+        "backoff": info.backoff,
+        "priority": info.priority,
+        "meta": pairs_text(info.meta),
+        "delay": _span(info.delay_ms, info.delay),
+        "retry": _span(info.retry_ms, info.retry) if info.retry or info.retry_ms else "0 (at most once)",
+        "ends in": _span(info.ttl_ms, info.ttl),
+        "queued again": requeue if info.status in ("running", "invisible") else None,
+        "copies asked": info.repl,
+        "holders": " ".join(node[:8] for node in info.nodes_delivered),
+        **{name: value for name, value in info.more.items() if value not in (None, "", [])},
+        "body": body_text(info.body, 2_000),
+    }
+
+
+def _span(milliseconds: int | None, seconds: int) -> str:
+    span_ms = 1000 * seconds if milliseconds is None else milliseconds
+    return age_text(span_ms) if span_ms else ""
+
+
+def job_object(job: Job | JobInfo) -> dict[str, Any]:
+    """Return a job for programs: fields by name, the body as text."""
+    fields = asdict(job)
+    for name in ("decode", "node", "is_canceled"):
+        fields.pop(name, None)
+    return {**fields, "body": None if job.body is None else body_text_whole(job.body)}
+
+
+def body_text_whole(body: bytes) -> str:
+    r"""Return a body as text, with bytes that are no UTF-8 as `\xNN`."""
+    return body.decode("utf-8", "backslashreplace")

@@ -1,0 +1,212 @@
+"""disque-admin job …: add, show, peek, cancel, retry, promote, reschedule, wait."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from datetime import timedelta
+
+import click
+
+from disque_py.cli.admin.access import complete_queue, open_node
+from disque_py.cli.admin.display import (
+    body_text,
+    job_fields,
+    job_object,
+    pairs_text,
+    print_fields,
+    print_object,
+    print_rows,
+)
+from disque_py.cli.admin.queue_commands import JSON, WHERE
+from disque_py.cli.admin.values import pairs_of, read_span
+from disque_py.client import commands
+from disque_py.client.spans import time_words
+from disque_py.client.waiting import Waiting
+from disque_py.event_format import JOB_STATUSES, JobStatus
+
+ID = click.argument("job_id", metavar="ID")
+IDS = click.argument("ids", metavar="ID…", nargs=-1, required=True)
+
+
+@click.group()
+def job() -> None:
+    """Jobs: one by one."""
+
+
+@job.command()
+@click.argument("queue", shell_complete=complete_queue)
+@click.argument("body")
+@click.option("--delay", callback=read_span, help="Queue it after this time: 30s, 5m.")
+@click.option("--retry", callback=read_span, help="Deliver it again after this time without an ack; 0: at most once.")
+@click.option("--ttl", callback=read_span, help="Drop it after this time.")
+@click.option("--attempts", type=click.IntRange(0), help="Deliveries before it is errored; 0: any number.")
+@click.option("--backoff", help="Delay after a failure: exponential:1000:60000:20.")
+@click.option("--priority", type=int, help="Lower is served first.")
+@click.option("--meta", multiple=True, metavar="NAME=VALUE", help="Metadata; repeatable.")
+@click.option("--key", help="One job per queue and key.")
+@click.option("--replicate", type=click.IntRange(1), help="Number of copies.")
+@click.pass_context
+def add(
+    ctx: click.Context,
+    queue: str,
+    body: str,
+    delay: timedelta | None,
+    retry: timedelta | None,
+    ttl: timedelta | None,
+    attempts: int | None,
+    backoff: str | None,
+    priority: int | None,
+    meta: Sequence[str],
+    key: str | None,
+    replicate: int | None,
+) -> None:
+    """Add a job with BODY to QUEUE, and print its id. A BODY of - is standard input."""
+    content = sys.stdin.buffer.read() if body == "-" else body.encode("utf-8", "surrogateescape")
+    request = commands.add_job(
+        queue,
+        content,
+        delay=delay,
+        retry=retry,
+        ttl=ttl,
+        attempts=attempts,
+        backoff=backoff,
+        priority=priority,
+        meta=pairs_of(meta, "--meta"),
+        key=key,
+        replicate=replicate,
+    )
+    with open_node(ctx) as node:
+        click.echo(node.run(request))
+
+
+@job.command()
+@ID
+@JSON
+@click.pass_context
+def show(ctx: click.Context, job_id: str, as_json: bool) -> None:
+    """Show a job, wherever it is in the cluster."""
+    with open_node(ctx) as node:
+        info = node.run(commands.show(job_id, cluster=True))
+    if info is None:
+        raise click.ClickException(
+            f"No linked node knows the job {job_id}.\nIt was acknowledged or its TTL is over; "
+            "`disque-cli events --follow` and disque-query tell the past of jobs."
+        )
+    if as_json:
+        print_object(job_object(info))
+    else:
+        print_fields(job_fields(info))
+
+
+@job.command(short_help="Show jobs of a queue without taking them.")
+@click.argument("queue", shell_complete=complete_queue)
+@click.option("-n", "count", type=int, default=10, show_default=True, help="Number of jobs; negative: from the end.")
+@click.option("--status", type=click.Choice(JOB_STATUSES), help="Jobs of this status; pending ones by default.")
+@WHERE
+@JSON
+@click.pass_context
+def peek(
+    ctx: click.Context, queue: str, count: int, status: JobStatus | None, where: Sequence[str], as_json: bool
+) -> None:
+    """Show the first jobs of QUEUE in the whole cluster, without taking them."""
+    pairs = pairs_of(where, "--where")
+    with open_node(ctx) as node:
+        jobs = node.run(commands.qpeek(queue, count, where=pairs, status=status, withmeta=True, cluster=True))
+    if as_json:
+        for each in jobs:
+            print_object({name: value for name, value in job_object(each).items() if value not in (None, {})})
+        return
+    if not jobs:
+        click.echo(f"No {status or 'pending'} jobs in '{queue}'; --status shows others", err=True)
+        return
+    print_rows(("id", "meta", "body"), [(each.id, pairs_text(each.meta), body_text(each.body)) for each in jobs])
+
+
+@job.command(short_help="Cancel jobs, wherever they are.")
+@IDS
+@click.pass_context
+def cancel(ctx: click.Context, ids: Sequence[str]) -> None:
+    """Cancel jobs, wherever they are. A worker that runs one is told. Exit status 1 if one was over or unknown."""
+    with open_node(ctx) as node:
+        count = node.run(commands.cancel(*ids))
+    click.echo(
+        f"{count} of {len(ids)} jobs canceled" + ("" if count == len(ids) else "; the others were over, or unknown")
+    )
+    if count < len(ids):
+        ctx.exit(1)
+
+
+@job.command()
+@IDS
+@click.pass_context
+def retry(ctx: click.Context, ids: Sequence[str]) -> None:
+    """Queue jobs now. An errored job gets fresh attempts. Exit status 1 if one was not queued."""
+    count = 0
+    with open_node(ctx) as node:
+        for each in ids:
+            count += node.run(commands.enqueue(each))
+    click.echo(f"{count} of {len(ids)} jobs queued")
+    if count < len(ids):
+        click.echo(
+            "The others are queued already, over, or held by other nodes only: see `disque-admin job show`", err=True
+        )
+        ctx.exit(1)
+
+
+@job.command()
+@IDS
+@click.pass_context
+def promote(ctx: click.Context, ids: Sequence[str]) -> None:
+    """End the delay of jobs: they are pending now. Exit status 1 if one had none."""
+    with open_node(ctx) as node:
+        count = int(node.run(commands.execute("PROMOTE", *ids)))
+    click.echo(
+        f"{count} of {len(ids)} jobs are pending now" + ("" if count == len(ids) else "; the others had no delay")
+    )
+    if count < len(ids):
+        ctx.exit(1)
+
+
+@job.command()
+@ID
+@click.option("--delay", callback=read_span, help="Pending after this time from now: 30s, 5m; 0: at once.")
+@click.option("--priority", type=int, help="Lower is served first.")
+@click.pass_context
+def reschedule(ctx: click.Context, job_id: str, delay: timedelta | None, priority: int | None) -> None:
+    """Give a waiting job another delay or priority. Exit status 1 if it runs, is errored or over."""
+    words: list[str | bytes] = []
+    if delay is not None:
+        words += time_words("delay", delay)
+    if priority is not None:
+        words += ("PRIORITY", str(priority))
+    if not words:
+        raise click.UsageError("give --delay, --priority or both")
+    with open_node(ctx) as node:
+        is_changed = bool(node.run(commands.execute("RESCHEDULE", job_id, *words)))
+    click.echo("rescheduled" if is_changed else "The job runs, is errored, or is over: nothing was changed")
+    if not is_changed:
+        ctx.exit(1)
+
+
+@job.command(short_help="Wait until a job is over.")
+@ID
+@click.option("--timeout", callback=read_span, help="Give up after this time: 30s, 5m.")
+@click.pass_context
+def wait(ctx: click.Context, job_id: str, timeout: timedelta | None) -> None:
+    """Wait until a job is over, and print its end: completed, canceled, errored or gone.
+
+    Nodes forget a job soon after it was acknowledged, so the end of a job that succeeded is often gone only. Exit
+    status 1 if the job is errored or canceled, or not over in time.
+    """
+    waiting = Waiting(job_id, timeout, time.monotonic())
+    try:
+        with open_node(ctx) as node:
+            while (found := waiting.outcome(node.run(commands.show(job_id, cluster=True)))) is None:
+                time.sleep(waiting.pause_s(time.monotonic()))
+    except TimeoutError as error:
+        raise click.ClickException(str(error)) from error
+    click.echo(found.status + (f": {found.error}" if found.error else ""))
+    if found.status in ("errored", "canceled"):
+        ctx.exit(1)

@@ -1,0 +1,65 @@
+"""disque-admin: helpers in words and tables, for what people do to queues and jobs.
+
+    disque-admin queue set mail attempts=5 dead-letter=failed
+    disque-admin job cancel D-…
+
+It is a program of its own because the first word of disque-cli is always a command of the broker: `queue set x …` there
+is the command QUEUE SET, whose reply is `OK` (spec X5). This module has the options; queue_commands.py, job_commands.py
+and task_commands.py have the commands. Exit status: 0 done, 1 not done or not whole, 2 bad usage.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+from click.shell_completion import get_completion_class
+
+from disque_py import __version__
+from disque_py.cli.address import HOST_DEFAULT, PORT_DEFAULT
+from disque_py.cli.admin.access import Program, target_of
+from disque_py.cli.admin.job_commands import job
+from disque_py.cli.admin.queue_commands import queue
+from disque_py.cli.admin.task_commands import task
+
+
+@click.group(cls=Program)
+@click.version_option(__version__, message="disque-admin %(version)s")
+@click.option("-h", "--host", default=HOST_DEFAULT, show_default=True, help="A node of the cluster.")
+@click.option("-p", "--port", type=click.IntRange(1, 65535), default=PORT_DEFAULT, show_default=True, help="Its port.")
+@click.option("-u", "--url", default="", help="disque://[user:password@]host:port, disques:// for TLS.")
+@click.option("-a", "--password", envvar="DISQUECLI_AUTH", default="", help="Password (or DISQUECLI_AUTH).")
+@click.option("--user", default="", help="User name to log in with.")
+@click.option("-t", "--timeout", type=click.FloatRange(min=0, min_open=True), help="Seconds to connect in (3).")
+@click.option("--tls", is_flag=True, help="Talk TLS to the node.")
+@click.option("--cacert", default="", help="File of the authority to trust.")
+@click.option("--cert", default="", help="File of our certificate.")
+@click.option("--key", default="", help="File of our private key.")
+@click.option("--insecure", is_flag=True, help="Don't check the node's certificate.")
+@click.pass_context
+def main(ctx: click.Context, /, **words: Any) -> None:
+    """Look after queues, jobs and tasks. Every command works on the whole cluster of one node.
+
+    `disque-cli` sends commands as they are; `disque-cluster` looks after nodes.
+    """
+    ctx.obj = target_of(words)
+
+
+@main.command(short_help="Print a script for TAB.")
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    """Print a script that makes TAB complete disque-admin, names of queues included.
+
+    For bash: `eval "$(disque-admin completion bash)"` in ~/.bashrc.
+    """
+    complete = get_completion_class(shell)
+    assert complete is not None
+    click.echo(complete(main, {}, "disque-admin", "_DISQUE_ADMIN_COMPLETE").source())
+
+
+main.add_command(queue)
+main.add_command(job)
+main.add_command(task)
+
+if __name__ == "__main__":
+    main(prog_name="disque-admin")

@@ -1,0 +1,242 @@
+"""disque-admin queue …: list, show, set, reset, pause, resume, purge, move, redrive."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+
+import click
+from click.shell_completion import CompletionItem
+
+from disque_py.cli.admin.access import complete_queue, open_node
+from disque_py.cli.admin.display import print_fields, print_object, print_rows
+from disque_py.cli.admin.tasks import Task, run_task
+from disque_py.cli.admin.values import pairs_of, settings_of_words
+from disque_py.cli.queue_display import age_text, console_for, footer, queue_table, settings_text
+from disque_py.cli.queue_view import DEFAULTS, OldServerError, QueueWatch, all_settings, changed_settings
+from disque_py.client import QueueSettings, commands
+from disque_py.client.one_node import OneNode
+
+JSON = click.option("--json", "as_json", is_flag=True, help="JSON instead of a table.")
+QUEUE = click.argument("name", shell_complete=complete_queue)
+WHERE = click.option("--where", multiple=True, metavar="NAME=VALUE", help="Only jobs with this metadata; repeatable.")
+LIMIT = click.option("--limit", type=click.IntRange(1), help="At most so many jobs.")
+RATE = click.option("--rate", type=click.IntRange(1), help="At most so many jobs per second.")
+DETACH = click.option("--detach", is_flag=True, help="Print the task's id and do not wait for its end.")
+# QPURGE and QMOVE leave jobs alone that a worker has, or that are over.
+STATUS = click.option(
+    "--status",
+    type=click.Choice(["pending", "invisible", "errored"]),
+    help="Jobs of this status; pending ones by default.",
+)
+YES = click.option("--yes", is_flag=True, help="Don't ask.")
+
+
+@click.group()
+def queue() -> None:
+    """Queues: figures, settings, pauses, and moving their jobs."""
+
+
+@queue.command("list", short_help="Show the queues of the whole cluster.")
+@click.argument("pattern", default="*")
+@JSON
+@click.pass_context
+def list_queues(ctx: click.Context, pattern: str, as_json: bool) -> None:
+    """Show the queues of the whole cluster whose names match PATTERN, the longest first.
+
+    `disque-cli --queues` shows the same again and again.
+    """
+    try:
+        with QueueWatch(ctx.obj) as watching:
+            look = watching.look(pattern)
+    except OldServerError as error:
+        raise click.ClickException(f"{error}\nThis server has no figures of a whole cluster.") from error
+    if as_json:
+        for row in look.rows:
+            print_object(row.as_object())
+        return
+    console = console_for()
+    console.print(queue_table(look, width=console.size.width))
+    console.print(footer(look))
+
+
+@queue.command()
+@QUEUE
+@JSON
+@click.pass_context
+def show(ctx: click.Context, name: str, as_json: bool) -> None:
+    """Show figures and settings of the queue NAME."""
+    with open_node(ctx) as node:
+        stat = node.run(commands.qstat(name, cluster=True))
+        settings = node.run(commands.queue_settings(name))
+    if stat is None and settings is None:
+        raise click.ClickException(f"No node knows the queue '{name}'.\n`disque-admin queue list` shows all queues.")
+    if as_json:
+        figures = None if stat is None else {key: value for key, value in asdict(stat).items() if key != "name"}
+        print_object({"queue": name, "figures": figures, "settings": _settings_object(settings)})
+        return
+    fields: dict[str, object] = {"queue": name, "pending": 0}
+    if stat is not None:
+        fields |= {
+            "pending": f"{stat.len:,}",
+            "oldest": None if stat.oldest_ms is None else age_text(stat.oldest_ms),
+            "running": f"{stat.running:,}",
+            "invisible": f"{stat.invisible:,}",
+            "errored": f"{stat.errored:,}",
+            "consumers waiting": stat.blocked,
+            "jobs in, out": f"{stat.jobs_in:,}, {stat.jobs_out:,}",
+            "paused": stat.pause,
+            "nodes": stat.nodes,
+            "nodes missing": " ".join(stat.nodes_missing),
+        }
+    print_fields(fields)
+    click.echo("\nsettings")
+    changed = changed_settings(settings)
+    shown = DEFAULTS if settings is None else all_settings(settings)
+    print_rows(
+        ("", "", ""),
+        [(f"  {field}", value or "-", "" if field in changed else "default") for field, value in shown.items()],
+        header=False,
+    )
+    if settings is not None and settings.behind:
+        click.echo(f"{settings.behind} nodes have not confirmed the newest settings: they were away, or are older")
+
+
+def _settings_object(settings: QueueSettings | None) -> dict[str, object] | None:
+    if settings is None:
+        return None
+    return {**all_settings(settings), "paused": settings.paused, "behind": settings.behind}
+
+
+def _complete_setting(ctx: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
+    if "=" in begun:
+        return []
+    return [CompletionItem(f"{name}=") for name in SETTING_NAMES if name.startswith(begun)]
+
+
+SETTING_NAMES = tuple(
+    name.replace("_", "-")
+    for name in QueueSettings.__dataclass_fields__
+    if name not in ("paused", "version", "behind", "more")
+)
+
+
+@queue.command("set")
+@QUEUE
+@click.argument("settings", nargs=-1, required=True, shell_complete=_complete_setting)
+@click.pass_context
+def set_settings(ctx: click.Context, name: str, settings: Sequence[str]) -> None:
+    """Set SETTINGS (field=value …) of the queue NAME, on all nodes.
+
+    For example: attempts=5 backoff=exponential:1000:60000 dead-letter=failed. An empty value is the default.
+    """
+    words = settings_of_words(settings)
+    with open_node(ctx) as node:
+        node.run(commands.execute("QUEUE", "SET", name, *words))
+        _tell_settings(node, name)
+
+
+@queue.command()
+@QUEUE
+@click.pass_context
+def reset(ctx: click.Context, name: str) -> None:
+    """Give all settings of the queue NAME their defaults again. A pause stays."""
+    with open_node(ctx) as node:
+        before = changed_settings(node.run(commands.queue_settings(name)))
+        node.run(commands.reset_queue(name))
+    click.echo(f"{name}: all defaults" + (f", was: {settings_text(before)}" if before else ""))
+
+
+def _tell_settings(node: OneNode, name: str) -> None:
+    settings = node.run(commands.queue_settings(name))
+    click.echo(f"{name}: {settings_text(changed_settings(settings)) or 'all defaults'}")
+    if settings is not None and settings.behind:
+        click.echo(f"{settings.behind} nodes have not confirmed it yet; they get it when they are linked", err=True)
+
+
+@queue.command(short_help="Pause a queue on all nodes.")
+@QUEUE
+@click.option("--only", type=click.Choice(["in", "out"]), help="Producers (in) or consumers (out) only.")
+@click.pass_context
+def pause(ctx: click.Context, name: str, only: str | None) -> None:
+    """Pause the queue NAME on all nodes: no jobs are added, and none are delivered."""
+    with open_node(ctx) as node:
+        state = node.run(commands.execute("PAUSE", name, only or "all", "bcast"))
+    click.echo(f"{name}: paused {state.decode()}. `disque-admin queue resume {name}` ends it")
+
+
+@queue.command()
+@QUEUE
+@click.pass_context
+def resume(ctx: click.Context, name: str) -> None:
+    """End the pause of the queue NAME on all nodes."""
+    with open_node(ctx) as node:
+        node.run(commands.pause(name, "none", bcast=True))
+    click.echo(f"{name}: not paused")
+
+
+@queue.command()
+@QUEUE
+@WHERE
+@STATUS
+@YES
+@DETACH
+@click.pass_context
+def purge(ctx: click.Context, name: str, where: Sequence[str], status: str | None, yes: bool, detach: bool) -> None:
+    """Cancel the jobs of the queue NAME. They are gone for good."""
+    pairs = pairs_of(where, "--where")
+    with open_node(ctx) as node:
+        task = Task("purged", "QPURGE", (name,), pairs, status=status)
+        total = task.count(node, name)
+        if not yes:
+            kind = f"{status or 'pending'} jobs" + (" with this metadata" if pairs else "")
+            click.confirm(f"Cancel {total:,} {kind} of '{name}'? They can't be brought back", abort=True)
+        run_task(ctx, node, task, total, detach=detach)
+
+
+@queue.command()
+@click.argument("source", metavar="FROM", shell_complete=complete_queue)
+@click.argument("to", shell_complete=complete_queue)
+@WHERE
+@STATUS
+@LIMIT
+@RATE
+@DETACH
+@click.pass_context
+def move(
+    ctx: click.Context,
+    source: str,
+    to: str,
+    where: Sequence[str],
+    status: str | None,
+    limit: int | None,
+    rate: int | None,
+    detach: bool,
+) -> None:
+    """Move the jobs of the queue FROM to the queue TO. Ids, priorities and attempts stay."""
+    task = Task("moved", "QMOVE", (source, to), pairs_of(where, "--where"), status=status, limit=limit, rate=rate)
+    with open_node(ctx) as node:
+        run_task(ctx, node, task, task.count(node, source), detach=detach)
+
+
+@queue.command(short_help="Give failed jobs fresh attempts.")
+@QUEUE
+@WHERE
+@click.option("--to", shell_complete=complete_queue, help="Dead letters go here, not where they came from.")
+@LIMIT
+@RATE
+@DETACH
+@click.pass_context
+def redrive(
+    ctx: click.Context,
+    name: str,
+    where: Sequence[str],
+    to: str | None,
+    limit: int | None,
+    rate: int | None,
+    detach: bool,
+) -> None:
+    """Give the failed jobs of the queue NAME fresh attempts: errored ones there, dead letters where they came from."""
+    task = Task("redriven", "QREDRIVE", (name,), pairs_of(where, "--where"), to=to, limit=limit, rate=rate)
+    with open_node(ctx) as node:
+        run_task(ctx, node, task, task.count_failed(node, name), detach=detach)

@@ -1,0 +1,97 @@
+"""disque-admin task …: list, show, wait, cancel."""
+
+from __future__ import annotations
+
+import click
+
+from disque_py.cli.admin.access import open_node
+from disque_py.cli.admin.display import print_fields, print_object, print_rows
+from disque_py.cli.admin.queue_commands import JSON
+from disque_py.cli.admin.tasks import TaskView, follow_task, list_tasks, look_at_task
+from disque_py.cli.check_journal.report import moment
+from disque_py.client import commands
+
+DONE = {"qpurge": "purged", "qmove": "moved", "qredrive": "redriven"}
+UNKNOWN = "The node knows no task '{}'. It keeps tasks that it began itself, for one hour"
+
+
+@click.group(short_help="Tasks: long work on queues.")
+def task() -> None:
+    """Tasks: long work on queues, which the node goes on with by itself.
+
+    A task is known to the node that began it, for one hour.
+    """
+
+
+@task.command("list")
+@JSON
+@click.pass_context
+def list_all(ctx: click.Context, as_json: bool) -> None:
+    """Show the tasks that this node began."""
+    with open_node(ctx) as node:
+        tasks = list_tasks(node)
+    if as_json:
+        for view in tasks:
+            print_object(view.as_object())
+        return
+    columns = ("task", "command", "queue", "state", "jobs", "failed", "started (UTC)")
+    rows = [
+        (view.id, view.command, view.queue, view.state, f"{view.jobs:,}", f"{view.failed:,}", _started(view))
+        for view in tasks
+    ]
+    print_rows(columns, rows, right=("jobs", "failed"))
+
+
+@task.command()
+@click.argument("task_id", metavar="TASK")
+@JSON
+@click.pass_context
+def show(ctx: click.Context, task_id: str, as_json: bool) -> None:
+    """Show one task."""
+    with open_node(ctx) as node:
+        view = look_at_task(node, task_id)
+    if view is None:
+        raise click.ClickException(UNKNOWN.format(task_id))
+    if as_json:
+        print_object(view.as_object())
+        return
+    print_fields(
+        {
+            "task": view.id,
+            "command": view.command,
+            "queue": view.queue,
+            "state": view.state,
+            "started (UTC)": _started(view),
+            "jobs": f"{view.jobs:,}",
+            "failed": f"{view.failed:,}",
+            "nodes": view.nodes or None,
+            "nodes missing": " ".join(view.nodes_missing),
+        }
+    )
+
+
+@task.command()
+@click.argument("task_id", metavar="TASK")
+@click.pass_context
+def wait(ctx: click.Context, task_id: str) -> None:
+    """Wait until a task is over, with a progress bar. Exit status 1 if it did not do everything."""
+    with open_node(ctx) as node:
+        view = look_at_task(node, task_id)
+        if view is None:
+            raise click.ClickException(UNKNOWN.format(task_id))
+        follow_task(ctx, node, task_id, None, DONE.get(view.command.split(" ")[0].lower(), "changed"))
+
+
+@task.command()
+@click.argument("task_id", metavar="TASK")
+@click.pass_context
+def cancel(ctx: click.Context, task_id: str) -> None:
+    """End a task. Changes that it made stay."""
+    with open_node(ctx) as node:
+        if not int(node.run(commands.execute("QTASK", "CANCEL", task_id))):
+            raise click.ClickException(f"No task '{task_id}' runs on this node.")
+    click.echo(f"{task_id}: canceled. Changes that were made stay")
+
+
+def _started(view: TaskView) -> str:
+    return "" if view.started_ms is None else moment(view.started_ms)

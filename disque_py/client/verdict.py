@@ -1,0 +1,69 @@
+"""Decisions of a handler about its job: once more, or never again.
+
+    async def handle(job):
+        if is_rate_limited():
+            raise Retry(delay=60, reason="rate limited")
+        if not is_valid(job.body):
+            raise Fail("no address")
+
+A handler raises or returns them, and so may the worker's `on_error`. The worker makes a NACK of them (settling.py):
+DELAY, REASON and FINAL. Pure.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from disque_py.client.results import Job
+from disque_py.client.spans import Span, float_seconds
+
+
+class Retry(Exception):  # noqa: N818  # A decision, which handlers may also return.
+    """The job comes again. This is no failure: it is logged in one line, without a traceback.
+
+    delay    seconds until then, with a fraction, or a timedelta; None, the default: as after a failure
+    reason   text that SHOW tells as the job's `error`; none by default
+
+    Like any delivery, this one counts as an attempt. Raises ValueError for a delay below 0.
+    """
+
+    def __init__(self, delay: Span | None = None, reason: str = "") -> None:
+        super().__init__(reason or "the handler asked for a retry")
+        self.reason = reason
+        self.delay_ms = None if delay is None else round(1000 * float_seconds("delay", delay))
+        if self.delay_ms is not None and self.delay_ms < 0:
+            raise ValueError("delay must not be below 0")
+
+
+class Fail(Exception):  # noqa: N818  # A decision, as Retry.
+    """The job has failed for good: it is errored or a dead letter, whatever attempts are left.
+
+    reason   text that SHOW tells as the job's `error`; none by default
+    """
+
+    def __init__(self, reason: str = "") -> None:
+        super().__init__(reason or "the handler gave up")
+        self.reason = reason
+
+
+@dataclass(slots=True)
+class GivenBack:
+    """A job that goes back to its cluster.
+
+    reason     the words for REASON, "": none
+    delay_ms   milliseconds until the next delivery; None: the job's back-off decides, its queue's, or the worker's
+    is_final   all its attempts are spent
+    """
+
+    job: Job
+    reason: str
+    delay_ms: int | None = None
+    is_final: bool = False
+
+
+def reason_of(error: BaseException) -> str:
+    """Return an error in words, as NACK's REASON."""
+    if isinstance(error, (Retry, Fail)):
+        return error.reason
+    text = str(error)
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

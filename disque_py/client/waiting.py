@@ -1,0 +1,53 @@
+"""Waiting for the end of a job, by looking at it again and again.
+
+A node tells no client that a job is over, so `wait` asks SHOW CLUSTER, with pauses that grow from 20 ms to a second. A
+node forgets a job soon after it was acknowledged on all nodes that had it. So a completed job is often seen as "gone"
+only. The rule here is the same for both shells, which sleep and ask. Pure.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from disque_py.client.results import JobInfo, Outcome
+from disque_py.client.spans import Span, float_seconds
+
+PAUSE_S_MIN: Final = 0.02
+PAUSE_S_MAX: Final = 1.0
+PAUSE_GROWTH: Final = 1.5
+
+
+class Waiting:
+    """One wait: the job as it was shown last, and the pauses.
+
+    job_id      the job, for the text of the error
+    timeout_s   seconds, None: for ever
+    now         the moment of the begin, on the shell's clock
+    """
+
+    def __init__(self, job_id: str, timeout: Span | None, now: float) -> None:
+        self._job_id = job_id
+        self._until = None if timeout is None else now + float_seconds("timeout", timeout)
+        self._pause_s = PAUSE_S_MIN
+        self._last: JobInfo | None = None
+
+    def outcome(self, shown: JobInfo | None) -> Outcome | None:
+        """Take in one look. Return the end of the job; None while it is not over."""
+        if shown is None:
+            return Outcome("gone", self._last)
+        self._last = shown
+        if shown.status == "completed" or shown.status == "canceled" or shown.status == "errored":
+            return Outcome(shown.status, shown)
+        return None
+
+    def pause_s(self, now: float) -> float:
+        """Return the seconds until the next look. Raises TimeoutError if there is no time for one."""
+        pause_s = self._pause_s
+        if self._until is not None:
+            left_s = self._until - now
+            if left_s <= 0:
+                status = "unknown" if self._last is None else self._last.status
+                raise TimeoutError(f"job {self._job_id} is not over: {status}")
+            pause_s = min(pause_s, left_s)
+        self._pause_s = min(PAUSE_S_MAX, PAUSE_GROWTH * self._pause_s)
+        return pause_s

@@ -1,0 +1,265 @@
+"""LOCK: locks that one owner has at a time, also when the network parts. Spec CL9.
+
+A lock is a claim that a majority of the voters granted (core/locking.py). Every reply that promises something comes
+after that majority's answer.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, Final
+
+from disque_py.commands.options import INT64_MAX, between
+from disque_py.commands.subcommands import Form, text_of
+from disque_py.core import claiming, deferred_reply, gathering, incremental, locking
+from disque_py.core.broker import Broker
+from disque_py.core.claiming import Result, Wish
+from disque_py.core.client import Client
+from disque_py.core.deferred_reply import Done
+from disque_py.core.errors import SYNTAX, CommandError
+from disque_py.core.grants import DONE, FENCE_MAX, GRANTED, HELD, GrantItem, is_grant_item
+from disque_py.core.locking import NAME_BYTES_MAX, Acquiring
+from disque_py.resp.replies import array, bulk, bulk_array, integer, nil_array, nil_bulk
+
+NAME_ERROR: Final = f"ERR name and owner have 1 to {NAME_BYTES_MAX} bytes"
+LEASE_ERROR: Final = "ERR the lease is above claim-lease-max"
+MS_ERROR: Final = "ERR the lease must be a number of milliseconds > 0"
+FENCE_ERROR: Final = f"ERR the fence must be a number from 1 to {FENCE_MAX}"
+ATTEMPTS_ERROR: Final = "ERR ATTEMPTS must be a number from 0 to 1000000000"
+ATTEMPTS_MAX: Final = 1_000_000_000
+TIMEOUT_ERROR: Final = "ERR TIMEOUT must be a number of milliseconds >= 0"
+DONE_ERROR: Final = "ERR DONE must be a number of milliseconds > 0"
+LOCK_DONE: Final = "LOCKDONE The work under this lock is done"
+LOCK_SPENT: Final = "LOCKSPENT No attempts left for this lock"
+FENCED: Final = "FENCED A later claim is known"
+SHOWN_BYTES_MAX: Final = 128
+
+
+def lock(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
+    """LOCK ACQUIRE | EXTEND | RELEASE | SHOW | LIST."""
+    form = FORMS.get(argv[1].lower())
+    if form is None:
+        raise CommandError(_syntax(argv[1]))
+    if not form.accepts(argv):
+        raise CommandError(_syntax(argv[-1]))
+    return form.handler(broker, client, argv)
+
+
+def _syntax(word: bytes) -> str:
+    return f"{SYNTAX}: '{text_of(word[:SHOWN_BYTES_MAX])}'"
+
+
+def _names(*names: bytes) -> None:
+    if not all(0 < len(name) <= NAME_BYTES_MAX for name in names):
+        raise CommandError(NAME_ERROR)
+
+
+def _lease(broker: Broker, word: bytes, text: str = MS_ERROR) -> int:
+    lease_ms = between(word, 1, INT64_MAX, text)
+    voter_list = broker.claims.memory.list
+    if voter_list is None:
+        raise CommandError(claiming.REASONS[claiming.NO_VOTERS])
+    if lease_ms > voter_list.lease_max_ms:
+        raise CommandError(LEASE_ERROR)
+    return lease_ms
+
+
+def _refuse(result: Result) -> None:
+    """Raise the error of a claim that was not granted, unless another owner has it. CommandError."""
+    if result.outcome == DONE:
+        raise CommandError(LOCK_DONE)
+    if result.outcome == claiming.ALL_SPENT:
+        raise CommandError(LOCK_SPENT)
+    if result.outcome not in (GRANTED, HELD):
+        raise CommandError(claiming.REASONS.get(result.outcome, claiming.REASONS[claiming.NO_MAJORITY]))
+
+
+class Outcome:
+    """The result of a claim, between the end of the claim and the reply."""
+
+    __slots__ = ("_done", "result")
+
+    def __init__(self, done: Done) -> None:
+        self.result = Result(claiming.NO_MAJORITY)
+        self._done = done
+
+    def take(self, result: Result) -> None:
+        """Take the result, and let the client be answered."""
+        self.result = result
+        self._done(None)
+
+
+# -- ACQUIRE ----------------------------------------------------------------------------------------
+
+
+def _acquire(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
+    """ACQUIRE name owner ms [ATTEMPTS n] [TIMEOUT ms] → fence, attempt, attempts left; nil if another owner has it."""
+    name, owner = argv[2:4]
+    _names(name, owner)
+    limit = timeout_ms = 0
+    for at in range(5, len(argv), 2):
+        option = argv[at].lower()
+        if option not in (b"attempts", b"timeout") or at + 1 == len(argv):
+            raise CommandError(_syntax(argv[at]))
+        if option == b"attempts":
+            limit = between(argv[at + 1], 0, ATTEMPTS_MAX, ATTEMPTS_ERROR)
+        else:
+            timeout_ms = between(argv[at + 1], 0, INT64_MAX, TIMEOUT_ERROR)
+    lease_ms = _lease(broker, argv[4])
+    wish = locking.wish_of(broker, name, owner, lease_ms, limit)
+    until_ms = broker.now_ms + timeout_ms
+    found: list[Outcome] = []
+
+    def start(done: Done) -> None:
+        outcome = Outcome(done)
+        found.append(outcome)
+        is_wanted = partial(_is_there, broker, client)
+        locking.acquire(broker, Acquiring(wish, until_ms, is_wanted, outcome.take))
+
+    def reply(_: OSError | None) -> bytes:
+        result = found[0].result
+        _refuse(result)
+        if result.outcome == HELD:
+            return nil_array(client.protocol)
+        left = max(0, limit - result.attempt) if limit else -1
+        return array([integer(result.fence), integer(result.attempt), integer(left)])
+
+    return deferred_reply.begin(broker, client, start, reply)
+
+
+def _is_there(broker: Broker, client: Client) -> bool:
+    return broker.clients.get(client.id) is client
+
+
+# -- EXTEND and RELEASE -----------------------------------------------------------------------------
+
+
+def _extend(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
+    """EXTEND name owner fence ms → ms; the lease begins anew."""
+    name, owner = argv[2:4]
+    _names(name, owner)
+    fence = between(argv[4], 1, FENCE_MAX, FENCE_ERROR)
+    lease_ms = _lease(broker, argv[5])
+    wish = locking.wish_of(broker, name, owner, lease_ms)
+    found: list[Outcome] = []
+
+    def start(done: Done) -> None:
+        outcome = Outcome(done)
+        found.append(outcome)
+        claiming.renew(broker, wish, fence, outcome.take)
+
+    def reply(_: OSError | None) -> bytes:
+        result = found[0].result
+        if result.outcome in (claiming.OVER, HELD, DONE):
+            raise CommandError(FENCED)
+        if result.outcome == GRANTED and result.until_ms <= broker.now_ms:
+            raise CommandError(claiming.REASONS[claiming.NO_MAJORITY])
+        _refuse(result)
+        return integer(lease_ms)
+
+    return deferred_reply.begin(broker, client, start, reply)
+
+
+def _release(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
+    """RELEASE name owner fence [DONE ms] → 1, or 0 if the lock was not held under this fence."""
+    name, owner = argv[2:4]
+    _names(name, owner)
+    fence = between(argv[4], 1, FENCE_MAX, FENCE_ERROR)
+    done_ms = 0
+    if len(argv) > 5:
+        if argv[5].lower() != b"done" or len(argv) != 7:
+            raise CommandError(_syntax(argv[5]))
+        done_ms = _lease(broker, argv[6], DONE_ERROR)
+    wish: Wish = locking.wish_of(broker, name, owner, 1)
+    found: list[Outcome] = []
+
+    def start(done: Done) -> None:
+        outcome = Outcome(done)
+        found.append(outcome)
+        claiming.release(broker, wish, fence, outcome.take, done_ms=done_ms)
+
+    def reply(_: OSError | None) -> bytes:
+        result = found[0].result
+        _refuse(result)
+        return integer(1 if result.outcome == GRANTED else 0)
+
+    return deferred_reply.begin(broker, client, start, reply)
+
+
+# -- SHOW and LIST ----------------------------------------------------------------------------------
+
+
+def _check(value: Any) -> list[Any] | None:
+    """Return a voter's share; None of a node that may not vote. ValueError."""
+    if value is None:
+        return None
+    if type(value) not in (list, tuple) or len(value) < 2 or type(value[0]) is not int:
+        raise ValueError("a share of locks that is none")
+    if type(value[1]) not in (list, tuple):
+        raise ValueError("a share of locks without locks")
+    return list(value)
+
+
+def _of_majority(broker: Broker, client: Client, words: list[bytes]) -> gathering.Share:
+    """Ask the voters, and return the shares of those of our epoch. CommandError if they are no majority."""
+    voter_list = broker.claims.memory.list
+    if voter_list is None:
+        raise CommandError(claiming.REASONS[claiming.NO_VOTERS])
+    question = gathering.ask(broker, client, locking.TOPIC_LOCKS, words, _check)
+    mine = yield from locking.share(broker, list(words))
+    yield from gathering.answers(broker, question)
+    shares = [_check(mine)] + [answer for node, answer in question.answers.items() if node.id in voter_list.voters]
+    known = [found for found in shares if found is not None and found[0] == voter_list.epoch]
+    if len(known) < voter_list.majority:
+        raise CommandError(claiming.REASONS[claiming.NO_MAJORITY])
+    return [found[1] for found in known]
+
+
+def _show(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
+    """SHOW name → pairs; nil if the lock is free and nothing is remembered."""
+    _names(argv[2])
+    return incremental.begin(broker, client, _shown(broker, client, argv[2]))
+
+
+def _shown(broker: Broker, client: Client, name: bytes) -> incremental.Steps:
+    shares = yield from _of_majority(broker, client, [b"show", name])
+    items: list[GrantItem] = []
+    for found in shares:
+        items += [tuple(item[:10]) for item in found if is_grant_item(item)]
+    best = locking.best_of(items)
+    if best is None:
+        return nil_array(client.protocol)
+    _, owner, fence, left_ms, _, attempts, _, kept_ms, _, is_held = best
+    done_ms = max(item[8] for item in items)
+    if not (is_held or done_ms or (attempts and kept_ms)):
+        return nil_array(client.protocol)
+    parts = [bulk("owner"), bulk(owner) if is_held else nil_bulk(client.protocol)]
+    parts += [bulk("fence"), integer(fence), bulk("attempt"), integer(attempts)]
+    parts += [bulk("ms-left"), integer(left_ms if is_held else 0), bulk("done-ms-left"), integer(done_ms)]
+    return array(parts)
+
+
+def _list(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
+    """LIST [pattern] → names of the locks that are held or remembered, sorted."""
+    pattern = argv[2] if len(argv) == 3 else b"*"
+    if len(pattern) > NAME_BYTES_MAX:
+        raise CommandError(_syntax(pattern))
+    return incremental.begin(broker, client, _listed(broker, client, pattern))
+
+
+def _listed(broker: Broker, client: Client, pattern: bytes) -> incremental.Steps:
+    shares = yield from _of_majority(broker, client, [b"list", pattern])
+    names: dict[bytes, None] = {}
+    for parts in shares:
+        for part in parts:
+            names.update(dict.fromkeys(name for name in part if type(name) is bytes))
+    return bulk_array(sorted(names))
+
+
+FORMS: Final = {
+    b"acquire": Form(_acquire, 5, 9),
+    b"extend": Form(_extend, 6, 6),
+    b"release": Form(_release, 5, 7),
+    b"show": Form(_show, 3, 3),
+    b"list": Form(_list, 2, 3),
+}

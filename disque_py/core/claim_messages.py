@@ -1,0 +1,53 @@
+"""The messages of claims, and the end of a turn for them: messages of a node to itself, then one write. Spec CL3."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from cluster_bus import messages
+from cluster_bus.node import Node
+from disque_py.core import claiming, electing, recalling, voting
+from disque_py.core.broker import Broker
+
+HANDLERS: Final[dict[int, Callable[[Broker, Node, list[Any]], None]]] = {
+    messages.VOTERS: voting.on_voters,
+    messages.CLAIM: voting.on_claim,
+    messages.CLAIM_IS: claiming.on_claim_is,
+    messages.RELEASE: voting.on_release,
+    messages.RELEASED: claiming.on_released,
+    messages.VOTE: voting.on_vote,
+    messages.VOTE_IS: electing.on_vote_is,
+    messages.RECALL: recalling.on_recall,
+    messages.RECALLED: recalling.on_recalled,
+}
+
+
+def settle(broker: Broker) -> None:
+    """End a turn: handle this node's messages to itself, and write what changed."""
+    claims = broker.claims
+    while claims.is_due:
+        claims.is_due = False
+        while claims.local:
+            local, claims.local = claims.local, []
+            for kind, fields in local:
+                HANDLERS[kind](broker, broker.me, [fields])
+        voting.write(broker)
+
+
+def step(broker: Broker) -> None:
+    """Do what is due, ten times a second."""
+    voting.step(broker)
+    recalling.step(broker)
+
+
+def on_link_lost(broker: Broker, node: Node) -> None:
+    """Wait no longer for a node whose link broke."""
+    claiming.on_link_lost(broker, node)
+    electing.on_link_lost(broker, node)
+
+
+def on_run_over(broker: Broker, node: Node) -> None:
+    """Forget what was agreed with a node's process, which is gone, or which left the table."""
+    voting.on_run_over(broker, node)
+    recalling.on_run_over(broker, node)

@@ -1,0 +1,401 @@
+"""The claimant: claims, renewals and releases on behalf of this node. CLAIM_IS, RELEASED.
+
+A claim is granted when more than half of the voters granted it. The claimant measures the lease from before it sent
+the claim, shortened by the allowed drift of clocks. So by its own clock the lease ends before any voter's grant does.
+
+A claimant that did not get a majority releases its grants and tries again after a random pause, with a new fence. A
+renewal that failed releases nothing. A claim that is not decided within DECIDE_MS has failed; a release was sent behind
+each claim then, so a grant that comes later ends, too. Spec CL1, CL2, CL8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+from cluster_bus.messages import CLAIM, RELEASE
+from cluster_bus.node import Node
+from disque_py.core import voting
+from disque_py.core.broker import Broker
+from disque_py.core.claims import send, voters_in_reach
+from disque_py.core.grants import DONE, FENCE_MAX, GRANTED, HELD, OLD_ATTEMPT, OLD_FENCE, OTHER_EPOCH, REPLACES
+from disque_py.core.voting import GIVES_BACK
+
+DECIDE_MS: Final = 1_000
+PAUSE_MS: Final = (5, 50)
+PERCENT: Final = 100
+
+# Results of a claim, beside GRANTED, HELD and DONE of a voter.
+NO_MAJORITY: Final = 100
+NO_VOTERS: Final = 101
+CHANGING: Final = 102
+ALL_SPENT: Final = 103
+OVER: Final = 104  # A renewal: the grant is over at so many voters that no majority is left.
+
+REASONS: Final = {
+    NO_VOTERS: "NOQUORUM no voters configured",
+    NO_MAJORITY: "NOQUORUM no majority of the voters answered",
+    CHANGING: "NOQUORUM the voters are changing",
+}
+
+
+class Result(NamedTuple):
+    """The end of a claim.
+
+    outcome    GRANTED, HELD, DONE, or one of this module's results
+    fence      of the grant; of the grant that runs, if it is HELD
+    holder     of the grant that runs
+    attempt    number of the attempt
+    until_ms   the moment from which the claim is over; monotonic. If it is HELD: when to try again
+    """
+
+    outcome: int
+    fence: int = 0
+    holder: bytes = b""
+    attempt: int = 0
+    until_ms: int = 0
+
+
+class Wish(NamedTuple):
+    """A claim that is wanted.
+
+    key        the thing that is claimed
+    holder     one delivery, or the owner of a lock
+    lease_ms   the lease
+    keep_ms    how long attempts are kept after it; 0: none are counted
+    limit      the highest number of attempts; 0: any
+    """
+
+    key: bytes
+    holder: bytes
+    lease_ms: int
+    keep_ms: int = 0
+    limit: int = 0
+
+
+class Answer(NamedTuple):
+    """A voter's answer to a claim (CLAIM_IS)."""
+
+    outcome: int
+    fence: int
+    holder: bytes
+    highest: int
+    attempts: int
+    left_ms: int
+
+
+class Attempt:
+    """A claim, a renewal or a release that waits for answers.
+
+    done         gets the result, once
+    fence        of this try
+    attempt      number of the attempt that this try counts
+    began_ms     before it was sent; monotonic
+    until_ms     when it has failed; monotonic
+    is_renewal   the fence is given: nothing is released, and nothing is tried again
+    is_release   it ends a claim
+    flags        of the claim
+    asked        nodes that were asked
+    answers      their answers
+    count        how many voters there are
+    majority     how many are more than half
+    """
+
+    __slots__ = (
+        "answers",
+        "asked",
+        "attempt",
+        "began_ms",
+        "count",
+        "done",
+        "fence",
+        "flags",
+        "is_release",
+        "is_renewal",
+        "majority",
+        "number",
+        "until_ms",
+        "wish",
+    )
+
+    def __init__(self, wish: Wish, until_ms: int, done: Callable[[Result], None]) -> None:
+        self.wish = wish
+        self.until_ms = until_ms
+        self.done = done
+        self.number = 0
+        self.fence = 0
+        self.attempt = 0
+        self.began_ms = 0
+        self.is_renewal = False
+        self.is_release = False
+        self.flags = 0
+        self.asked: list[Node] = []
+        self.answers: dict[Node, Answer] = {}
+        self.count = 0
+        self.majority = 0
+
+
+# -- claims -------------------------------------------------------------------------------------------
+
+
+def claim(broker: Broker, wish: Wish, done: Callable[[Result], None], *, replaces: bool = False) -> None:
+    """Claim a key; `done` gets the result within DECIDE_MS.
+
+    replaces   give up a grant that this holder has under another fence
+    """
+    attempt = Attempt(wish, broker.now_ms + DECIDE_MS, done)
+    attempt.attempt = 1 if wish.keep_ms else 0
+    attempt.flags = REPLACES if replaces else 0
+    _try(broker, attempt)
+    broker.schedule.call_at(attempt.until_ms, partial(_fail, broker, attempt))
+
+
+def renew(broker: Broker, wish: Wish, fence: int, done: Callable[[Result], None]) -> None:
+    """Renew a claim that this holder has under a fence; the lease begins anew."""
+    attempt = Attempt(wish, broker.now_ms + DECIDE_MS, done)
+    attempt.is_renewal = True
+    attempt.fence = fence
+    _try(broker, attempt)
+    broker.schedule.call_at(attempt.until_ms, partial(_fail, broker, attempt))
+
+
+def _try(broker: Broker, attempt: Attempt) -> None:
+    """Send the claim to all voters."""
+    claims = broker.claims
+    voter_list = claims.memory.list
+    if voter_list is None:
+        _end(broker, attempt, Result(NO_VOTERS))
+        return
+    if claims.is_conflict:
+        _end(broker, attempt, Result(CHANGING))
+        return
+    attempt.number = number = claims.next_number()
+    claims.attempts[number] = attempt
+    attempt.began_ms = broker.now_ms
+    attempt.count = len(voter_list.voters)
+    attempt.majority = voter_list.majority
+    attempt.asked = voters_in_reach(broker, voter_list.voters)
+    attempt.answers = {}
+    wish = attempt.wish
+    if not attempt.is_renewal:
+        attempt.fence = max(attempt.fence + 1, broker.wall_ms, 1)
+    for node in attempt.asked:
+        send(
+            broker,
+            node,
+            CLAIM,
+            (
+                number,
+                voter_list.epoch,
+                wish.key,
+                wish.holder,
+                attempt.fence,
+                wish.lease_ms,
+                attempt.attempt,
+                wish.keep_ms,
+                attempt.flags,
+            ),
+        )
+    if len(attempt.asked) < attempt.majority:
+        _look(broker, attempt)
+
+
+def on_claim_is(broker: Broker, sender: Node, items: list[Any]) -> None:
+    """Note a voter's answer to a claim."""
+    for number, outcome, fence, holder, highest, attempts, left_ms, *_ in items:
+        for value in (number, outcome, fence, highest, attempts, left_ms):
+            if type(value) is not int or not 0 <= value <= FENCE_MAX:
+                raise ValueError("an answer to a claim that is none")
+        if type(holder) is not bytes:
+            raise ValueError("an answer to a claim without a holder")
+        attempt = broker.claims.attempts.get(number)
+        if attempt is None or sender not in attempt.asked or sender in attempt.answers:
+            broker.stats.ignored("answer to a claim that is over")
+            continue
+        if attempt.is_release:
+            raise ValueError("an answer to a claim where one to a release was expected")
+        attempt.answers[sender] = Answer(outcome, fence, holder, highest, attempts, left_ms)
+        if outcome == OTHER_EPOCH:
+            voting.gossip(broker, [sender])
+        _look(broker, attempt)
+
+
+def on_link_lost(broker: Broker, node: Node) -> None:
+    """Wait no longer for a voter whose link broke: neither its answer nor our message may have arrived."""
+    for attempt in list(broker.claims.attempts.values()):
+        if node in attempt.asked and node not in attempt.answers:
+            attempt.asked.remove(node)
+            if attempt.is_release:
+                _look_released(broker, attempt)
+            else:
+                _look(broker, attempt)
+
+
+def _look(broker: Broker, attempt: Attempt) -> None:
+    """Decide, as soon as the answers allow it."""
+    granted = sum(1 for answer in attempt.answers.values() if answer.outcome == GRANTED)
+    if granted >= attempt.majority:
+        _end(broker, attempt, _granted(broker, attempt))
+        return
+    open_count = len(attempt.asked) - len(attempt.answers)
+    if granted + open_count >= attempt.majority:
+        return
+    # The others are waited for nevertheless: their reasons tell what to do next.
+    if open_count and broker.now_ms < attempt.until_ms and len(attempt.answers) < attempt.majority:
+        return
+    result = _refused(attempt)
+    if attempt.is_renewal:
+        ended = sum(1 for answer in attempt.answers.values() if answer.outcome in (HELD, OLD_FENCE, DONE))
+        _end(broker, attempt, Result(OVER) if ended > attempt.count - attempt.majority else result)
+        return
+    _release_all(broker, attempt)
+    broker.claims.attempts.pop(attempt.number, None)
+    if result.outcome in (HELD, DONE, ALL_SPENT) and _is_certain(attempt, result):
+        _end(broker, attempt, result)
+        return
+    highest = max((answer.highest for answer in attempt.answers.values()), default=0)
+    attempt.fence = max(attempt.fence, highest)
+    for answer in attempt.answers.values():
+        if answer.outcome == OLD_ATTEMPT:
+            attempt.attempt = max(attempt.attempt, answer.attempts + 1)
+    is_clear = all(answer.outcome in (GRANTED, OLD_FENCE, OLD_ATTEMPT) for answer in attempt.answers.values())
+    pause_ms = 0 if is_clear and len(attempt.answers) >= attempt.majority else broker.rng.randint(*PAUSE_MS)
+    at_ms = broker.now_ms + pause_ms
+    if at_ms < attempt.until_ms:
+        broker.schedule.call_at(at_ms, partial(_try_again, broker, attempt, attempt.number))
+
+
+def _try_again(broker: Broker, attempt: Attempt, number: int) -> None:
+    if attempt.number == number and attempt.until_ms > broker.now_ms:
+        _try(broker, attempt)
+
+
+def _granted(broker: Broker, attempt: Attempt) -> Result:
+    wish = attempt.wish
+    lease_ms = wish.lease_ms * (PERCENT - broker.settings.claim_drift_max) // PERCENT
+    count = max(answer.attempts for answer in attempt.answers.values() if answer.outcome == GRANTED)
+    return Result(GRANTED, attempt.fence, wish.holder, count, attempt.began_ms + lease_ms)
+
+
+def _refused(attempt: Attempt) -> Result:
+    """Return what the answers of a try that failed say."""
+    answers = attempt.answers.values()
+    if any(answer.outcome == DONE for answer in answers):
+        return Result(DONE)
+    held = [answer for answer in answers if answer.outcome == HELD]
+    limit = attempt.wish.limit
+    if limit and any(answer.attempts >= limit for answer in answers if answer.outcome == OLD_ATTEMPT):
+        return Result(ALL_SPENT)
+    if held:
+        best = max(held, key=_fence_of)
+        return Result(HELD, best.fence, best.holder, best.attempts, best.left_ms)
+    if any(answer.outcome == OTHER_EPOCH for answer in answers):
+        return Result(CHANGING)
+    return Result(NO_MAJORITY)
+
+
+def _fence_of(answer: Answer) -> int:
+    return answer.fence
+
+
+def _is_certain(attempt: Attempt, result: Result) -> bool:
+    """Return whether trying again would change nothing now: one grant keeps so many voters that none is left over."""
+    if result.outcome != HELD:
+        return True
+    grant = (HELD, result.fence, result.holder)
+    same = sum(1 for answer in attempt.answers.values() if answer[:3] == grant)
+    return same > attempt.count - attempt.majority or result.holder == attempt.wish.holder
+
+
+def _fail(broker: Broker, attempt: Attempt) -> None:
+    """End a claim that was not decided in time."""
+    if attempt.until_ms and attempt.until_ms <= broker.now_ms:
+        result = _refused(attempt)
+        if not attempt.is_renewal:
+            _release_all(broker, attempt)
+        _end(broker, attempt, result)
+
+
+def _end(broker: Broker, attempt: Attempt, result: Result) -> None:
+    broker.claims.attempts.pop(attempt.number, None)
+    if attempt.until_ms:
+        attempt.until_ms = 0
+        attempt.done(result)
+
+
+def _release_all(broker: Broker, attempt: Attempt) -> None:
+    """Take back a claim that failed, at every voter that was asked: behind the claim, whatever was answered."""
+    if attempt.flags & REPLACES:
+        return  # The holder may believe in the grant that was replaced, until its lease is over.
+    for node in attempt.asked:
+        answer = attempt.answers.get(node)
+        if answer is None or answer.outcome == GRANTED:
+            send(broker, node, RELEASE, (0, attempt.wish.key, attempt.wish.holder, attempt.fence, GIVES_BACK, 0))
+
+
+# -- releases -----------------------------------------------------------------------------------------
+
+
+def release(
+    broker: Broker,
+    wish: Wish,
+    fence: int,
+    done: Callable[[Result], None],
+    *,
+    done_ms: int = 0,
+    gives_back: bool = False,
+) -> None:
+    """End a claim of this holder and fence; `done` gets GRANTED if a majority says so, HELD if a majority denies it.
+
+    done_ms      remember so long that the work is done; 0: it is not
+    gives_back   the attempt does not count
+    """
+    claims = broker.claims
+    voter_list = claims.memory.list
+    attempt = Attempt(wish, broker.now_ms + DECIDE_MS, done)
+    if voter_list is None:
+        _end(broker, attempt, Result(NO_VOTERS))
+        return
+    attempt.number = number = claims.next_number()
+    claims.attempts[number] = attempt
+    attempt.is_release = True
+    attempt.fence = fence
+    attempt.count = len(voter_list.voters)
+    attempt.majority = voter_list.majority
+    attempt.asked = voters_in_reach(broker, voter_list.voters)
+    flags = GIVES_BACK if gives_back else 0
+    for node in attempt.asked:
+        send(broker, node, RELEASE, (number, wish.key, wish.holder, fence, flags, done_ms))
+    broker.schedule.call_at(attempt.until_ms, partial(_fail_release, broker, attempt))
+    _look_released(broker, attempt)
+
+
+def on_released(broker: Broker, sender: Node, items: list[Any]) -> None:
+    """Note a voter's answer to a release."""
+    for number, is_over, *_ in items:
+        if type(number) is not int or type(is_over) is not int:
+            raise ValueError("an answer to a release that is none")
+        attempt = broker.claims.attempts.get(number)
+        if attempt is None or sender not in attempt.asked or sender in attempt.answers:
+            broker.stats.ignored("answer to a release that is over")
+            continue
+        if not attempt.is_release:
+            raise ValueError("an answer to a release where one to a claim was expected")
+        attempt.answers[sender] = Answer(GRANTED if is_over else HELD, 0, b"", 0, 0, 0)
+        _look_released(broker, attempt)
+
+
+def _look_released(broker: Broker, attempt: Attempt) -> None:
+    over = sum(1 for answer in attempt.answers.values() if answer.outcome == GRANTED)
+    if over >= attempt.majority:
+        _end(broker, attempt, Result(GRANTED))
+    elif len(attempt.answers) - over > attempt.count - attempt.majority:
+        _end(broker, attempt, Result(HELD))
+    elif len(attempt.answers) == len(attempt.asked):
+        _end(broker, attempt, Result(NO_MAJORITY))
+
+
+def _fail_release(broker: Broker, attempt: Attempt) -> None:
+    if attempt.until_ms:
+        _end(broker, attempt, Result(NO_MAJORITY))

@@ -1,0 +1,107 @@
+"""Claims: the state of one node as a voter, as a claimant, and as a proposer of lists.
+
+A *claim* is a lease on a key that a majority of the voters grants. The modules of this conversation:
+
+    voter_list.py     the voters of an epoch
+    grants.py         one voter's memory of the claims that it granted
+    voter_memory.py   everything that a voter keeps in its file
+    voting.py         the voter: claims, releases, lists, and its file
+    recalling.py      memories of grants, copied from voter to voter
+    electing.py       the next list of voters
+    claiming.py       the claimant
+
+A node is often a voter itself. Its messages to itself lie in `local`, and are handled at the end of the turn
+(claim_messages.py), as if they had travelled.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from disque_py.core.voter_memory import VoterMemory
+
+if TYPE_CHECKING:
+    from cluster_bus.node import Node
+    from disque_py.core.broker import Broker
+    from disque_py.core.claiming import Attempt
+    from disque_py.core.electing import Round
+    from disque_py.core.recalling import Recall
+
+# Node, kind and fields of a message that waits for the file.
+Waiting = tuple["Node", int, tuple[Any, ...]]
+
+
+class Claims:
+    """The state of a node.
+
+    memory          the file's contents, and what is to be written
+    is_due          the turn has something to do at its end: local messages, or a write
+    local           messages of this node to itself: kind, fields
+    number          of the last message that expects an answer
+
+    The file
+      unsaved       kinds and keys of items to be written
+      is_void       the file is to be made anew
+      is_writing    a write is under way
+      is_failing    the last write failed
+      retry_at_ms   when it is repeated; 0: it need not be
+      waiting       answers that leave after the next write
+
+    The voter
+      muted_until_ms   a voter without memory reads those of others after this moment
+      is_conflict   two lists of one epoch were seen
+      recall        memories of other voters are being read
+      told          nodes that read this node's memory -> keys that they have not been told yet
+
+    The claimant and the proposer
+      attempts      number -> a claim, renewal or release that waits for answers
+      rounds        number -> a vote that waits for answers
+    """
+
+    def __init__(self) -> None:
+        self.memory = VoterMemory()
+        self.is_due = False
+        self.local: list[tuple[int, tuple[Any, ...]]] = []
+        self.number = 0
+        self.unsaved: dict[tuple[int, bytes], None] = {}
+        self.is_void = False
+        self.is_writing = False
+        self.is_failing = False
+        self.retry_at_ms = 0
+        self.waiting: list[Waiting] = []
+        self.muted_until_ms = 0
+        self.is_conflict = False
+        self.recall: Recall | None = None
+        self.told: dict[Node, list[bytes]] = {}
+        self.attempts: dict[int, Attempt] = {}
+        self.rounds: dict[int, Round] = {}
+
+    def next_number(self) -> int:
+        """Return a number for a message that expects an answer."""
+        self.number += 1
+        return self.number
+
+
+def send(broker: Broker, node: Node, kind: int, fields: tuple[Any, ...]) -> None:
+    """Send a message to a node, or to ourselves. Without a link it is lost."""
+    if node is broker.me:
+        broker.claims.local.append((kind, fields))
+        broker.claims.is_due = True
+    elif node.is_linked:
+        broker.send(broker.sets.only(node), kind, fields)
+
+
+def note_change(broker: Broker, kind: int, key: bytes = b"") -> None:
+    """Note that an item of the memory has to be written."""
+    broker.claims.unsaved[kind, key] = None
+    broker.claims.is_due = True
+
+
+def voters_in_reach(broker: Broker, ids: dict[bytes, bytes]) -> list[Node]:
+    """Return those of these nodes that a message would reach, this node included, in the order given."""
+    nodes = []
+    for node_id in ids:
+        node = broker.me if node_id == broker.me.id else broker.cluster.find(node_id)
+        if node is not None and (node is broker.me or node.is_linked):
+            nodes.append(node)
+    return nodes

@@ -1,0 +1,317 @@
+"""Grants: one voter's memory of the claims that it granted. Spec CL1, CL2, CL3.
+
+A voter grants a claim (key, holder, fence, lease) only if no other holder's grant of the key runs by its own clock, and
+the fence is above every one that it ever granted for the key. While a grant runs, its holder renews it with the same
+fence. A renewal never shortens a grant, because one that fails leaves the old lease as it was. A release names key,
+holder and fence, and touches nothing else.
+
+A grant is answered when its record is on disk, and it runs from then on. So it runs at least as long as a lease that
+began when the claim was received. Until then it counts as running.
+
+Idle keys are forgotten. `floor` then counts as the highest fence of every key that is not remembered.
+
+A key may count attempts: claims that ended in a delivery, or in a lock that was handed out. The count is kept with the
+grant, and for `keep_ms` longer.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+# Outcomes of a claim at one voter. They travel between nodes: a number never gets another meaning.
+GRANTED: Final = 0
+HELD: Final = 1  # Another holder's grant runs; or this holder's, under another fence.
+OLD_FENCE: Final = 2  # The voter granted this fence before, or a higher one.
+OLD_ATTEMPT: Final = 3  # The attempt was counted before.
+DONE: Final = 4  # The work under the lock is done.
+MUTE: Final = 5  # The voter may not vote.
+OTHER_EPOCH: Final = 6  # The voter has another list of voters.
+NO_ROOM: Final = 7  # The voter remembers too many keys.
+
+# The end of a grant whose record is being written.
+PENDING_MS: Final = 1 << 62
+KEYS_MAX: Final = 1_000_000
+KEY_BYTES_MAX: Final = 4_096
+FENCE_MAX: Final = (1 << 63) - 1
+SPAN_MAX_MS: Final = 1 << 53
+# A key is forgotten so long after its grant, its count and its end are over.
+IDLE_MS: Final = 60_000
+# Keys that are looked at per step, at least; more where there are many.
+KEYS_PER_STEP: Final = 100
+STEPS_PER_ROUND: Final = 100
+
+# Bits of a claim.
+REPLACES: Final = 1  # The holder gives up its own grant under a lower fence.
+
+# A grant as it is kept in a file, and as voters tell each other: key, holder, fence, milliseconds of lease, highest
+# fence, attempts, attempts before, milliseconds that attempts and that the end are kept, is it running
+GrantItem = tuple[bytes, bytes, int, int, int, int, int, int, int, bool]
+ITEM_FIELDS: Final = 10
+
+
+class Grant:
+    """The memory of one key.
+
+    holder             holder of the last grant
+    fence              its fence
+    lease_ms           its lease
+    until_ms           its end, monotonic; 0: it was released; PENDING_MS: its record is being written
+    blocked_until_ms   another holder's grant may run until then: two were copied from other voters
+    highest            the highest fence ever granted
+    attempts, before   attempts that count with this grant, and those before it
+    keep_ms            attempts are kept so long after the grant's end
+    kept_until_ms      the end of that; monotonic
+    done_until_ms      the work under this key is done, and that is remembered so long; 0: it is not
+    """
+
+    __slots__ = (
+        "attempts",
+        "before",
+        "blocked_until_ms",
+        "done_until_ms",
+        "fence",
+        "highest",
+        "holder",
+        "keep_ms",
+        "kept_until_ms",
+        "lease_ms",
+        "until_ms",
+    )
+
+    def __init__(self) -> None:
+        self.holder = b""
+        self.fence = 0
+        self.lease_ms = 0
+        self.until_ms = 0
+        self.blocked_until_ms = 0
+        self.highest = 0
+        self.attempts = 0
+        self.before = 0
+        self.keep_ms = 0
+        self.kept_until_ms = 0
+        self.done_until_ms = 0
+
+    def left_ms(self, now_ms: int) -> int:
+        """Return the milliseconds that the grant still runs."""
+        return self.lease_ms if self.until_ms == PENDING_MS else max(0, self.until_ms - now_ms)
+
+    def attempts_at(self, now_ms: int) -> int:
+        """Return how many attempts count at this moment."""
+        return self.attempts if self.until_ms > now_ms or self.kept_until_ms > now_ms else 0
+
+    def is_idle(self, now_ms: int) -> bool:
+        """Return whether the key may be forgotten."""
+        return max(self.until_ms, self.blocked_until_ms, self.kept_until_ms, self.done_until_ms) + IDLE_MS <= now_ms
+
+
+class Grants:
+    """The memory of all keys.
+
+    records     key -> its memory
+    floor       highest fence of every key that is not in `records`
+    unsettled   keys whose grant has no end yet, because its record is being written
+    """
+
+    __slots__ = ("_walk", "floor", "records", "unsettled")
+
+    def __init__(self) -> None:
+        self.records: dict[bytes, Grant] = {}
+        self.floor = 0
+        self.unsettled: dict[bytes, None] = {}
+        self._walk: list[bytes] = []
+
+    def highest(self, key: bytes) -> int:
+        """Return the highest fence that may have been granted for a key."""
+        record = self.records.get(key)
+        return self.floor if record is None else max(record.highest, self.floor)
+
+    def running(self, key: bytes, now_ms: int) -> Grant | None:
+        """Return the grant of a key that runs; None if there is none."""
+        record = self.records.get(key)
+        return record if record is not None and record.until_ms > now_ms else None
+
+    def claim(
+        self,
+        key: bytes,
+        holder: bytes,
+        fence: int,
+        lease_ms: int,
+        attempt: int,
+        keep_ms: int,
+        flags: int,
+        now_ms: int,
+    ) -> int:
+        """Grant or renew a claim, or return the reason why not. A granted one has to be written before the answer.
+
+        attempt   number of the attempt that this claim counts; 0: none is counted
+        keep_ms   milliseconds that the count is kept after the grant
+        flags     REPLACES
+        """
+        record = self.records.get(key)
+        if record is None:
+            if fence <= self.floor:
+                return OLD_FENCE
+            if len(self.records) >= KEYS_MAX:
+                return NO_ROOM
+            record = self.records[key] = Grant()
+        else:
+            if record.until_ms > now_ms:
+                if record.holder == holder:
+                    lease_ms = max(lease_ms, record.left_ms(now_ms))
+                if record.holder == holder and record.fence == fence:
+                    record.lease_ms = lease_ms
+                    record.until_ms = PENDING_MS
+                    self.unsettled[key] = None
+                    return GRANTED
+                if record.holder != holder or not flags & REPLACES:
+                    return HELD
+            if record.blocked_until_ms > now_ms:
+                return HELD
+            if record.done_until_ms > now_ms:
+                return DONE
+            if fence <= max(record.highest, self.floor):
+                return OLD_FENCE
+            if attempt and attempt <= record.attempts_at(now_ms):
+                return OLD_ATTEMPT
+        record.before = record.attempts_at(now_ms)
+        record.attempts = attempt or record.before
+        record.holder = holder
+        record.fence = record.highest = fence
+        record.lease_ms = lease_ms
+        record.keep_ms = keep_ms
+        record.done_until_ms = 0
+        record.until_ms = PENDING_MS
+        self.unsettled[key] = None
+        assert record.highest > self.floor
+        return GRANTED
+
+    def settle(self, key: bytes, now_ms: int) -> None:
+        """Let a grant run from now on: its record is on disk. The moment is later than that of the claim's receipt."""
+        record = self.records.get(key)
+        if record is not None and key in self.unsettled:
+            del self.unsettled[key]
+            if record.until_ms == PENDING_MS:
+                record.until_ms = now_ms + record.lease_ms + 1  # The clock's milliseconds are cut.
+                record.kept_until_ms = record.until_ms + record.keep_ms
+
+    def release(self, key: bytes, holder: bytes, fence: int, done_ms: int, *, gives_back: bool, now_ms: int) -> bool:
+        """End a grant. Return whether it ended, or is remembered as done. Then it has to be written.
+
+        done_ms      the work is done, and that is remembered so long; 0: it is not done
+        gives_back   the attempt does not count: nothing was handed out
+        """
+        record = self.records.get(key)
+        if record is None or record.holder != holder or record.fence != fence:
+            return False
+        # The end may be remembered after the lease, as long as no other holder had the key since.
+        if record.until_ms <= now_ms and not (done_ms and record.highest == fence):
+            return False
+        record.until_ms = 0
+        self.unsettled.pop(key, None)
+        if done_ms:
+            record.attempts = record.before = 0
+            record.done_until_ms = now_ms + done_ms
+        elif gives_back:
+            record.attempts = record.before
+        record.kept_until_ms = now_ms + record.keep_ms
+        return True
+
+    # -- files and other voters ---------------------------------------------------------------------
+
+    def item(self, key: bytes, now_ms: int) -> GrantItem:
+        """Return a key's memory for a file, or for another voter: with the time that is left."""
+        record = self.records[key]
+        is_running = record.until_ms > now_ms
+        lease_ms = max(record.left_ms(now_ms), record.blocked_until_ms - now_ms)
+        kept_ms = record.keep_ms if is_running else max(0, record.kept_until_ms - now_ms)
+        attempts = record.attempts_at(now_ms)
+        done_ms = max(0, record.done_until_ms - now_ms)
+        return (
+            key,
+            record.holder,
+            record.fence,
+            lease_ms,
+            record.highest,
+            attempts,
+            min(record.before, attempts),
+            kept_ms,
+            done_ms,
+            is_running or record.blocked_until_ms > now_ms,
+        )
+
+    def put(self, item: GrantItem, now_ms: int) -> None:
+        """Set a key's memory as a file has it. A grant runs its whole lease again."""
+        key, holder, fence, lease_ms, highest, attempts, before, kept_ms, done_ms, is_running = item
+        record = self.records[key] = Grant()
+        record.holder, record.fence, record.lease_ms = holder, fence, lease_ms
+        record.highest, record.attempts, record.before, record.keep_ms = highest, attempts, before, kept_ms
+        if is_running:
+            record.until_ms = now_ms + lease_ms + 1
+        record.kept_until_ms = max(record.until_ms, now_ms) + kept_ms
+        record.done_until_ms = now_ms + done_ms + 1 if done_ms else 0
+
+    def merge(self, item: GrantItem, now_ms: int) -> None:
+        """Add another voter's memory of a key to ours. Grants of two holders both keep the key from others."""
+        key, holder, fence, lease_ms, highest, attempts, _, _, _, is_running = item
+        known = self.records.get(key)
+        if known is None:
+            if len(self.records) >= KEYS_MAX:
+                self.floor = max(self.floor, highest)
+                return
+            self.put(item, now_ms)
+            return
+        ours = self.item(key, now_ms)
+        known.highest = max(known.highest, highest)
+        if is_running:
+            until_ms = now_ms + lease_ms + 1
+            if known.until_ms > now_ms and (known.holder, known.fence) != (holder, fence):
+                known.blocked_until_ms = max(known.blocked_until_ms, until_ms, _end(known, now_ms))
+            elif known.until_ms != PENDING_MS:
+                known.until_ms = max(known.until_ms, until_ms)
+                known.holder, known.fence, known.lease_ms = holder, fence, max(known.lease_ms, lease_ms)
+        if attempts > ours[5]:
+            known.attempts = known.before = attempts
+        known.keep_ms = max(known.keep_ms, item[7])
+        known.kept_until_ms = max(known.kept_until_ms, now_ms + lease_ms + item[7])
+        if item[8]:
+            known.done_until_ms = max(known.done_until_ms, now_ms + item[8] + 1)
+
+    def forget(self, key: bytes) -> None:
+        """Forget an idle key: from now on the floor stands for its fences."""
+        record = self.records.pop(key, None)
+        if record is not None:
+            self.floor = max(self.floor, record.highest)
+
+    def idle(self, now_ms: int) -> list[bytes]:
+        """Return keys that may be forgotten, among those looked at in this step."""
+        if not self._walk:
+            self._walk = list(self.records)
+        count = max(KEYS_PER_STEP, len(self.records) // STEPS_PER_ROUND)
+        looked, self._walk = self._walk[-count:], self._walk[:-count]
+        records = self.records
+        return [key for key in looked if key in records and records[key].is_idle(now_ms)]
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self.records.clear()
+        self.unsettled.clear()
+        self._walk = []
+        self.floor = 0
+
+
+def _end(record: Grant, now_ms: int) -> int:
+    return now_ms + record.lease_ms + 1 if record.until_ms == PENDING_MS else record.until_ms
+
+
+def is_grant_item(item: Any) -> bool:
+    """Return whether this is a GrantItem within all bounds. Positions behind it are for newer versions."""
+    if type(item) not in (list, tuple) or len(item) < ITEM_FIELDS:
+        return False
+    key, holder, *numbers, is_running = item[:ITEM_FIELDS]
+    if type(key) is not bytes or type(holder) is not bytes or type(is_running) is not bool:
+        return False
+    if not 0 < len(key) <= KEY_BYTES_MAX or len(holder) > KEY_BYTES_MAX:
+        return False
+    if any(type(number) is not int or not 0 <= number <= FENCE_MAX for number in numbers):
+        return False
+    return bool(max(numbers[1], numbers[5], numbers[6]) <= SPAN_MAX_MS)

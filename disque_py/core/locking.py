@@ -1,0 +1,154 @@
+"""Locks: claims on a name, on behalf of an owner outside the cluster. Spec CL9.
+
+A lock belongs to no connection and to no node. Its holder is the owner's name, so an owner may ask any node again after
+a reply was lost: it gets the same fence and the same attempt. Attempts are counted by the voters, with the grant and
+for `claim-lease-max` longer.
+
+`acquire` is the whole conversation of one LOCK ACQUIRE. It claims the name. If a grant of the same owner runs, it
+renews that one. If that fails, because the grant has no majority, it claims anew and replaces it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+from disque_py.core import claiming, gathering, voting
+from disque_py.core.broker import Broker
+from disque_py.core.claiming import Result, Wish
+from disque_py.core.grants import GRANTED, HELD, GrantItem
+from disque_py.resp.glob import matches
+
+TOPIC_LOCKS: Final = b"locks"
+PREFIX: Final = b"L"
+NAME_BYTES_MAX: Final = 1_024
+# An ACQUIRE that waits asks again after this, at the latest.
+POLL_MS: Final = (100, 200)
+NAMES_MAX: Final = 10_000
+# Keys that one part of a share looks at.
+KEYS_PER_PART: Final = 1_000
+PART_ITEMS: Final = 1_000
+
+
+def wish_of(broker: Broker, name: bytes, owner: bytes, lease_ms: int, limit: int = 0) -> Wish:
+    """Return the claim of an owner on a lock."""
+    voter_list = broker.claims.memory.list
+    keep_ms = voter_list.lease_max_ms if voter_list is not None else 0
+    return Wish(PREFIX + name, owner, lease_ms, keep_ms, limit)
+
+
+class Acquiring(NamedTuple):
+    """A LOCK ACQUIRE under way.
+
+    until_ms    until when it waits for another owner; monotonic
+    is_wanted   whether the client is still there
+    done        gets the result: GRANTED, HELD, DONE, or one of claiming.py
+    """
+
+    wish: Wish
+    until_ms: int
+    is_wanted: Callable[[], bool]
+    done: Callable[[Result], None]
+
+
+def acquire(broker: Broker, acquiring: Acquiring) -> None:
+    """Claim the lock, renew it if this owner has it, and wait for it as long as asked."""
+    claiming.claim(broker, acquiring.wish, partial(_claimed, broker, acquiring))
+
+
+def _claimed(broker: Broker, acquiring: Acquiring, result: Result) -> None:
+    wish = acquiring.wish
+    if result.outcome == GRANTED:
+        if acquiring.is_wanted() and result.until_ms > broker.now_ms:
+            acquiring.done(result)
+        else:
+            _give_back(broker, acquiring, result)
+        return
+    if result.outcome == HELD and result.holder == wish.holder:
+        claiming.renew(broker, wish, result.fence, partial(_renewed, broker, acquiring))
+        return
+    _held(broker, acquiring, result)
+
+
+def _give_back(broker: Broker, acquiring: Acquiring, result: Result) -> None:
+    """Release a lock that no client was told of: the client is gone, or the lease is over."""
+    wish = acquiring.wish
+    claiming.release(broker, wish, result.fence, _ignore, gives_back=True)
+    acquiring.done(Result(claiming.NO_MAJORITY))
+
+
+def _ignore(result: Result) -> None:
+    """Do nothing: a release that failed leaves the lock to the end of its lease."""
+
+
+def _renewed(broker: Broker, acquiring: Acquiring, result: Result) -> None:
+    if result.outcome == GRANTED and result.until_ms > broker.now_ms:
+        acquiring.done(result)
+    elif acquiring.is_wanted():
+        claiming.claim(broker, acquiring.wish, partial(_replaced, broker, acquiring), replaces=True)
+    else:
+        acquiring.done(Result(claiming.NO_MAJORITY))
+
+
+def _replaced(broker: Broker, acquiring: Acquiring, result: Result) -> None:
+    if result.outcome == GRANTED and result.until_ms <= broker.now_ms:
+        acquiring.done(Result(claiming.NO_MAJORITY))  # It is not released: the owner may believe in the first grant.
+    elif result.outcome == HELD:
+        _held(broker, acquiring, result)
+    else:
+        acquiring.done(result)
+
+
+def _held(broker: Broker, acquiring: Acquiring, result: Result) -> None:
+    """Another owner has the lock: wait, or say so."""
+    low, high = POLL_MS
+    at_ms = broker.now_ms + max(1, min(result.until_ms, broker.rng.randint(low, high)))
+    if result.outcome == HELD and broker.now_ms < acquiring.until_ms and acquiring.is_wanted():
+        broker.schedule.call_at(min(at_ms, acquiring.until_ms), partial(acquire, broker, acquiring))
+    else:
+        acquiring.done(result)
+
+
+# -- what voters know -------------------------------------------------------------------------------
+
+
+def share(broker: Broker, words: list[Any]) -> gathering.Share:
+    """Make this voter's answer to LOCK SHOW (a grant, or None) or LOCK LIST (names). A node that may not vote has none.
+
+    The words are b"show" and a name, or b"list" and a pattern. ValueError.
+    """
+    if len(words) < 2 or any(type(word) is not bytes for word in words[:2]):
+        raise ValueError("a question about locks that is none")
+    what, word = words[:2]
+    memory = broker.claims.memory
+    if not voting.may_vote(broker) or memory.list is None:
+        return None
+    epoch = memory.list.epoch
+    grants = memory.grants
+    if what == b"show":
+        key = PREFIX + word
+        return [epoch, [grants.item(key, broker.now_ms)] if key in grants.records else []]
+    pattern = word.decode("utf-8", "surrogateescape")
+    names: list[bytes] = []
+    for at, key in enumerate(list(grants.records)):
+        if at and at % KEYS_PER_PART == 0:
+            yield
+        record = grants.records.get(key)
+        if record is None or key[:1] != PREFIX or len(names) >= NAMES_MAX:
+            continue
+        is_known = max(record.until_ms, record.kept_until_ms, record.done_until_ms) > broker.now_ms
+        if is_known and matches(pattern, key[1:].decode("utf-8", "surrogateescape")):
+            names.append(key[1:])
+    return [epoch, [names[at : at + PART_ITEMS] for at in range(0, len(names), PART_ITEMS)]]
+
+
+def best_of(items: list[GrantItem]) -> GrantItem | None:
+    """Return the grant that most voters know, of those that they told; None if there is none."""
+    best: GrantItem | None = None
+    best_count = 0
+    for item in items:
+        count = sum(1 for other in items if other[1:3] == item[1:3] and other[9] == item[9])
+        if best is None or (item[9], count, item[2]) > (best[9], best_count, best[2]):
+            best, best_count = item, count
+    return best

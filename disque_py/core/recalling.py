@@ -1,0 +1,178 @@
+"""Memories of grants, copied from voter to voter: RECALL, RECALLED.
+
+Two voters need the memory of others:
+
+* A voter of a new list copies the running grants, the highest fences and the floors from a majority of the list before
+  it. Only voters that have stopped tell them, and that remember what they granted. Spec CL5.
+* A voter without memory reads those of a majority of its own list, when every lease that it may have granted is over.
+  Only voters that remember tell them. Spec CL6.
+
+The one that reads asks for a page at a time. The one that is asked keeps the keys that it has not told yet.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from cluster_bus.messages import RECALL, RECALLED
+from cluster_bus.node import Node
+from disque_py.core import voting
+from disque_py.core.broker import Broker
+from disque_py.core.claims import note_change, send, voters_in_reach
+from disque_py.core.grants import FENCE_MAX, is_grant_item
+from disque_py.core.voter_list import VoterList
+from disque_py.core.voter_memory import FLOOR, GRANT, LISTS
+from disque_py.log_lines import tell
+
+PAGE_KEYS: Final = 300
+# A page that did not come is asked for again.
+ASK_AGAIN_MS: Final = 1_000
+
+A_PAGE: Final = 0
+NOT_NOW: Final = 1
+BEGIN_AGAIN: Final = 2
+
+
+class Recall:
+    """A memory that is being read.
+
+    sources      the list whose voters are asked
+    is_copying   they are asked for the epoch before ours; else for ours
+    asked        node -> number of the request under way
+    asked_ms     node -> when it was asked
+    pages        node -> number of its next page
+    runs         node -> its process, when its first page was asked for
+    complete     nodes that have told everything
+    """
+
+    __slots__ = ("asked", "asked_ms", "complete", "is_copying", "pages", "runs", "sources")
+
+    def __init__(self, sources: VoterList, *, is_copying: bool) -> None:
+        self.sources = sources
+        self.is_copying = is_copying
+        self.asked: dict[Node, int] = {}
+        self.asked_ms: dict[Node, int] = {}
+        self.pages: dict[Node, int] = {}
+        self.runs: dict[Node, bytes] = {}
+        self.complete: dict[Node, None] = {}
+
+
+def step(broker: Broker) -> None:
+    """Begin to read memories if this voter needs them, and ask for the next pages."""
+    claims = broker.claims
+    memory = claims.memory
+    recall = claims.recall
+    if recall is None:
+        if memory.list is None or not voting.is_voter(broker):
+            return
+        if memory.remembers and not memory.has_copied and memory.previous is not None:
+            recall = Recall(memory.previous, is_copying=True)
+        elif not memory.remembers and not memory.may_grant and 0 < claims.muted_until_ms <= broker.now_ms:
+            recall = Recall(memory.list, is_copying=False)
+        else:
+            return
+        claims.recall = recall
+    for node in voters_in_reach(broker, recall.sources.voters):
+        if node in recall.complete or (node is broker.me and not recall.is_copying):
+            continue
+        if node not in recall.asked or broker.now_ms - recall.asked_ms[node] >= ASK_AGAIN_MS:
+            _ask(broker, recall, node)
+
+
+def _ask(broker: Broker, recall: Recall, node: Node) -> None:
+    if recall.runs.get(node, b"") != node.run:
+        recall.runs[node] = node.run
+        recall.pages[node] = 0
+    recall.asked[node] = broker.claims.next_number()
+    recall.asked_ms[node] = broker.now_ms
+    fields = (recall.asked[node], recall.sources.epoch, recall.pages[node], recall.is_copying)
+    send(broker, node, RECALL, fields)
+
+
+def on_recall(broker: Broker, sender: Node, items: list[Any]) -> None:
+    """Tell a page of our memory of an epoch, if we remember it and, for an epoch of the past, have stopped."""
+    claims = broker.claims
+    memory = claims.memory
+    grants = memory.grants
+    for number, epoch, page, is_copying, *_ in items:
+        if type(number) is not int or type(epoch) is not int or type(page) is not int or page < 0:
+            raise ValueError("a request for a memory that is none")
+        has_stopped = memory.list is not None and memory.list.epoch > epoch
+        if not memory.is_good(epoch) or claims.is_conflict or has_stopped != bool(is_copying):
+            send(broker, sender, RECALLED, (number, NOT_NOW, 0, [], False))
+            voting.gossip(broker, [sender])
+            continue
+        if page == 0:
+            claims.told[sender] = list(grants.records)
+        keys = claims.told.get(sender)
+        if keys is None:
+            send(broker, sender, RECALLED, (number, BEGIN_AGAIN, 0, [], False))
+            continue
+        part, claims.told[sender] = keys[-PAGE_KEYS:], keys[:-PAGE_KEYS]
+        told = [grants.item(key, broker.now_ms) for key in part if key in grants.records]
+        is_end = not claims.told[sender]
+        if is_end:
+            del claims.told[sender]
+        # That this voter has stopped must be on its disk first.
+        voting.answer(broker, sender, RECALLED, (number, A_PAGE, grants.floor, told, is_end))
+
+
+def on_recalled(broker: Broker, sender: Node, items: list[Any]) -> None:
+    """Add a page of another voter's memory to ours. A majority of them is enough."""
+    claims = broker.claims
+    for number, outcome, floor, told, is_end, *_ in items:
+        if type(number) is not int or type(outcome) is not int or type(is_end) is not bool:
+            raise ValueError("a memory that is none")
+        if type(floor) is not int or not 0 <= floor <= FENCE_MAX or type(told) not in (list, tuple):
+            raise ValueError("a memory without grants")
+        if not all(is_grant_item(item) for item in told):
+            raise ValueError("grants that are none")
+        recall = claims.recall
+        if recall is None or recall.asked.get(sender) != number:
+            broker.stats.ignored("a memory that was not asked for")
+            continue
+        if outcome == NOT_NOW:
+            continue  # It is asked again.
+        if outcome == BEGIN_AGAIN:
+            recall.pages[sender] = 0
+            _ask(broker, recall, sender)
+            continue
+        grants = claims.memory.grants
+        for item in told:
+            grants.merge(tuple(item[:10]), broker.now_ms)
+            note_change(broker, GRANT, item[0])
+        if floor > grants.floor:
+            grants.floor = floor
+            note_change(broker, FLOOR)
+        if not is_end:
+            recall.pages[sender] += 1
+            _ask(broker, recall, sender)
+            continue
+        recall.complete[sender] = None
+        if len(recall.complete) >= recall.sources.majority:
+            _end(broker, recall)
+            return
+
+
+def _end(broker: Broker, recall: Recall) -> None:
+    """Vote from now on. Answers wait for the file, so nothing is granted before the copies are on disk."""
+    claims = broker.claims
+    memory = claims.memory
+    assert memory.list is not None
+    if recall.is_copying:
+        memory.has_copied = True
+    else:
+        memory.may_grant = True
+        claims.muted_until_ms = 0
+    claims.recall = None
+    note_change(broker, LISTS)
+    tell(broker.host, "voter-ready", epoch=memory.list.epoch)
+
+
+def on_run_over(broker: Broker, node: Node) -> None:
+    """Ask a node's new process again: the old one told only a part."""
+    recall = broker.claims.recall
+    if recall is not None and node not in recall.complete:
+        recall.asked.pop(node, None)
+        recall.pages.pop(node, None)
+        recall.runs.pop(node, None)

@@ -1,0 +1,94 @@
+"""Locks: at any time at most one owner, and fences only grow. Spec CL1, CL8, CL9, CL10.
+
+An owner believes that it has a lock from the reply until the lease is over. It counts the lease from the moment when it
+sent the request. That is a part of the time for which the node believes so. The book holds these spans against each
+other, in the world's time. A fence must be above all fences that were answered before its request was sent.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from disque_py.simulator.oracle import RuleBrokenError
+
+# Of the lease: claim-drift-max, and twice the fastest drift of a simulated clock.
+BELIEVED_SHARE: Final = 0.98
+ONE_OWNER: Final = "a lock has one owner"
+FENCES_GROW: Final = "fences of a lock grow"
+DONE_STAYS: Final = "work that is done is not handed out again"
+LIMITED: Final = "a lock is handed out no more often than its owners allow"
+
+
+class Hold(NamedTuple):
+    """An owner's belief that it has a lock, in the world's time."""
+
+    owner: str
+    fence: int
+    from_ms: int
+    until_ms: int
+
+
+class LockBook:
+    """All that owners were told.
+
+    answered   fences of each lock, as (moment of the answer, fence, owner)
+    holds      the last belief of each lock and owner
+    done       until when the work under a lock is done, and since when
+    asked      how often an owner asked for a lock
+    """
+
+    def __init__(self) -> None:
+        self.answered: dict[str, list[tuple[int, int, str]]] = {}
+        self.holds: dict[str, dict[str, Hold]] = {}
+        self.done: dict[str, tuple[int, int]] = {}
+        self.asked: dict[tuple[str, str], int] = {}
+        self._given_up: dict[tuple[str, str, int], None] = {}
+
+    def acquired(self, lock: str, owner: str, fence: int, sent_ms: int, now_ms: int, lease_ms: int) -> None:
+        """An owner was told that it has a lock; RuleBrokenError."""
+        answered = self.answered.setdefault(lock, [])
+        for at_ms, known, whose in answered:
+            if at_ms < sent_ms and (fence < known or (fence == known and whose != owner)):
+                raise RuleBrokenError(FENCES_GROW, f"{owner} has {lock} with {fence}, and {known} of {whose} was told")
+        answered.append((now_ms, fence, owner))
+        since_ms, until_ms = self.done.get(lock, (0, 0))
+        if since_ms < sent_ms and now_ms < until_ms:
+            raise RuleBrokenError(DONE_STAYS, f"{owner} has {lock}, whose work is done for {until_ms - now_ms} ms more")
+        self.extended(lock, owner, fence, sent_ms, now_ms, lease_ms)
+
+    def extended(self, lock: str, owner: str, fence: int, sent_ms: int, now_ms: int, lease_ms: int) -> None:
+        """An owner was told that its lease begins anew; RuleBrokenError."""
+        if (lock, owner, fence) in self._given_up:
+            return  # It was released meanwhile.
+        until_ms = sent_ms + int(lease_ms * BELIEVED_SHARE) - 2
+        holds = self.holds.setdefault(lock, {})
+        if until_ms > now_ms:
+            for other, hold in holds.items():
+                if other != owner and hold.until_ms > now_ms:
+                    raise RuleBrokenError(
+                        ONE_OWNER, f"{lock}: {owner} with {fence}, and {other} with {hold.fence} for"
+                        f" {hold.until_ms - now_ms} ms more",
+                    )  # fmt: skip
+        holds[owner] = Hold(owner, fence, now_ms, until_ms)
+
+    def releasing(self, lock: str, owner: str, fence: int) -> None:
+        """An owner gives a lock up: it believes no longer that it has it."""
+        self._given_up[lock, owner, fence] = None
+        self.holds.get(lock, {}).pop(owner, None)
+
+    def ended(self, lock: str, now_ms: int, done_ms: int) -> None:
+        """An owner was told that the end of its work is remembered."""
+        _, until_ms = self.done.get(lock, (0, 0))
+        self.done[lock] = (now_ms, max(until_ms, now_ms + int(done_ms * BELIEVED_SHARE) - 2))
+
+    def asking(self, lock: str, owner: str) -> None:
+        """An owner asks for a lock."""
+        self.asked[lock, owner] = self.asked.get((lock, owner), 0) + 1
+
+    def counted(self, lock: str, owner: str, attempt: int, limit: int) -> None:
+        """An owner was told the number of its attempt; RuleBrokenError.
+
+        An owner that asked before may have got the lock then, with another limit and without an answer.
+        """
+        if limit and attempt > limit and self.asked[lock, owner] == 1:
+            raise RuleBrokenError(LIMITED, f"attempt {attempt} of {limit} at {lock}")

@@ -1,0 +1,92 @@
+"""A file of frames on a simulated disk (storage/framed_file.py).
+
+A write takes some milliseconds and is synced when it is over. A power cut before leaves a part of the last frame
+behind: none, some or all of its bytes. So does the death of a process, if `is_torn_by_kills`; else all bytes are there
+or none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import TYPE_CHECKING, Any, Final
+
+from disque_py.storage.framed_file import Format, frame
+
+if TYPE_CHECKING:
+    from disque_py.simulator.world.machine import Machine
+
+WRITE_MS_MAX: Final = 6
+REWRITE_BYTES: Final = 4_000
+
+
+class FramedDisk:
+    """One machine's file; `data` is what the next start reads.
+
+    on_written   called when a write is over, before the node hears of it, with its items
+    """
+
+    def __init__(
+        self,
+        machine: Machine,
+        rng: Random,
+        layout: Format,
+        on_written: Callable[[list[Any]], None] | None = None,
+        *,
+        is_torn_by_kills: bool = True,
+    ) -> None:
+        self.data = b""
+        self._machine = machine
+        self._rng = rng
+        self._layout = layout
+        self._on_written = on_written
+        self._is_torn_by_kills = is_torn_by_kills
+        self._writing = b""
+
+    def load(self) -> tuple[list[Any], bool]:
+        """Return the items at the start of a process, and whether the end had to be repaired."""
+        contents = self._layout.parse(self.data)
+        is_repaired = contents.good_bytes < len(self.data)
+        self.data = self.data[: contents.good_bytes]
+        return contents.items, is_repaired
+
+    def items(self) -> list[Any]:
+        """Return the items that a start would find now."""
+        return self._layout.parse(self.data).items
+
+    def write(self, items: list[Any], is_void: bool, done: Callable[[OSError | None], None]) -> None:
+        """Write items; see ports.Host."""
+        machine = self._machine
+        self._writing = b"" if is_void else frame(items)
+        span_ms = 0 if machine.world.is_prompt else self._rng.randrange(WRITE_MS_MAX)
+        machine.world.later(span_ms, self._written, machine.runs, items, is_void, done)
+
+    def _written(self, run: int, items: list[Any], is_void: bool, done: Callable[[OSError | None], None]) -> None:
+        machine = self._machine
+        if run != machine.runs or not machine.is_up:
+            return
+        if machine.is_stopped:
+            machine.held.append((self._written, (run, items, is_void, done)))
+            return
+        if is_void:
+            self.data = self._layout.rewritten(items)
+        elif not self.data or len(self.data) > REWRITE_BYTES:
+            self.data = self._layout.rewritten([*self.items(), *items])
+        else:
+            self.data += self._writing
+        self._writing = b""
+        if self._on_written is not None:
+            self._on_written(items)
+        machine.open()
+        done(None)
+        machine.close()
+
+    def died(self, *, power: bool) -> None:
+        """The process ends: of a write that is under way some bytes may be there."""
+        if self._writing:
+            size = len(self._writing)
+            count = self._rng.randrange(size + 1)
+            if not power and not self._is_torn_by_kills:
+                count = size * (count % 2)
+            self.data = (self.data or self._layout.head) + self._writing[:count]
+            self._writing = b""

@@ -1,0 +1,46 @@
+"""access.py: errors with the next step, and names behind TAB."""
+
+from __future__ import annotations
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from disque_py.cli.admin.access import ADVICE, advised, complete_queue
+from disque_py.cli.admin.main import main
+from disque_py.client.errors import from_reply
+from scripted_queues import answers
+
+
+@pytest.mark.parametrize("start", [start for start, _ in ADVICE])
+def test_an_error_says_what_to_do_next(start):
+    assert advised(from_reply(f"{start} text")).splitlines()[1].endswith(".")
+
+
+def test_an_error_without_advice_is_told_as_it_is():
+    assert advised(from_reply("ERR odd")) == "ERR odd"
+
+
+def test_a_node_that_is_away_is_one_error():
+    result = CliRunner().invoke(main, ["-p", "1", "queue", "list"])
+    assert result.exit_code == 1
+    assert "Connection refused\nName a node with -h and -p" in result.output
+
+
+def test_a_connection_that_breaks_may_have_done_its_work(admin):
+    result = admin("queue resume mail", PAUSE=lambda words: None)
+    assert "The command may have been executed" in result.output
+    assert result.exit_code == 1
+
+
+def test_tab_completes_names_of_queues(scripted):
+    """A node that does not answer gives none."""
+
+    def names(port, begun):
+        root = click.Context(main)
+        root.params = {"port": port}
+        return [item.value for item in complete_queue(root, None, begun)]
+
+    assert names(scripted(answers()).port, "ma") == ["mail"]
+    assert names(scripted(answers()).port, "x") == []
+    assert names(1, "") == []

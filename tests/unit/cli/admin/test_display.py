@@ -1,0 +1,62 @@
+"""display.py: jobs as tables and objects."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from disque_py.cli.admin.display import (
+    body_text,
+    job_fields,
+    job_object,
+    pairs_text,
+    print_fields,
+    print_object,
+    print_rows,
+)
+from disque_py.client import Job
+from disque_py.client.results import job_info
+from scripted_queues import JOB
+
+
+def info(**changes):
+    def word(value):
+        if isinstance(value, list):
+            return list(map(word, value))
+        return value.encode() if isinstance(value, str) else value
+
+    return job_info([word(item) for pair in {**JOB, **changes}.items() for item in pair])
+
+
+def test_a_job_is_told_with_its_state_first():
+    fields = job_fields(info())
+    assert list(fields)[:5] == ["id", "queue", "status", "attempts", "error"]
+    assert (fields["attempts"], fields["meta"], fields["holders"]) == (
+        "2 delivered, 3 of 5 left",
+        "tenant=a",
+        "aaaaaaaa bbbbbbbb",
+    )
+    assert job_fields(info(retry=0, **{"retry-ms": 0}))["retry"] == "0 (at most once)"
+
+
+def test_an_object_has_the_body_as_text():
+    assert job_object(info())["body"] == "Dear Ada"
+    assert "node" not in job_object(Job("q", "id", b"\xff"))
+    assert job_object(Job("q", "id", b"\xff"))["body"] == "\\xff"
+
+
+@pytest.mark.parametrize(
+    ("body", "text"), [(None, ""), (b"a\nb", "a\\nb"), (b"x" * 80, "x" * 59 + "…"), (b"\xff", "\\xff")]
+)
+def test_a_body_takes_one_line(body, text):
+    assert body_text(body) == text
+
+
+def test_tables_leave_out_what_is_empty(capsys):
+    print_fields({"a": 1, "b": None, "c": ""})
+    print_rows(("name", "n"), [("x", None)], right=("n",))
+    print_object({"ä": pairs_text(None)})
+    out = capsys.readouterr().out
+    assert [line.split() for line in out.splitlines()] == [["a", "1"], ["name", "n"], ["x"], ['{"ä":', '""}']]
+    assert json.loads(out.splitlines()[-1]) == {"ä": ""}

@@ -1,0 +1,70 @@
+"""job_commands.py: disque-admin job."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from scripted_queues import JOB, JOB_ID, NIL, reply
+
+PEEKED = reply([["mail", JOB_ID, "Dear Ada", "meta", ["tenant", "a"]]])
+
+
+def test_add_prints_the_id(admin):
+    line = "job add mail hello --delay 500ms --retry 1m --attempts 5 --meta tenant=a"
+    result = admin(line, ADDJOB=reply(JOB_ID))
+    assert result.output == f"{JOB_ID}\n"
+    assert b" ".join(result.node.requests[-1]) == (
+        b"ADDJOB mail hello 5000 DELAYMS 500 RETRY 60 ATTEMPTS 5 META tenant a"
+    )
+
+
+def test_a_body_may_come_from_standard_input(admin):
+    assert admin("job add mail -", stdin="Dear\nAda", ADDJOB=reply(JOB_ID)).node.requests[-1][2] == b"Dear\nAda"
+
+
+def test_show_asks_the_whole_cluster(admin):
+    result = admin(f"job show {JOB_ID}", SHOW=reply(JOB))
+    assert result.node.requests[-1][-1] == b"CLUSTER"
+    assert "2 delivered, 3 of 5 left" in result.output
+    assert json.loads(admin(f"job show {JOB_ID} --json", SHOW=reply(JOB)).output)["meta"] == {"tenant": "a"}
+
+
+def test_a_job_that_no_node_knows_is_an_error(admin):
+    result = admin(f"job show {JOB_ID}", SHOW=NIL)
+    assert (result.exit_code, "No linked node knows the job" in result.output) == (1, True)
+
+
+def test_peek_shows_jobs_with_their_metadata(admin):
+    result = admin("job peek mail -n 3 --where tenant=a --status errored", QPEEK=PEEKED)
+    assert b" ".join(result.node.requests[-1]) == b"QPEEK mail 3 WHERE tenant a WITHMETA STATUS errored CLUSTER"
+    assert result.output.splitlines()[1].split() == [JOB_ID, "tenant=a", "Dear", "Ada"]
+    assert json.loads(admin("job peek mail --json", QPEEK=PEEKED).output)["body"] == "Dear Ada"
+    assert "No pending jobs" in admin("job peek mail", QPEEK=b"*-1\r\n").output
+
+
+@pytest.mark.parametrize(("command", "word"), [("cancel", "CANCELJOB"), ("retry", "ENQUEUE"), ("promote", "PROMOTE")])
+@pytest.mark.parametrize("count", [0, 1])
+def test_the_exit_status_tells_whether_all_jobs_were_changed(admin, command, word, count):
+    result = admin(f"job {command} {JOB_ID}", **{word: b":%d\r\n" % count})
+    assert result.exit_code == 1 - count
+    assert result.output.startswith(f"{count} of 1 jobs")
+
+
+@pytest.mark.parametrize(("status", "code"), [("completed", 0), ("errored", 1), ("canceled", 1)])
+def test_wait_prints_the_end_of_a_job(admin, status, code):
+    result = admin(f"job wait {JOB_ID}", SHOW=reply({**JOB, "status": status}))
+    assert (result.exit_code, result.output) == (code, f"{status}: ValueError: no\n")
+
+
+def test_wait_ends_with_its_time(admin):
+    result = admin(f"job wait {JOB_ID} --timeout 50ms", SHOW=reply(JOB))
+    assert (result.exit_code, "is not over: running" in result.output) == (1, True)
+
+
+def test_reschedule_sends_what_is_given(admin):
+    result = admin(f"job reschedule {JOB_ID} --delay 1500ms --priority -3", RESCHEDULE=b":1\r\n")
+    assert b" ".join(result.node.requests[-1][2:]) == b"DELAYMS 1500 PRIORITY -3"
+    assert admin(f"job reschedule {JOB_ID} --delay 5s", RESCHEDULE=b":0\r\n").exit_code == 1
+    assert admin(f"job reschedule {JOB_ID}").exit_code == 2

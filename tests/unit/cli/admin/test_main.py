@@ -1,0 +1,42 @@
+"""main.py: the program."""
+
+from __future__ import annotations
+
+import pytest
+from click.testing import CliRunner
+
+from disque_py.cli.admin.main import main
+from disque_py.cli.shell.main import main as cli
+from scripted_queues import answers
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_there_is_a_script_for_every_shell(shell):
+    assert "_DISQUE_ADMIN_COMPLETE" in CliRunner().invoke(main, ["completion", shell]).output
+
+
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        ("--cacert ca.pem queue list", "--cacert, --cert, --key and --insecure need --tls"),
+        ("--tls --key k.pem queue list", "--key needs --cert"),
+        ("-u nonsense queue list", "-u: "),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(line, text):
+    result = CliRunner().invoke(main, line.split())
+    assert (result.exit_code, text in result.output) == (2, True)
+
+
+def test_the_password_comes_from_the_environment_of_disque_cli(scripted, monkeypatch):
+    monkeypatch.setenv("DISQUECLI_AUTH", "secret")
+    node = scripted(answers(AUTH=b"+OK\r\n"))
+    assert CliRunner().invoke(main, ["-p", str(node.port), "queue", "list"]).exit_code == 0
+    assert [b"AUTH", b"secret"] in node.requests
+
+
+def test_the_first_word_of_disque_cli_is_a_command_of_the_server(scripted, capsys):
+    """Spec X5: `queue get` has no second meaning there."""
+    node = scripted({"QUEUE GET": b"$-1\r\n"})
+    assert cli(["-p", str(node.port), "queue", "get", "x"]) == 0
+    assert node.requests == [[b"queue", b"get", b"x"]]

@@ -1,0 +1,54 @@
+"""tasks.py: tasks of the broker, begun and followed."""
+
+from __future__ import annotations
+
+from disque_py.cli.address import Target
+from disque_py.cli.admin.tasks import Task, read_task, result_text
+from disque_py.cli.cluster.view import patient
+from disque_py.client import Address
+from scripted_queues import answers, reply
+
+
+def view(**changes):
+    pairs = {"task": b"t", "command": b"QMOVE", "queue": b"q", "state": b"done", "jobs": 5, "failed": 0, "nodes": 3}
+    pairs |= {"nodes-missing": [], **changes}
+    return read_task([item for name, value in pairs.items() for item in (name.encode(), value)])
+
+
+def test_a_task_is_read_by_name():
+    """Words that are missing are empty; nodes may be told as ids."""
+    assert (view().jobs, view().nodes, view(nodes=[b"a", b"b"]).nodes) == (5, 3, 2)
+    assert read_task([b"task", b"t"]).as_object()["started_ms"] is None
+    assert view(state=b"running").is_running
+
+
+def test_a_limit_bounds_the_count(scripted):
+    node = scripted(answers(QLEN=b":40\r\n"))
+    with patient(Target(Address("127.0.0.1", node.port))) as connection:
+        assert Task("moved", "QMOVE", ("a", "b"), limit=7).count(connection, "a") == 7
+        assert Task("redriven", "QREDRIVE", ("a",)).count_failed(connection, "a") == 80
+    assert b" ".join(node.requests[-1]) == b"QLEN a STATUS pending CLUSTER"
+
+
+def test_the_result_says_what_is_left_to_do():
+    assert result_text(view(), "moved") == "5 jobs moved"
+    text = result_text(view(failed=2, state=b"canceled", **{"nodes-missing": [b"b" * 40]}), "moved")
+    assert "2 jobs left out" in text
+    assert "Nodes that took no part: bbbbbbbb" in text
+    assert "The task was canceled" in text
+
+
+def test_a_task_is_followed_until_it_is_over(admin):
+    """Its exit status tells whether everything was done."""
+    states = iter(["running", "running", "done"])
+
+    def show(words):
+        return reply({"task": "t1", "state": next(states), "jobs": 5, "failed": 1, "nodes": 3, "nodes-missing": []})
+
+    result = admin("queue move a b", QLEN=b":6\r\n", QMOVE=b"+t1\r\n", QTASK_SHOW=show)
+    assert (result.exit_code, result.output.splitlines()[0]) == (1, "5 jobs moved")
+
+
+def test_a_task_that_its_node_forgot_is_an_error(admin):
+    result = admin("queue move a b", QLEN=b":6\r\n", QMOVE=b"+t1\r\n", QTASK_SHOW=b"*-1\r\n")
+    assert "The node no longer knows task t1" in result.output

@@ -1,0 +1,93 @@
+"""queue_view.py: looks at the queues of a cluster."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from disque_py.cli.address import Target
+from disque_py.cli.queue_view import OldServerError, QueueWatch, all_settings, changed_settings, span_text
+from disque_py.client import Address, ReplyError
+from disque_py.client.results import queue_settings
+from scripted_queues import SETTINGS, STAT, answers, reply
+
+
+def settings_of(**changes):
+    flat = [word for pair in {**SETTINGS, **changes}.items() for word in pair]
+    return queue_settings([word.encode() if isinstance(word, str) else word for word in flat])
+
+
+@pytest.fixture
+def watch(scripted):
+    """Makes a watch of a scripted node with these answers."""
+    opened = []
+
+    def make(**more):
+        opened.append(QueueWatch(Target(Address("127.0.0.1", scripted(answers(**more)).port))))
+        return opened[-1]
+
+    yield make
+    for each in opened:
+        each.__exit__()
+
+
+def test_a_row_has_depth_by_status_age_and_changed_settings(watch):
+    (row,) = watch().look().rows
+    assert (row.pending, row.running, row.invisible, row.errored, row.oldest_ms) == (5, 3, 1, 4, 65_000)
+    assert row.settings == {"attempts": "5", "dead-letter": "failed"}
+
+
+def test_rates_are_the_difference_of_two_looks(watch):
+    """The first look has none. A node that was started again does not make them negative."""
+    counts = iter([100, 150, 0])
+    looking = watch(QSTAT=lambda words: reply({**STAT, "jobs-in": next(counts)}))
+    rates = [looking.look().rows[0].rate_in for _ in range(3)]
+    assert rates[0] is None
+    assert rates[1] > 0
+    assert rates[2] == 0
+
+
+def test_a_pattern_chooses_queues(watch):
+    assert watch().look("x*").rows == []
+
+
+def test_the_longest_queue_comes_first(watch):
+    names = reply(["0", ["short", "long"]])
+    stat = lambda words: reply({**STAT, "len": 9 if words[1] == b"long" else 1})  # noqa: E731
+    assert [row.queue for row in watch(QSCAN=names, QSTAT=stat, QUEUE_LIST=reply([])).look().rows] == ["long", "short"]
+
+
+def test_nodes_that_did_not_answer_are_named(watch):
+    assert watch(QSTAT=reply({**STAT, "nodes-missing": ["b" * 40]})).look().missing == ["b" * 40]
+
+
+def test_a_queue_with_settings_and_without_jobs_is_shown(watch):
+    (row,) = watch(QSCAN=reply(["0", []]), QSTAT=b"$-1\r\n").look().rows
+    assert (row.pending, row.rate_in, row.settings["attempts"]) == (0, None, "5")
+
+
+def test_a_node_that_knows_no_figures_of_a_cluster_says_so(watch):
+    with pytest.raises(OldServerError, match="syntax error"):
+        watch(QSTAT=b"-ERR syntax error\r\n").look()
+    with pytest.raises(ReplyError, match="NOAUTH"):
+        watch(QSTAT=b"-NOAUTH no\r\n").look()
+
+
+def test_settings_are_shown_as_queue_set_takes_them():
+    shown = all_settings(settings_of(lease="90", backoff="fixed:1:1", **{"require-meta": "a,b"}))
+    assert (shown["lease"], shown["retention"], shown["require-meta"]) == ("90s", "7d", "a,b")
+    assert changed_settings(None) == {}
+
+
+@pytest.mark.parametrize(
+    ("span", "text"),
+    [
+        (timedelta(0), "0s"),
+        (timedelta(days=2), "2d"),
+        (timedelta(minutes=90), "90m"),
+        (timedelta(milliseconds=5), "5ms"),
+    ],
+)
+def test_a_span_has_the_largest_unit_without_a_fraction(span, text):
+    assert span_text(span // timedelta(milliseconds=1)) == text

@@ -1,0 +1,29 @@
+"""Decisions of a handler: another attempt, or none."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from disque_py.client import Fail, Retry
+from disque_py.client.verdict import reason_of
+
+
+@pytest.mark.parametrize(("delay", "ms"), [(None, None), (0, 0), (1.5, 1500), (timedelta(minutes=1), 60_000)])
+def test_a_delay_is_kept_in_milliseconds(delay, ms):
+    assert Retry(delay).delay_ms == ms
+
+
+def test_a_delay_below_0_is_refused():
+    with pytest.raises(ValueError, match="must not be below 0"):
+        Retry(-1)
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [(ValueError("no"), "ValueError: no"), (KeyError(), "KeyError"), (Retry(reason="busy"), "busy"), (Fail(), "")],
+)
+def test_the_reason_of_an_error_is_its_type_and_text(error, reason):
+    """A decision has its own words, or none."""
+    assert reason_of(error) == reason

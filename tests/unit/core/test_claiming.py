@@ -1,0 +1,174 @@
+"""core/claiming.py: the claimant."""
+
+from __future__ import annotations
+
+import pytest
+
+from cluster_bus.messages import CLAIM_IS, RELEASED
+from disque_py.core import claiming
+from disque_py.core.claiming import Wish
+from disque_py.core.grants import GRANTED, HELD
+from disque_py.node import dispatch
+from voting_worlds import voters
+
+
+def claim(world, name, wish, **options):
+    """A claim at a node; its result."""
+    results = []
+    machine = world.machines[name]
+    machine.open()
+    claiming.claim(machine.broker, wish, results.append, **options)
+    machine.close()
+    world.until(lambda: bool(results))
+    return results[0]
+
+
+def renew(world, name, wish, fence):
+    results = []
+    machine = world.machines[name]
+    machine.open()
+    claiming.renew(machine.broker, wish, fence, results.append)
+    machine.close()
+    world.until(lambda: bool(results))
+    return results[0]
+
+
+def release(world, name, wish, fence, **options):
+    results = []
+    machine = world.machines[name]
+    machine.open()
+    claiming.release(machine.broker, wish, fence, results.append, **options)
+    machine.close()
+    world.until(lambda: bool(results))
+    return results[0].outcome
+
+
+def wish(holder=b"one", lease_ms=10_000, **options):
+    return Wish(b"key", holder, lease_ms, **options)
+
+
+def test_the_holders_lease_begins_before_the_claim_was_sent_and_is_shorter():
+    """Spec CL8."""
+    world = voters("abc")
+    began_ms = world.machines["a"].now_ms()
+    found = claim(world, "a", wish())
+    assert found.outcome == GRANTED
+    assert began_ms <= found.until_ms - 9_900 <= began_ms + 1
+    for name in "abc":
+        assert world[name].claims.memory.grants.running(b"key", found.until_ms + 90) is not None
+
+
+def test_a_majority_is_enough():
+    world = voters("abc")
+    world.crash("c")
+    world.run(100)
+    assert claim(world, "a", wish()).outcome == GRANTED
+
+
+def test_a_minority_gets_nothing_and_leaves_nothing():
+    """Spec CL2."""
+    world = voters("abc")
+    world.pause("b")
+    world.pause("c")
+    assert claim(world, "a", wish()).outcome == claiming.NO_MAJORITY
+    world.resume("b")
+    world.resume("c")
+    world.run(1_000)
+    assert [world[name].claims.memory.grants.running(b"key", world[name].now_ms) for name in "abc"] == [None] * 3
+
+
+def test_one_of_many_claimants_wins():
+    """Spec CL1, CL2: random pauses end the contest."""
+    world = voters("abc")
+    results = []
+    for name in "abc":
+        machine = world.machines[name]
+        machine.open()
+        claiming.claim(machine.broker, wish(name.encode()), results.append)
+        machine.close()
+    world.run(1_100)
+    assert sorted(found.outcome for found in results) == [GRANTED, HELD, HELD]
+
+
+def test_a_renewal_keeps_the_fence():
+    """Spec CL1."""
+    world = voters("abc")
+    fence = claim(world, "a", wish(lease_ms=1_000)).fence
+    for name in "bcabc":
+        world.run(600)
+        found = renew(world, name, wish(lease_ms=1_000), fence)
+        assert (found.outcome, found.fence) == (GRANTED, fence)
+
+
+def test_a_renewal_without_a_majority_releases_nothing():
+    """Spec CL2."""
+    world = voters("abc")
+    fence = claim(world, "a", wish()).fence
+    world.cut("a", "b")
+    world.cut("a", "c")
+    assert renew(world, "a", wish(), fence).outcome == claiming.NO_MAJORITY
+    assert world["a"].claims.memory.grants.running(b"key", world["a"].now_ms) is not None
+    assert claim(world, "b", wish(b"two")).outcome == HELD
+
+
+def test_a_renewal_after_the_lease_is_over():
+    world = voters("abc")
+    fence = claim(world, "a", wish(lease_ms=1_000)).fence
+    world.run(1_100)
+    assert renew(world, "a", wish(), fence).outcome == claiming.OVER
+
+
+def test_fences_grow_across_clocks_that_run_behind():
+    """Spec CL10."""
+    world = voters("abc")
+    first = claim(world, "a", wish()).fence
+    release(world, "a", wish(), first)
+    world.machines["b"].wall_offset_ms = -1_000_000
+    second = claim(world, "b", wish(b"two"))
+    assert second.outcome == GRANTED
+    assert second.fence > first
+
+
+def test_a_release_is_answered_by_a_majority():
+    """Spec CL2."""
+    world = voters("abc")
+    fence = claim(world, "a", wish()).fence
+    assert release(world, "b", wish(b"two"), fence) == HELD
+    assert release(world, "b", wish(), fence) == GRANTED
+    assert release(world, "b", wish(), fence) == HELD
+    assert claim(world, "c", wish(b"two")).outcome == GRANTED
+
+
+def test_attempts_have_a_limit():
+    """Spec CL9."""
+    world = voters("abc")
+    counted = wish(lease_ms=100, keep_ms=60_000, limit=2)
+    outcomes = []
+    for name in "abc":
+        found = claim(world, name, counted)
+        outcomes.append((found.outcome, found.attempt))
+        world.run(200)
+    assert outcomes == [(GRANTED, 1), (GRANTED, 2), (claiming.ALL_SPENT, 0)]
+
+
+def test_without_voters_a_claim_fails_at_once():
+    from world import World
+
+    world = World("ab")
+    world.join()
+    assert claim(world, "a", wish()).outcome == claiming.NO_VOTERS
+
+
+@pytest.mark.parametrize(
+    ("kind", "item"),
+    [
+        (CLAIM_IS, (1, -1, 0, b"", 0, 0, 0)),
+        (CLAIM_IS, (1, 0, 0, "", 0, 0, 0)),
+        (RELEASED, (1, "yes")),
+        (RELEASED, (1,)),
+    ],
+)
+def test_a_malformed_answer_closes_the_link(kind, item):
+    world = voters("ab")
+    with pytest.raises(dispatch.MalformedMessageError):
+        dispatch.receive(world["a"], world["a"].cluster.linked[0], [[kind, item]])

@@ -1,0 +1,213 @@
+"""core/grants.py: one voter's memory of the claims that it granted."""
+
+from __future__ import annotations
+
+import pytest
+
+from disque_py.core import grants
+from disque_py.core.grants import DONE, GRANTED, HELD, NO_ROOM, OLD_ATTEMPT, OLD_FENCE, REPLACES, Grants, is_grant_item
+
+KEY = b"k"
+
+
+class Voter:
+    """A voter's memory whose records are on disk at once."""
+
+    def __init__(self):
+        self.grants = Grants()
+        self.now_ms = 1_000
+
+    def claim(self, holder, fence, lease_ms=100, attempt=0, keep_ms=0, flags=0, key=KEY):
+        outcome = self.grants.claim(key, holder, fence, lease_ms, attempt, keep_ms, flags, self.now_ms)
+        self.grants.settle(key, self.now_ms)
+        return outcome
+
+    def release(self, holder, fence, done_ms=0, *, gives_back=False):
+        return self.grants.release(KEY, holder, fence, done_ms, gives_back=gives_back, now_ms=self.now_ms)
+
+
+def test_another_holder_waits_until_the_lease_is_over():
+    """Spec CL1."""
+    voter = Voter()
+    assert voter.claim(b"a", 5) == GRANTED
+    assert voter.claim(b"b", 6) == HELD
+    voter.now_ms += 100
+    assert voter.claim(b"b", 6) == HELD  # Milliseconds are cut, so it runs one longer.
+    voter.now_ms += 1
+    assert voter.claim(b"b", 6) == GRANTED
+
+
+def test_a_fence_is_granted_once():
+    """Spec CL1, CL10."""
+    voter = Voter()
+    voter.claim(b"a", 5)
+    voter.release(b"a", 5)
+    assert voter.claim(b"b", 5) == OLD_FENCE
+    assert voter.claim(b"b", 4) == OLD_FENCE
+    assert voter.claim(b"b", 6) == GRANTED
+
+
+def test_a_holder_renews_with_the_same_fence_while_the_grant_runs():
+    """Spec CL1."""
+    voter = Voter()
+    voter.claim(b"a", 5)
+    voter.now_ms += 90
+    assert voter.claim(b"a", 5) == GRANTED
+    voter.now_ms += 90
+    assert voter.claim(b"b", 6) == HELD
+    voter.now_ms += 90
+    assert voter.claim(b"a", 5) == OLD_FENCE
+
+
+def test_a_renewal_never_shortens_a_grant():
+    """Spec CL2: one that fails leaves the old lease as it was."""
+    voter = Voter()
+    voter.claim(b"a", 5, lease_ms=1_000)
+    voter.claim(b"a", 5, lease_ms=10)
+    voter.claim(b"a", 6, lease_ms=10, flags=REPLACES)
+    voter.now_ms += 900
+    assert voter.claim(b"b", 7) == HELD
+
+
+def test_a_holder_replaces_its_grant_only_if_it_says_so():
+    voter = Voter()
+    voter.claim(b"a", 5)
+    assert voter.claim(b"a", 6) == HELD
+    assert voter.claim(b"a", 6, flags=REPLACES) == GRANTED
+    assert voter.claim(b"b", 7, flags=REPLACES) == HELD
+
+
+def test_a_release_touches_only_its_own_grant():
+    """Spec CL2."""
+    voter = Voter()
+    voter.claim(b"a", 5)
+    assert not voter.release(b"a", 4)
+    assert not voter.release(b"b", 5)
+    assert voter.claim(b"b", 6) == HELD
+    assert voter.release(b"a", 5)
+    assert not voter.release(b"a", 5)
+
+
+def test_a_grant_runs_without_end_until_its_record_is_on_disk():
+    """Spec CL3."""
+    memory = Grants()
+    assert memory.claim(KEY, b"a", 5, 100, 0, 0, 0, 1_000) == GRANTED
+    assert memory.claim(KEY, b"b", 6, 100, 0, 0, 0, 1_000_000) == HELD
+    memory.settle(KEY, 2_000)
+    assert memory.running(KEY, 2_100) is not None
+    assert memory.running(KEY, 2_101) is None
+
+
+def test_attempts_are_counted_and_kept_after_the_lease():
+    """Spec CL9."""
+    voter = Voter()
+    assert voter.claim(b"a", 5, attempt=1, keep_ms=1_000) == GRANTED
+    voter.now_ms += 500
+    assert voter.claim(b"b", 6, attempt=1, keep_ms=1_000) == OLD_ATTEMPT
+    assert voter.claim(b"b", 6, attempt=2, keep_ms=1_000) == GRANTED
+    voter.now_ms += 1_200
+    assert voter.claim(b"b", 7, attempt=1, keep_ms=1_000) == GRANTED
+
+
+def test_an_attempt_that_was_given_back_does_not_count():
+    voter = Voter()
+    voter.claim(b"a", 5, attempt=1, keep_ms=1_000)
+    voter.release(b"a", 5, gives_back=True)
+    assert voter.claim(b"b", 6, attempt=1, keep_ms=1_000) == GRANTED
+
+
+def test_work_that_is_done_stays_done_for_so_long():
+    """Spec CL9."""
+    voter = Voter()
+    voter.claim(b"a", 5, attempt=3, keep_ms=1_000)
+    assert voter.release(b"a", 5, done_ms=500)
+    assert voter.claim(b"b", 6) == DONE
+    voter.now_ms += 500
+    assert voter.claim(b"b", 6, attempt=1, keep_ms=1_000) == GRANTED
+
+
+def test_the_end_is_remembered_after_the_lease_unless_another_holder_came():
+    voter = Voter()
+    voter.claim(b"a", 5)
+    voter.now_ms += 200
+    assert voter.release(b"a", 5, done_ms=500)
+    voter.now_ms += 501
+    voter.claim(b"b", 6)
+    assert not voter.release(b"a", 5, done_ms=500)
+    assert not voter.release(b"a", 9, done_ms=500)
+
+
+def test_a_forgotten_key_leaves_the_floor():
+    """Spec CL10."""
+    voter = Voter()
+    voter.claim(b"a", 5)
+    voter.now_ms += grants.IDLE_MS
+    assert voter.grants.idle(voter.now_ms) == []
+    voter.now_ms += 101
+    assert voter.grants.idle(voter.now_ms) == [KEY]
+    voter.grants.forget(KEY)
+    assert voter.claim(b"b", 5, key=b"other") == OLD_FENCE
+    assert voter.claim(b"b", 6) == GRANTED
+
+
+def test_memory_is_bounded(monkeypatch):
+    monkeypatch.setattr(grants, "KEYS_MAX", 2)
+    voter = Voter()
+    assert [voter.claim(b"a", 5, key=key) for key in (b"1", b"2", b"3")] == [GRANTED, GRANTED, NO_ROOM]
+
+
+test_memory_is_bounded = pytest.mark.plain(test_memory_is_bounded)
+
+
+def test_a_file_gives_back_a_grant_with_its_whole_lease():
+    """Spec CL3."""
+    voter = Voter()
+    voter.claim(b"a", 5, attempt=1, keep_ms=1_000)
+    voter.grants.records[KEY].until_ms = grants.PENDING_MS
+    again = Grants()
+    again.put(voter.grants.item(KEY, voter.now_ms + 90), 5_000)
+    assert again.running(KEY, 5_100) is not None
+    assert again.running(KEY, 5_101) is None
+    assert again.claim(KEY, b"b", 5, 1, 0, 0, 0, 9_000) == OLD_FENCE
+
+
+def test_grants_of_two_holders_both_keep_a_key_from_others():
+    """Spec CL5: copies from two voters, of which one saw a claim without a majority."""
+    first, second = Voter(), Voter()
+    first.claim(b"a", 5, lease_ms=500)
+    second.claim(b"b", 6, lease_ms=100)
+    for order in ((first, second), (second, first)):
+        merged = Grants()
+        for voter in order:
+            merged.merge(voter.grants.item(KEY, 1_000), 1_000)
+        merged.release(KEY, b"b", 6, 0, gives_back=True, now_ms=1_100)
+        merged.release(KEY, b"a", 5, 0, gives_back=True, now_ms=1_100)
+        assert merged.claim(KEY, b"c", 9, 1, 0, 0, 0, 1_400) == HELD
+        assert merged.claim(KEY, b"c", 9, 1, 0, 0, 0, 1_600) == GRANTED
+
+
+def test_a_merge_keeps_the_highest_fence_and_count():
+    voter = Voter()
+    voter.claim(b"a", 5, attempt=2, keep_ms=10_000)
+    merged = Grants()
+    merged.claim(KEY, b"b", 9, 10, 1, 10_000, 0, 1_000)
+    merged.settle(KEY, 1_000)
+    merged.merge(voter.grants.item(KEY, 1_300), 1_300)
+    assert merged.highest(KEY) == 9
+    assert merged.records[KEY].attempts_at(1_300) == 2
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        None,
+        (KEY, b"a", 5, 100, 5, 0, 0, 0, 0),
+        (b"", b"a", 5, 100, 5, 0, 0, 0, 0, True),
+        (KEY, "a", 5, 100, 5, 0, 0, 0, 0, True),
+        (KEY, b"a", -1, 100, 5, 0, 0, 0, 0, True),
+        (KEY, b"a", 5, 1 << 60, 5, 0, 0, 0, 0, True),
+        (KEY, b"a", 5, 100, 5, 0, 0, 0, 0, 1),
+    ],
+)
+def test_another_voters_grant_is_checked(item):
+    assert not is_grant_item(item)

@@ -1,0 +1,68 @@
+"""simulator/checks/locks.py: a lock has one owner at a time, and its fences grow."""
+
+from __future__ import annotations
+
+import pytest
+
+from disque_py.simulator.checks.locks import LockBook
+from disque_py.simulator.oracle import RuleBrokenError
+
+
+def book_with_owner():
+    book = LockBook()
+    book.acquired("l", "one", 5, 1_000, 1_010, 10_000)
+    return book
+
+
+def test_two_owners_at_a_time_break_the_rule():
+    """Spec CL8."""
+    book = book_with_owner()
+    with pytest.raises(RuleBrokenError, match="a lock has one owner"):
+        book.acquired("l", "two", 6, 9_000, 9_010, 10_000)
+
+
+def test_an_owner_whose_lease_is_over_or_who_gave_it_up_is_none():
+    book = book_with_owner()
+    book.acquired("l", "two", 6, 10_990, 11_000, 10_000)
+    book.releasing("l", "two", 6)
+    book.extended("l", "two", 6, 11_900, 12_010, 10_000)  # It was under way before the release.
+    book.acquired("l", "one", 7, 12_050, 12_060, 10_000)
+
+
+def test_an_extension_that_meets_another_owner_breaks_the_rule():
+    book = book_with_owner()
+    book.acquired("l", "two", 6, 10_990, 11_000, 10_000)
+    with pytest.raises(RuleBrokenError, match="a lock has one owner"):
+        book.extended("l", "one", 5, 11_000, 11_010, 10_000)
+
+
+def test_a_fence_that_falls_breaks_the_rule():
+    """Spec CL10."""
+    book = book_with_owner()
+    with pytest.raises(RuleBrokenError, match="fences of a lock grow"):
+        book.acquired("l", "two", 5, 30_000, 30_010, 10_000)
+
+
+def test_a_fence_that_was_asked_for_before_may_be_lower():
+    book = book_with_owner()
+    book.releasing("l", "one", 5)
+    book.acquired("l", "two", 4, 1_005, 1_020, 10)
+
+
+def test_work_that_is_done_stays_done():
+    """Spec CL9."""
+    book = LockBook()
+    book.ended("l", 1_000, 5_000)
+    book.acquired("l", "two", 6, 990, 1_010, 10)
+    with pytest.raises(RuleBrokenError, match="not handed out again"):
+        book.acquired("l", "one", 7, 1_100, 1_110, 10)
+
+
+def test_the_first_answer_of_an_owner_keeps_to_its_limit():
+    """Spec CL9."""
+    book = LockBook()
+    book.asking("l", "one")
+    with pytest.raises(RuleBrokenError, match="no more often"):
+        book.counted("l", "one", 3, 2)
+    book.asking("l", "one")
+    book.counted("l", "one", 3, 2)

@@ -1,0 +1,43 @@
+"""simulator/clients/lockers.py: owners of locks, and the operator of the voters."""
+
+from __future__ import annotations
+
+import pytest
+
+from disque_py.simulator.checks.locks import LockBook
+from disque_py.simulator.clients.lockers import Locker, VoterKeeper
+from disque_py.simulator.oracle import RuleBrokenError
+from disque_py.simulator.plan import ClientPlan
+from disque_py.simulator.simulation import Simulation, simulate
+from simulated import small_plan
+
+
+def test_lockers_take_locks_while_the_voters_change():
+    """Spec CL5, CL8."""
+    simulation = Simulation(small_plan(3, weather="fair", duration_ms=1, clients=()))
+    simulation.world.join(30_000)
+    book = LockBook()
+    actors = [VoterKeeper(simulation.world, simulation.oracle, simulation.plan, ClientPlan(0, "voter keeper"))]
+    for number in (1, 2, 3):
+        locker = Locker(simulation.world, simulation.oracle, simulation.plan, ClientPlan(number, "locker"))
+        locker.book = book
+        actors.append(locker)
+    for actor in actors:
+        actor.begin()
+    simulation.world.run(20_000)
+    assert sum(len(answered) for answered in book.answered.values()) > 20
+    assert simulation.world["a"].claims.memory.list.epoch > 2
+
+
+@pytest.mark.parametrize("weather", ["fair", "kills", "halves", "pauses", "power"])
+def test_locks_keep_their_rules_in_all_weathers(weather):
+    clients = (ClientPlan(0, "voter keeper"), *[ClientPlan(number, "locker") for number in range(1, 5)])
+    result = simulate(small_plan(5, weather=weather, duration_ms=8_000, clients=clients))
+    assert result.failure is None
+
+
+def test_a_reply_of_a_wrong_shape_breaks_a_rule():
+    simulation = Simulation(small_plan(3, weather="fair", duration_ms=1, clients=()))
+    locker = Locker(simulation.world, simulation.oracle, simulation.plan, ClientPlan(1, "locker"))
+    with pytest.raises(RuleBrokenError):
+        locker._acquired(b"OK", ("l", "one", 0, 100, 0))

@@ -1,0 +1,33 @@
+"""index_lock.py: one writer of an index at a time."""
+
+from __future__ import annotations
+
+import threading
+
+from disque_py.spark.index_lock import write_lock
+from disque_py.spark.store import Store
+
+
+def waits(first: str, second: str) -> bool:
+    """Whether a writer of `second` waits for a writer of `first`."""
+    entered = threading.Event()
+
+    def write() -> None:
+        with write_lock(Store(second)):
+            entered.set()
+
+    writer = threading.Thread(target=write)
+    with write_lock(Store(first)):
+        writer.start()
+        is_in = entered.wait(0.1)
+    writer.join()
+    return not is_in
+
+
+def test_a_second_writer_of_a_path_waits_for_the_first(tmp_path):
+    assert waits(str(tmp_path), f"file://{tmp_path}")
+    assert waits("s3://bucket/index", "s3://bucket/index/")
+
+
+def test_writers_of_different_paths_do_not_wait(tmp_path):
+    assert not waits(str(tmp_path), f"{tmp_path}/other")
