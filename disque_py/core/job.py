@@ -248,7 +248,8 @@ class Job:
         expire_at_ms: int,
         holders: JobNodes,
     ) -> None:
-        # Wide fields come first: compiled, the object has no gaps between them.
+        # Wide fields come first: compiled, the object has no gaps between them. A number that is compared with a narrow
+        # field becomes as narrow, and must fit.
         self.id = job_id
         self.terms = terms
         self.body: Body = body

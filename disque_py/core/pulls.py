@@ -123,7 +123,7 @@ def notable(broker: Broker, job: Job) -> int:
 
 def _rest_ms(job: Job, now_ms: int) -> int:
     """Return how long a job that another node handed to us still stays. Once in 25 days an old one counts as new."""
-    return REST_MS - (now_ms - job.imported_at & IMPORT_BITS)
+    return REST_MS - (now_ms - int(job.imported_at) & IMPORT_BITS)
 
 
 def give(
