@@ -26,7 +26,7 @@ import msgpack  # type: ignore[import-untyped]  # It ships no types.
 from cluster_bus.decode_limit import has_few_objects
 
 PROTOCOL_MIN: Final = 1
-PROTOCOL_MAX: Final = 2
+PROTOCOL_MAX: Final = 3
 HANDSHAKE_VERSION: Final = 0
 
 # A job's body may have 64 MiB (`proto-max-bulk-len`); the slack is for the job around it.

@@ -67,6 +67,7 @@ class Membership(NodeTable):
     versions          the lowest and the highest version of the bus protocol that we speak
     node_timeout_ms   `cluster-node-timeout`; may change at any time
     ignored           counts of ignored messages and requests, by reason
+    recoveries        how often a suspected or failed node answered again
     outgoing          the messages to be sent
     tray              all else to be done outside (tray.py)
     links             our outgoing links and addresses (links.py)
@@ -87,6 +88,7 @@ class Membership(NodeTable):
         self.versions = versions
         self.node_timeout_ms = node_timeout_ms
         self.ignored: Counter[str] = Counter()
+        self.recoveries = 0
         self.tray = Tray()
         self.links = Links(self, self.tray, rng, announced_host)
         self.admission = Admission(self, self.links, self.tray, rng, self.ignored)
@@ -424,6 +426,7 @@ class Membership(NodeTable):
             self.links.write_first()
         node.pong_received_ms, node.pong_received_wall_ms = self.now_ms, self.wall_ms
         if failure.heal(node):
+            self.recoveries += 1
             self.tray.note("node-recovered", node)
             self.links.save_soon()
             self.refresh()

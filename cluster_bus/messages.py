@@ -24,7 +24,7 @@ FAIL_NODE: Final = 6  # (node id)
 
 # -- jobs (disque_py/core) ---------------------------------------------------------------------
 FIRST_JOB_KIND: Final = 32
-REPLJOB: Final = 32  # a job snapshot (core/job_snapshot.py), flags (1: no answer wanted; 2: a new job with a key)
+REPLJOB: Final = 32  # a job snapshot, flags (1: no answer wanted; 2: a new job with a key; 4: then ms until its timer)
 GOTJOB: Final = 33  # job id: taken; (job id, 1): was here before
 REFUSED: Final = 34  # job id, reason (see REFUSALS): answer to REPLJOB
 HOLDERS: Final = 35  # job id, NODES: the longer list of holders, to those having the job
@@ -57,6 +57,11 @@ QLENGTHS: Final = 68  # queue with a maxlen, pending jobs
 FILTER_INTEREST: Final = 70  # queue, pairs (name, value …), waiting clients (as INTEREST), those that take RETRY 0
 FILTER_HINT: Final = 71  # queue, pairs, length
 FILTER_NEED: Final = 72  # queue, pairs, count, flags as NEEDJOBS
+# Tasks (disque_py/core/tasks.py): work on the jobs of a queue, on all nodes.
+TASK: Final = 92  # number, action (0 begin, 1 go on, 2 end), fields of the action
+TASK_STATE: Final = 93  # number, round, offered jobs, changed, failed, outcome (0 goes on, 1 over, 2 unable)
+SYNC: Final = 94  # number: say when you have handled all that I sent before
+SYNCED: Final = 95  # number of the SYNC
 # Questions of a client to all nodes. An older node ignores them, and is missing in the answer.
 QUESTION: Final = 90  # number, topic, [word, …]: what is your share? (disque_py/core/gathering.py)
 ANSWER: Final = 91  # number of the question, outcome (0 answered, 1 unable), share
@@ -82,6 +87,17 @@ ASKJOBS: Final = 59  # number, [job id, …]: what do you have of these jobs?
 JOBSARE: Final = 60  # number of the question, one byte per job (core/asking.py)
 DOJOBS: Final = 61  # number, deed, [job id, …], [word, …]: a client wants this done to jobs that you hold
 DIDJOBS: Final = 62  # number of the request, one byte per job: 1 done, 0 not
+
+# Lost copies (disque_py/core/repair.py).
+HAVE: Final = (
+    80  # number, NODES the sender knows as holders, [job id, …]: take these holders over, and say what you have
+)
+HAVEARE: Final = (
+    81  # number, one byte per job, NODES of each job had (b"": as asked), [(index, change number, its node) …]
+)
+RESTORED: Final = 82  # [job id, …]: these jobs have their copies
+SHORT: Final = 83  # [job id, …]: copies of these jobs are missing, and no node can take one
+TAKETURN: Final = 84  # [job id, …]: copies are missing, and you are the holder whose turn it is
 
 REFUSED_PAUSED: Final = 1
 REFUSED_MEMORY: Final = 2

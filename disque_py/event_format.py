@@ -74,9 +74,19 @@ ERRORED_EVENT: Final = 18
 DEAD_LETTERED: Final = 19
 DEAD_LETTERED_INVISIBLE: Final = 20
 CANCELED_EVENT: Final = 21
+PROMOTED: Final = 22
+PROMOTED_INVISIBLE: Final = 23
+RESCHEDULED: Final = 24
+RESCHEDULED_INVISIBLE: Final = 25
+MOVED: Final = 26
+MOVED_INVISIBLE: Final = 27
+MOVED_ERRORED: Final = 28
+ENQUEUED_INVISIBLE: Final = 29  # By QREDRIVE, while the input of the queue is paused.
 # Events of the node.
 STARTED: Final = 32
 FLUSHED: Final = 33
+REPAIR_STARTED: Final = 34
+REPAIR_FINISHED: Final = 35
 
 # Name of the event, state entered.
 CODES: Final[dict[int, tuple[str, int]]] = {
@@ -101,8 +111,18 @@ CODES: Final[dict[int, tuple[str, int]]] = {
     DEAD_LETTERED: ("dead-lettered", PENDING),
     DEAD_LETTERED_INVISIBLE: ("dead-lettered", INVISIBLE),
     CANCELED_EVENT: ("canceled", CANCELED),
+    PROMOTED: ("promoted", PENDING),
+    PROMOTED_INVISIBLE: ("promoted", INVISIBLE),
+    RESCHEDULED: ("rescheduled", PENDING),
+    RESCHEDULED_INVISIBLE: ("rescheduled", INVISIBLE),
+    MOVED: ("moved", PENDING),
+    MOVED_INVISIBLE: ("moved", INVISIBLE),
+    MOVED_ERRORED: ("moved", ERRORED),
+    ENQUEUED_INVISIBLE: ("enqueued", INVISIBLE),
     STARTED: ("started", UNKNOWN),
     FLUSHED: ("flushed", UNKNOWN),
+    REPAIR_STARTED: ("repair-started", UNKNOWN),
+    REPAIR_FINISHED: ("repair-finished", UNKNOWN),
 }
 # A code of a later version.
 UNKNOWN_EVENT: Final[tuple[str, int]] = ("unknown", UNKNOWN)

@@ -320,6 +320,20 @@ SECTIONS: Final = (
                 NOTHING,
             ),
             Message(
+                "repair-started",
+                NOTICE,
+                "copies are missing, and are replaced: {nodes}; {jobs} jobs name these nodes",
+                "Copies of jobs were lost with a node, and their holders replace them.",
+                "INFO jobs shows the progress in repair_jobs_waiting.",
+            ),
+            Message(
+                "repair-finished",
+                NOTICE,
+                "lost copies are replaced: {nodes}; {made} copies made here, {missing} missing",
+                "The jobs that this node answers for were looked at. Missing copies have no node that takes them.",
+                "If copies are missing, add a node: the repair goes on by itself.",
+            ),
+            Message(
                 "cluster-reset",
                 WARNING,
                 "CLUSTER RESET {how} by client {client}: {jobs} jobs removed",

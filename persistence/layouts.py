@@ -23,7 +23,7 @@ FIELDS: Final = {
     JOB: ("id", "header", "queue", "body", "holders", "state", "attributes", "part"),
     STATE: ("id", "state", "holders", "part"),
     GONE: ("id", "segment"),
-    PAUSE: ("queue", "flags", "version_ms", "version_node"),
+    PAUSE: ("queue", "flags", "version_ms", "version_node", "told_flags"),
     DROPPED: (),
     TOKEN: ("token", "goes_on", "deliveries"),
     KEY: ("id", "left_ms"),

@@ -10,7 +10,7 @@ It speaks RESP and imports nothing else of this project. docs/client.md describe
 commands.py declares every command once, and faces.py makes methods of them. There are two shells: aio*.py for
 asyncio, and blocking.py, pool.py and socket_connection.py for threads. Both follow the pure rules in cluster.py,
 feed.py, retry.py, bulk.py, waiting.py and spans.py. worker.py runs handlers, with settling.py, heartbeat.py,
-dialect.py, verdict.py and backoff.py.
+dialect.py, verdict.py and backoff.py. lock.py and lock_lease.py keep locks.
 """
 
 from importlib import import_module
@@ -27,14 +27,20 @@ from disque_py.client.errors import (
     DisqueConnectionError,
     DisqueError,
     EventsTrimmedError,
+    FencedError,
     JobCanceledError,
     LeavingError,
     LoadingError,
+    LockDoneError,
+    LockHeldError,
+    LockLostError,
+    LockSpentError,
     MaxLenError,
     MisconfError,
     NoEventLogError,
     NoJobError,
     NoKeyError,
+    NoQuorumError,
     NoReplError,
     NotConnectedError,
     OutOfMemoryError,
@@ -55,15 +61,30 @@ if TYPE_CHECKING:
     from disque_py.client.events import Event, EventLines, EventLog
     from disque_py.client.faces import Result
     from disque_py.client.job_stream import JobStream
+    from disque_py.client.lock import AsyncLock, Lock
     from disque_py.client.options import ClientOptions, ClientSettings
     from disque_py.client.pipeline import AsyncPipeline, Pipeline
-    from disque_py.client.results import ClusterNode, Hello, Job, JobInfo, NodeInfo, Outcome, QueueSettings, QueueStat
+    from disque_py.client.results import (
+        ClusterNode,
+        Hello,
+        Job,
+        JobInfo,
+        LockGrant,
+        LockInfo,
+        NodeInfo,
+        Outcome,
+        QueueSettings,
+        QueueStat,
+        Task,
+        Voters,
+    )
     from disque_py.client.verdict import Fail, Retry
     from disque_py.client.worker import Worker, WorkerHooks
 
 __all__ = [
     "Address",
     "AsyncDisque",
+    "AsyncLock",
     "AsyncPipeline",
     "AttemptsSpentError",
     "AuthError",
@@ -83,6 +104,7 @@ __all__ = [
     "EventLog",
     "EventsTrimmedError",
     "Fail",
+    "FencedError",
     "Hello",
     "Job",
     "JobCanceledError",
@@ -90,11 +112,19 @@ __all__ = [
     "JobStream",
     "LeavingError",
     "LoadingError",
+    "Lock",
+    "LockDoneError",
+    "LockGrant",
+    "LockHeldError",
+    "LockInfo",
+    "LockLostError",
+    "LockSpentError",
     "MaxLenError",
     "MisconfError",
     "NoEventLogError",
     "NoJobError",
     "NoKeyError",
+    "NoQuorumError",
     "NoReplError",
     "NodeInfo",
     "NotConnectedError",
@@ -110,9 +140,11 @@ __all__ = [
     "Result",
     "Retry",
     "StaleError",
+    "Task",
     "TooBigError",
     "TooLateError",
     "UnreachableError",
+    "Voters",
     "Worker",
     "WorkerHooks",
 ]
@@ -120,6 +152,7 @@ __all__ = [
 # Most programs need either shell, and the command line tools need neither. So these names are loaded when first used.
 _HOMES: Final = {
     "AsyncDisque": "aio",
+    "AsyncLock": "lock",
     "AsyncPipeline": "pipeline",
     "Backoff": "backoff",
     "ClientOptions": "options",
@@ -134,6 +167,9 @@ _HOMES: Final = {
     "Job": "results",
     "JobInfo": "results",
     "JobStream": "job_stream",
+    "Lock": "lock",
+    "LockGrant": "results",
+    "LockInfo": "results",
     "NodeInfo": "results",
     "Outcome": "results",
     "Pipeline": "pipeline",
@@ -141,6 +177,8 @@ _HOMES: Final = {
     "QueueStat": "results",
     "Result": "faces",
     "Retry": "verdict",
+    "Task": "results",
+    "Voters": "results",
     "Worker": "worker",
     "WorkerHooks": "worker",
 }

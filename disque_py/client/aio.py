@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import deque
-from collections.abc import Collection, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar, Unpack
@@ -25,12 +25,15 @@ from disque_py.client.bulk import Bulk
 from disque_py.client.errors import ConnectionLostError, DisqueConnectionError, DisqueError, NotConnectedError
 from disque_py.client.feed import FeedWatch
 from disque_py.client.job_stream import JobStream
-from disque_py.client.options import ClientSettings, make_options, settings_of_url
+from disque_py.client.lock import AsyncLock
+from disque_py.client.lock_lease import LEASE_S, lock_terms
+from disque_py.client.options import ClientSettings, make_options, settings_of, settings_of_url
 from disque_py.client.pipeline import AsyncPipeline, envelope, read_all
 from disque_py.client.protocol import Reply
 from disque_py.client.request import Lane, Request
 from disque_py.client.results import Job, jobs
-from disque_py.client.retry import Patience, is_refused_for_now, may_repeat, means_elsewhere
+from disque_py.client.retry import Patience, is_refused_for_now, may_repeat
+from disque_py.client.spans import Span
 from disque_py.client.templates import Adding
 
 T = TypeVar("T")
@@ -163,46 +166,38 @@ class AsyncDisque(AsyncScans):
         while True:
             connection = pool.ready(request)
             if connection is None:
-                patience = patience or self._patience()
+                patience = patience or self._patience(request)
                 connection = await pool.connection(request, patience)
             try:
-                if request.takes_jobs:
-                    batch = connection.submit(request.payload(), 1, request.limit_s(self.options.timeout))
-                    reply = await self._reply_of(batch, connection, request.lane)
-                else:
-                    reply = await connection.ask(request.payload(), request.limit_s(self.options.timeout))
-            except asyncio.CancelledError:
-                if request.lane is Lane.OWN and not request.takes_jobs:
-                    pool.drop(connection)
-                raise
+                reply = await self._ask(request, connection, request.payload(), request.limit_s(self.options.timeout))
             except DisqueConnectionError as error:
                 pool.broke(connection, error)
-                patience = patience or self._patience()
+                patience = patience or self._patience(request)
                 if not self._may_repeat(error, request, patience):
                     raise
             else:
                 if request.lane is Lane.OWN:
                     pool.give_back(connection)
-                if request.is_pinned or not is_refused_for_now(reply, awaits_nodes=request.awaits_nodes):
+                if not self._is_refused_for_now(reply, request):
                     return request.value(reply, connection.address, self.options.decode)
                 pool.cluster.refused(connection.address, reply)
-                patience = patience or self._patience()
+                patience = patience or self._patience(request)
                 if patience.is_over(self._now()):
                     raise reply
             await asyncio.sleep(patience.pause_s())
 
     async def _fetch(self, request: Request[T]) -> T:
-        """Execute a GETJOB that may wait: in slices, on its own connection. A cancelled call loses no job."""
+        """Execute a command that may wait: in slices, on its own connection. A cancelled GETJOB loses no job."""
         pool = self.pool
-        patience = self._patience()
+        patience = self._patience(request)
         until = self._now() + (request.wait_ms or 0) / 1000 if request.wait_ms else None
         while True:
             connection = await pool.connection(request, patience)
             left_ms = SLICE_MS if until is None else max(1, round((until - self._now()) * 1000))
             wait_ms = min(left_ms, SLICE_MS)
             try:
-                batch = connection.submit(request.payload_waiting(wait_ms), 1, wait_ms / 1000 + self.options.timeout)
-                reply = await self._reply_of(batch, connection, request.lane)
+                payload = request.payload_waiting(wait_ms)
+                reply = await self._ask(request, connection, payload, wait_ms / 1000 + self.options.timeout)
             except DisqueConnectionError as error:
                 pool.broke(connection, error)
                 if not self._may_repeat(error, request, patience):
@@ -210,7 +205,7 @@ class AsyncDisque(AsyncScans):
                 await asyncio.sleep(patience.pause_s())
                 continue
             pool.give_back(connection)
-            if means_elsewhere(reply):
+            if self._is_refused_for_now(reply, request):
                 pool.cluster.refused(connection.address, reply)
                 if patience.is_over(self._now()):
                     raise reply
@@ -220,9 +215,27 @@ class AsyncDisque(AsyncScans):
             if reply is None and (until is None or self._now() < until):
                 continue
             value = request.value(reply, connection.address, self.options.decode)
-            if reply and self.options.follow:
+            if reply and request.takes_jobs and self.options.follow:
                 self._watch_feed(jobs(reply), connection)
             return value
+
+    async def _ask(
+        self, request: Request[Any], connection: AsyncConnection, payload: bytes, limit_s: float | None
+    ) -> Reply:
+        if request.takes_jobs:
+            return await self._reply_of(connection.submit(payload, 1, limit_s), connection, request.lane)
+        try:
+            return await connection.ask(payload, limit_s)
+        except asyncio.CancelledError:
+            if request.lane is Lane.OWN:
+                self.pool.drop(connection)
+            raise
+
+    @staticmethod
+    def _is_refused_for_now(reply: Reply, request: Request[Any]) -> bool:
+        return not request.is_pinned and is_refused_for_now(
+            reply, awaits_nodes=request.awaits_nodes, awaits_voters=request.awaits_voters
+        )
 
     async def _reply_of(self, batch: Batch, connection: AsyncConnection, lane: Lane) -> Reply:
         try:
@@ -274,8 +287,9 @@ class AsyncDisque(AsyncScans):
         chores.add(task)
         task.add_done_callback(chores.discard)
 
-    def _patience(self) -> Patience:
-        return Patience(self.options.patience, self._rng)
+    def _patience(self, request: Request[Any] | None = None) -> Patience:
+        limit_s = self.options.patience if request is None or request.patience_s is None else request.patience_s
+        return Patience(limit_s, self._rng)
 
     def _may_repeat(self, error: DisqueConnectionError, request: Request[Any], patience: Patience) -> bool:
         if request.is_pinned or patience.is_over(self._now()):
@@ -284,6 +298,35 @@ class AsyncDisque(AsyncScans):
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()
+
+    def lock(
+        self,
+        name: str | bytes,
+        *,
+        lease: Span = LEASE_S,
+        attempts: int | None = None,
+        timeout: Span | None = None,
+        owner: str | bytes | None = None,
+        on_lost: Callable[[AsyncLock], object] | None = None,
+    ) -> AsyncLock:
+        """Return a lock on this name, to be used as a context. At most one owner in the cluster has it at a time.
+
+        name       name of the lock
+        lease      seconds after which the lock ends if this program stops; 30 by default. It is extended in the
+                   background while the lock is held
+        attempts   number of attempts at most, over all owners, until the work is done; None, the default: any number
+        timeout    seconds to wait for another owner, 0: don't wait; None, the default: wait for ever
+        owner      name of the owner. By default a name that no other lock object has. Two objects with one name share
+                   the lock
+        on_lost    called with the lock when it is lost, in the event loop; None by default
+
+        Each thread or task needs an object of its own. Raises ValueError or TypeError for a number that makes no
+        sense; acquiring it raises LockHeldError, LockDoneError, LockSpentError, NoQuorumError and the errors of every
+        command. Leaving the block of a lock that was lost raises LockLostError.
+        """
+        terms = lock_terms(name, lease, attempts, timeout)
+        options = terms.options(self.options)
+        return AsyncLock(terms, owner, on_lost, lambda: AsyncDisque(*options.seeds, **settings_of(options)))
 
     # Many jobs.
 

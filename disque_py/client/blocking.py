@@ -10,7 +10,7 @@ import os
 import random
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar, Unpack
@@ -23,7 +23,9 @@ from disque_py.client.errors import DisqueConnectionError, DisqueError, NotConne
 from disque_py.client.events import COUNT, TAIL_BLOCK_MS, Event
 from disque_py.client.faces import BlockingCommands, Jobs
 from disque_py.client.feed import FeedWatch
-from disque_py.client.options import ClientSettings, make_options, settings_of_url
+from disque_py.client.lock import Lock
+from disque_py.client.lock_lease import LEASE_S, lock_terms
+from disque_py.client.options import ClientSettings, make_options, settings_of, settings_of_url
 from disque_py.client.pipeline import Pipeline, envelope, read_all
 from disque_py.client.pool import Pool
 from disque_py.client.protocol import Reply
@@ -32,7 +34,7 @@ from disque_py.client.results import Job
 from disque_py.client.retry import Patience, is_refused_for_now, may_repeat
 from disque_py.client.scans import Scan
 from disque_py.client.socket_connection import SocketConnection
-from disque_py.client.spans import Milliseconds, milliseconds
+from disque_py.client.spans import Milliseconds, Span, milliseconds
 from disque_py.client.templates import Adding
 
 T = TypeVar("T")
@@ -125,7 +127,8 @@ class Disque(BlockingCommands):
 
     def run(self, request: Request[T]) -> T:
         """Execute one command, on another node if need be. Raises what can go wrong with it (errors.py)."""
-        return self._run(request, Patience(self.options.patience, self._rng))
+        limit_s = self.options.patience if request.patience_s is None else request.patience_s
+        return self._run(request, Patience(limit_s, self._rng))
 
     def _run(self, request: Request[T], patience: Patience) -> T:
         pool = self._pool
@@ -146,7 +149,9 @@ class Disque(BlockingCommands):
                 raise
             else:
                 pool.give_back(connection)
-                if request.is_pinned or not is_refused_for_now(reply, awaits_nodes=request.awaits_nodes):
+                if request.is_pinned or not is_refused_for_now(
+                    reply, awaits_nodes=request.awaits_nodes, awaits_voters=request.awaits_voters
+                ):
                     patience.renew()
                     if reply is None and request.wait_word is not None and (until is None or time.monotonic() < until):
                         continue
@@ -177,6 +182,35 @@ class Disque(BlockingCommands):
                     self._feed.moved(now)
                     cluster.move_consumers(address)
         return value
+
+    def lock(
+        self,
+        name: str | bytes,
+        *,
+        lease: Span = LEASE_S,
+        attempts: int | None = None,
+        timeout: Span | None = None,
+        owner: str | bytes | None = None,
+        on_lost: Callable[[Lock], object] | None = None,
+    ) -> Lock:
+        """Return a lock on this name, to be used as a context. At most one owner in the cluster has it at a time.
+
+        name       name of the lock
+        lease      seconds after which the lock ends if this program stops; 30 by default. It is extended in the
+                   background while the lock is held
+        attempts   number of attempts at most, over all owners, until the work is done; None, the default: any number
+        timeout    seconds to wait for another owner, 0: don't wait; None, the default: wait for ever
+        owner      name of the owner. By default a name that no other lock object has. Two objects with one name share
+                   the lock
+        on_lost    called with the lock when it is lost, in a thread of its own; None by default
+
+        Each thread or task needs an object of its own. Raises ValueError or TypeError for a number that makes no
+        sense; acquiring it raises LockHeldError, LockDoneError, LockSpentError, NoQuorumError and the errors of every
+        command. Leaving the block of a lock that was lost raises LockLostError.
+        """
+        terms = lock_terms(name, lease, attempts, timeout)
+        options = terms.options(self.options)
+        return Lock(terms, owner, on_lost, lambda: Disque(*options.seeds, **settings_of(options)))
 
     # Many jobs.
 

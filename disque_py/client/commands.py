@@ -17,7 +17,18 @@ from disque_py.client.address import Address
 from disque_py.client.backoff import Backoff
 from disque_py.client.protocol import Reply, Word, text, word
 from disque_py.client.request import Lane, Repeat, Request, words
-from disque_py.client.results import ClusterNode, Hello, Job, JobInfo, QueueSettings, QueueStat
+from disque_py.client.results import (
+    ClusterNode,
+    Hello,
+    Job,
+    JobInfo,
+    LockGrant,
+    LockInfo,
+    QueueSettings,
+    QueueStat,
+    Task,
+    Voters,
+)
 from disque_py.client.spans import Milliseconds, Seconds, milliseconds, seconds, time_words, whole
 from disque_py.event_format import JobStatus
 
@@ -25,6 +36,7 @@ Body: TypeAlias = "bytes | bytearray | memoryview | str"
 JobRef: TypeAlias = "Job | str | bytes"
 Meta: TypeAlias = Mapping[str, str | bytes]
 Where: TypeAlias = "Mapping[str, str | bytes] | Mapping[bytes, str | bytes]"
+TaskRef: TypeAlias = "Task | str | bytes"
 PauseState: TypeAlias = Literal["in", "out", "all", "none"]
 # A setting's default.
 Default: TypeAlias = Literal[""]
@@ -38,6 +50,8 @@ ADD_TIMEOUT_MS: Final = 5_000
 REASON_BYTES_MAX: Final = 1024
 # A change of queue settings waits so long for other nodes, besides the disk.
 QUEUE_SET_MS: Final = 1_000
+# A claim that the voters have not decided within this time has failed (spec CL8).
+CLAIM_MS: Final = 1_000
 
 
 def add_options(
@@ -503,6 +517,40 @@ def delete(*jobs: JobRef) -> Request[int]:
     return _about_jobs(b"DELJOB", jobs, Repeat.NEVER)
 
 
+def promote(*jobs: JobRef) -> Request[int]:
+    """PROMOTE → number of jobs whose delay was ended: they are pending now. Any node will do.
+
+    jobs   jobs, or their ids
+
+    Raises BadIdError, OutOfMemoryError, and UnreachableError if no node that holds a job can be asked.
+    """
+    return _about_jobs(b"PROMOTE", jobs, Repeat.SAFE)
+
+
+def reschedule(job: JobRef, *, delay: Seconds | None = None, priority: int | None = None) -> Request[bool]:
+    """RESCHEDULE → whether the waiting job has another delay or priority now. Any node will do.
+
+    job        a job, or its id
+    delay      seconds from now until it is pending, or a timedelta of milliseconds; 0: at once. None by default: as it
+               is
+    priority   its new priority, lower ones first. None by default: as it is
+
+    False: a worker has the job, or it is errored or over. Raises BadIdError, OutOfMemoryError, UnreachableError, and
+    ValueError if neither is given.
+
+        client.reschedule(job, delay=60)
+    """
+    if delay is None and priority is None:
+        raise ValueError("reschedule needs delay or priority")
+    argv = list(words(b"RESCHEDULE", job.id if isinstance(job, Job) else job))
+    if isinstance(delay, timedelta):
+        argv += (b"DELAYMS", b"%d" % milliseconds("delay", delay))
+    elif delay is not None:
+        argv += (b"DELAY", b"%d" % seconds("delay", delay))
+    _add(argv, b"PRIORITY", None if priority is None else whole("priority", priority))
+    return Request(tuple(argv), bool, node=job.node if isinstance(job, Job) else None)
+
+
 def working(job: JobRef, seconds: Seconds | None = None, *, attempt: int | None = None) -> Request[int]:
     """WORKING → seconds for which the job's next delivery is put off, rounded up.
 
@@ -644,6 +692,119 @@ def job_ids(queue: str | bytes, keys: Iterable[str | bytes]) -> Request[list[str
 
 def _ids(reply: Reply) -> list[str | None]:
     return [None if job_id is None else text(job_id) for job_id in reply]
+
+
+def purge(
+    queue: str | bytes, *, where: Where | None = None, status: JobStatus | None = None, wait: bool = True
+) -> Request[Task]:
+    """QPURGE → the task that cancels the jobs of a queue, on all nodes.
+
+    queue    name of the queue
+    where    pairs of names and values; only jobs whose metadata have all of them. None, the default, takes all
+    status   jobs of this status: "pending", the default, "invisible" or "errored"
+    wait     whether to wait for the end; with False the task runs on, and `task` tells how far it is. True by default
+
+    Jobs that come later stay. Raises ReplyError if the node leads too many tasks.
+
+        purged = client.purge("mail", where={"tenant": "a"})
+        print(purged.jobs, purged.nodes_missing)
+    """
+    argv = _of_status((*words(b"QPURGE", queue), *_where(where)), status, cluster=False)
+    return _task(argv, "qpurge", queue, Repeat.SAFE, wait=wait)
+
+
+def move(
+    queue: str | bytes,
+    to: str | bytes,
+    *,
+    where: Where | None = None,
+    status: JobStatus | None = None,
+    limit: int | None = None,
+    rate: int | None = None,
+    wait: bool = True,
+) -> Request[Task]:
+    """QMOVE → the task that moves the jobs of a queue to another queue, on all nodes.
+
+    queue    name of the queue
+    to       name of the other queue
+    where    pairs of names and values; only jobs whose metadata have all of them. None, the default, takes all
+    status   jobs of this status: "pending", the default, "invisible" or "errored"
+    limit    most jobs, those that are served first. None by default: all
+    rate     most jobs per second. None by default: as fast as it goes
+    wait     whether to wait for the end. True by default
+
+    Raises OutOfMemoryError, and ReplyError if the queues are the same or the node leads too many tasks.
+    """
+    argv = _of_status((*words(b"QMOVE", queue, to), *_where(where)), status, cluster=False)
+    return _task(_paced(argv, limit, rate), "qmove", queue, _repeat_of(limit), wait=wait)
+
+
+def redrive(
+    queue: str | bytes,
+    *,
+    where: Where | None = None,
+    to: str | bytes | None = None,
+    limit: int | None = None,
+    rate: int | None = None,
+    wait: bool = True,
+) -> Request[Task]:
+    """QREDRIVE → the task that gives errored jobs and dead letters of a queue fresh attempts, on all nodes.
+
+    queue    name of the queue
+    where    pairs of names and values; only jobs whose metadata have all of them. None, the default, takes all
+    to       queue that they go to. None by default: errored jobs stay, and dead letters go back
+    limit    most jobs, the oldest ones. None by default: all
+    rate     most jobs per second. None by default: as fast as it goes
+    wait     whether to wait for the end. True by default
+
+    Raises OutOfMemoryError, and ReplyError if the node leads too many tasks.
+    """
+    argv = (*words(b"QREDRIVE", queue), *_where(where))
+    if to is not None:
+        argv = (*argv, b"TO", word(to))
+    return _task(_paced(argv, limit, rate), "qredrive", queue, _repeat_of(limit), wait=wait)
+
+
+def _paced(argv: tuple[bytes, ...], limit: int | None, rate: int | None) -> tuple[bytes, ...]:
+    more: list[bytes] = []
+    _add(more, b"LIMIT", None if limit is None else whole("limit", limit))
+    _add(more, b"RATE", None if rate is None else whole("rate", rate))
+    return (*argv, *more)
+
+
+def _repeat_of(limit: int | None) -> Repeat:
+    """A task that is done again finds nothing to do, but with a limit it takes further jobs."""
+    return Repeat.SAFE if limit is None else Repeat.ASK
+
+
+def _task(argv: tuple[bytes, ...], command: str, queue: str | bytes, repeat: Repeat, *, wait: bool) -> Request[Task]:
+    name = text(word(queue))
+    if not wait:
+        return Request((*argv, b"ASYNC"), lambda reply: results.begun_task(reply, command, name), Repeat.ASK)
+    return Request(argv, lambda reply: results.ended_task(reply, command, name), repeat, Lane.OWN, 0)
+
+
+def tasks() -> Request[list[Task]]:
+    """QTASK LIST → the tasks that the node asked began, the running ones and those of the last hour, oldest first."""
+    return Request((b"QTASK", b"LIST"), results.tasks)
+
+
+def task(task: TaskRef) -> Request[Task | None]:
+    """QTASK SHOW → how far a task is; None if the node asked does not know it, or no more.
+
+    task   a task, which its own node is asked about, or an id
+    """
+    task_id, node = (task.id, task.node) if isinstance(task, Task) else (task, None)
+    return Request(words(b"QTASK", b"SHOW", task_id), results.task, node=node, is_pinned=node is not None)
+
+
+def cancel_task(task: TaskRef) -> Request[bool]:
+    """QTASK CANCEL → whether the task ran; it ends where it is, and finished changes stay.
+
+    task   a task, which its own node is asked about, or an id
+    """
+    task_id, node = (task.id, task.node) if isinstance(task, Task) else (task, None)
+    return Request(words(b"QTASK", b"CANCEL", task_id), bool, node=node, is_pinned=node is not None)
 
 
 def pause(queue: str | bytes, *states: PauseState, bcast: bool = False) -> Request[str]:
@@ -849,6 +1010,95 @@ def _infos_page(reply: Reply) -> tuple[int, list[JobInfo]]:
     return int(reply[0]), [entry for entry in infos if entry is not None]
 
 
+def acquire_lock(
+    name: str | bytes,
+    owner: str | bytes,
+    lease_ms: Milliseconds,
+    *,
+    attempts: int | None = None,
+    timeout_ms: Milliseconds = 0,
+) -> Request[LockGrant | None]:
+    """LOCK ACQUIRE → the grant; None if another owner has the lock.
+
+    name         name of the lock
+    owner        name of the owner; no two workers may use the same one
+    lease_ms     milliseconds after which the lock ends, unless it is extended
+    attempts     number of attempts at most, over all owners, until the work is done; None, the default: any number
+    timeout_ms   milliseconds to wait for another owner; 0, the default, answers at once
+
+    The owner that has the lock renews it so, with the same fence and attempt. So the client sends the command again
+    when its answer was lost. `lock` does more: it extends the lease, and tells when the lock is lost.
+
+    Raises LockDoneError, LockSpentError, NoQuorumError; ValueError for a number that is not whole.
+    """
+    argv = [*words(b"LOCK", b"ACQUIRE", name, owner), b"%d" % milliseconds("lease_ms", lease_ms)]
+    timeout = milliseconds("timeout_ms", timeout_ms)
+    wait_word: int | None = None
+    if timeout:
+        argv += (b"TIMEOUT", b"%d" % timeout)
+        wait_word = len(argv) - 1
+    _add(argv, b"ATTEMPTS", None if attempts is None else whole("attempts", attempts))
+    # Its own connection: the node gives the lock back if the client hangs up before the answer.
+    wait_ms = timeout or CLAIM_MS
+    return Request(tuple(argv), results.lock_grant, Repeat.SAFE, Lane.OWN, wait_ms, wait_word, awaits_voters=True)
+
+
+def extend_lock(name: str | bytes, owner: str | bytes, fence: int, lease_ms: Milliseconds) -> Request[int]:
+    """LOCK EXTEND → milliseconds of the lease, which begins anew.
+
+    name       name of the lock
+    owner      the owner that has it
+    fence      the fence of its grant
+    lease_ms   milliseconds after which the lock ends, unless it is extended again
+
+    Raises FencedError if the lock is no longer this owner's, NoQuorumError; ValueError for a number that is not whole.
+    """
+    argv = words(b"LOCK", b"EXTEND", name, owner, whole("fence", fence), milliseconds("lease_ms", lease_ms))
+    return Request(argv, int, lane=Lane.ADDS, wait_ms=CLAIM_MS, awaits_voters=True)
+
+
+def release_lock(
+    name: str | bytes, owner: str | bytes, fence: int, *, done_ms: Milliseconds | None = None
+) -> Request[bool]:
+    """LOCK RELEASE → whether the lock was held under this fence.
+
+    name      name of the lock
+    owner     the owner that has it
+    fence     the fence of its grant
+    done_ms   milliseconds for which the cluster remembers that the work is done; no owner gets the lock meanwhile, and
+              attempts are counted from 1 afterwards. None, the default: it is not done
+
+    A release without `done_ms` whose answer was lost is sent again, and then the answer is False.
+
+    Raises NoQuorumError: some voters may have released it, the others do when the lease is over. ValueError for a
+    number that is not whole.
+    """
+    argv = [*words(b"LOCK", b"RELEASE", name, owner, whole("fence", fence))]
+    _add(argv, b"DONE", None if done_ms is None else milliseconds("done_ms", done_ms))
+    return Request(tuple(argv), bool, lane=Lane.ADDS, wait_ms=CLAIM_MS, awaits_voters=True)
+
+
+def show_lock(name: str | bytes) -> Request[LockInfo | None]:
+    """LOCK SHOW → the lock as a majority of the voters knows it; None if it is free and nothing is remembered.
+
+    name   name of the lock
+
+    Raises NoQuorumError.
+    """
+    return Request(words(b"LOCK", b"SHOW", name), results.lock_info, wait_ms=CLAIM_MS, awaits_voters=True)
+
+
+def locks(pattern: str | None = None) -> Request[list[str]]:
+    """LOCK LIST → the names of locks that are held or remembered, sorted; at most 10,000.
+
+    pattern   only names that match it: `*`, `?`, `[a-z]`; by default all names
+
+    Raises NoQuorumError.
+    """
+    argv = words(b"LOCK", b"LIST") if pattern is None else words(b"LOCK", b"LIST", pattern)
+    return Request(argv, _names, wait_ms=CLAIM_MS, awaits_voters=True)
+
+
 def hello() -> Request[Hello]:
     """HELLO → the node that answers, and the nodes that it knows."""
     return Request((b"HELLO",), results.hello)
@@ -940,6 +1190,21 @@ def cluster_leaving(leaving: bool | None = None) -> Request[bool]:
         return Request((b"CLUSTER", b"LEAVING"), lambda reply: bool(reply == b"yes"))
     answer = leaving
     return Request((b"CLUSTER", b"LEAVING", b"yes" if answer else b"no"), lambda _: answer, Repeat.NEVER)
+
+
+def cluster_voters() -> Request[Voters]:
+    """CLUSTER VOTERS → the nodes that grant claims, as the node asked knows them."""
+    return Request((b"CLUSTER", b"VOTERS"), results.voters, wait_ms=CLAIM_MS)
+
+
+def cluster_voters_init(*node_ids: str) -> Request[str]:
+    """CLUSTER VOTERS INIT → OK: these nodes are the cluster's first voters.
+
+    node_ids   ids of nodes, 40 characters each
+
+    Raises UnreachableError if a node can't be asked, ReplyError if there are voters already.
+    """
+    return Request(words(b"CLUSTER", b"VOTERS", b"INIT", *node_ids), text, Repeat.NEVER, wait_ms=CLAIM_MS)
 
 
 def cluster_saveconfig() -> Request[str]:

@@ -50,6 +50,14 @@ class AttemptsSpentError(DisqueError):
     """A worker got a job without attempts left. The last attempt ended with its worker, not with an error."""
 
 
+class LockHeldError(DisqueError):
+    """Another owner has the lock, and it did not end in time."""
+
+
+class LockLostError(DisqueError):
+    """The lock is not held any more: its lease ended, or another owner has it."""
+
+
 class BatchError(DisqueError):
     """Some commands of a batch failed.
 
@@ -159,6 +167,22 @@ class NoEventLogError(ReplyError):
         return None if found == "none" else found
 
 
+class NoQuorumError(ReplyError):
+    """No majority of the voters answered, the voters are changing, or the cluster has none."""
+
+
+class LockDoneError(ReplyError):
+    """The work under this lock is done, and that is still remembered."""
+
+
+class LockSpentError(ReplyError):
+    """The lock has no attempts left."""
+
+
+class FencedError(ReplyError):
+    """The lock is no longer this owner's, under this fence."""
+
+
 BY_CODE: Final[dict[str, type[ReplyError]]] = {
     "NOREPL": NoReplError,
     "PAUSED": PausedError,
@@ -174,6 +198,10 @@ BY_CODE: Final[dict[str, type[ReplyError]]] = {
     "OOM": OutOfMemoryError,
     "MISCONF": MisconfError,
     "UNREACHABLE": UnreachableError,
+    "NOQUORUM": NoQuorumError,
+    "LOCKDONE": LockDoneError,
+    "LOCKSPENT": LockSpentError,
+    "FENCED": FencedError,
     "LOADING": LoadingError,
     "TRIMMED": EventsTrimmedError,
     "NOLOG": NoEventLogError,

@@ -78,6 +78,12 @@ class ClientSettings(TypedDict, total=False):
     tls: ssl.SSLContext | bool
 
 
+def settings_of(options: ClientOptions) -> ClientSettings:
+    """Return the keyword arguments that make these options. The seeds are arguments of another kind."""
+    names = (setting.name for setting in fields(ClientOptions) if setting.name != "seeds")
+    return cast(ClientSettings, {name: getattr(options, name) for name in names})
+
+
 SPANS: Final = ("timeout", "connect_timeout", "patience")
 
 

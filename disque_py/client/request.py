@@ -15,7 +15,7 @@ from typing import Generic, TypeVar
 
 from disque_py.client.address import Address
 from disque_py.client.protocol import Reply, Word, encode, word
-from disque_py.client.results import Decode, Job
+from disque_py.client.results import Decode, Job, Task
 
 T = TypeVar("T")
 
@@ -33,7 +33,7 @@ class Lane(Enum):
 
     PLAIN = "plain"  # Commands that are answered at once.
     ADDS = "adds"  # ADDJOB, which is answered after the copies are made.
-    OWN = "own"  # GETJOB, which may wait for ever.
+    OWN = "own"  # GETJOB and LOCK ACQUIRE, which may wait for long.
 
 
 @dataclass(slots=True)
@@ -45,11 +45,14 @@ class Request(Generic[T]):
     repeat           the effect of a second execution
     lane             its kind of connection
     wait_ms          milliseconds that the command itself may wait; None: it is answered at once, 0: for ever
-    wait_word        the index of that number in argv, if the wait may be shortened (GETJOB)
+    wait_word        the index of that number in argv, if the wait may be shortened (GETJOB, LOCK ACQUIRE)
     node             the node it should go to; None: the client chooses
     is_pinned        it must go to `node` and to no other (cursors)
     is_consumers     it goes to the node that this client's consumers use
     awaits_nodes     it is repeated when nodes are missing, because the caller asked for no number of copies
+    awaits_voters    it is repeated when no majority of the voters answers the node
+    patience_s       seconds that it looks for a node that works, 0: one attempt; None: as long as the client does
+    silence_s        seconds of silence that mean a dead node, where the client would wait longer; None: it does not
     """
 
     argv: tuple[bytes, ...]
@@ -62,6 +65,9 @@ class Request(Generic[T]):
     is_pinned: bool = False
     is_consumers: bool = False
     awaits_nodes: bool = False
+    awaits_voters: bool = False
+    patience_s: float | None = None
+    silence_s: float | None = None
 
     @property
     def takes_jobs(self) -> bool:
@@ -81,20 +87,31 @@ class Request(Generic[T]):
 
     def limit_s(self, timeout_s: float) -> float | None:
         """Return the seconds of silence that mean a dead node: the command's wait plus `timeout_s`. None: no limit."""
+        if self.silence_s is not None:
+            timeout_s = min(timeout_s, self.silence_s)
         if self.wait_ms is None:
             return timeout_s
         return None if self.wait_ms == 0 else self.wait_ms / 1000 + timeout_s
 
     def value(self, reply: Reply, node: Address | None, decode: Decode) -> T:
-        """Return the typed answer. Jobs get the node that delivered them. Raises the reply if it is a ReplyError."""
+        """Return the typed answer. Raises the reply if it is a ReplyError.
+
+        Jobs get the node that delivered them, and tasks the node that leads them.
+        """
         if isinstance(reply, Exception):
             raise reply
         value = self.read(reply)
         if isinstance(value, Job):
             value.node, value.decode = node, decode
-        elif isinstance(value, list) and value and isinstance(value[0], Job):
-            for job in value:
-                job.node, job.decode = node, decode
+        elif isinstance(value, Task):
+            value.node = node
+        elif isinstance(value, list) and value:
+            if isinstance(value[0], Job):
+                for job in value:
+                    job.node, job.decode = node, decode
+            elif isinstance(value[0], Task):
+                for task in value:
+                    task.node = node
         return value
 
 

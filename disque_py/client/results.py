@@ -170,6 +170,62 @@ class QueueSettings:
     more: dict[str, Any] = field(default_factory=dict, repr=False)
 
 
+@dataclass(frozen=True, slots=True)
+class LockGrant:
+    """The answer to LOCK ACQUIRE: the lock is this owner's.
+
+    fence           a number that only grows for a lock; give it to the storage that the lock protects
+    attempt         1 for the first owner since the work was done last, then 2, …
+    attempts_left   attempts after this one; None: there is no limit
+    """
+
+    fence: int
+    attempt: int
+    attempts_left: int | None
+
+
+@dataclass(slots=True)
+class LockInfo:
+    """The answer to LOCK SHOW.
+
+    owner          the owner that has the lock; None: it is free
+    fence          of the last owner
+    attempt        attempts that count
+    ms_left        milliseconds that the lease still lasts, 0 if the lock is free
+    done_ms_left   milliseconds for which the end of the work is still remembered, 0 if it is not done
+    more           fields that this library does not know
+    """
+
+    owner: str | None
+    fence: int
+    attempt: int
+    ms_left: int
+    done_ms_left: int
+    more: dict[str, Any] = field(default_factory=dict, repr=False)
+
+
+@dataclass(slots=True)
+class Voters:
+    """The answer to CLUSTER VOTERS: the nodes that grant claims, as the node asked knows them.
+
+    epoch             number of the list; 0: there is none
+    lease_max         seconds of the longest lease
+    voters            ids of the nodes of the list
+    state             `none`, `ready`, `changing` or `conflict`
+    mute              ids of voters that may not vote now
+    reachable_count   voters that answered the node
+    more              fields that this library does not know
+    """
+
+    epoch: int
+    lease_max: int
+    voters: list[str]
+    state: str
+    mute: list[str]
+    reachable_count: int
+    more: dict[str, Any] = field(default_factory=dict, repr=False)
+
+
 @dataclass(slots=True)
 class JobInfo:
     """The answer to SHOW: a job as one node sees it.
@@ -218,6 +274,36 @@ class JobInfo:
     retry_ms: int | None = None
     ttl_ms: int | None = None
     more: dict[str, Any] = field(default_factory=dict, repr=False)
+
+
+@dataclass(slots=True)
+class Task:
+    """Work on the jobs of a queue, on all nodes: QPURGE, QMOVE or QREDRIVE.
+
+    id              its id, which the node that began it knows for one hour after its end
+    command         `qpurge`, `qmove` or `qredrive`
+    queue           the queue whose jobs it changes
+    state           `running`, `done`, `canceled` or `aborted`; None: it is over, as the command was waited for
+    jobs            jobs that it changed, so far
+    failed          jobs that it left out, because a worker took them or they were being handed over
+    nodes           number of nodes that take part, or came to their end
+    nodes_missing   ids of the nodes that did not: repeat the command when they are back
+    started         Unix milliseconds; None in the answer of a command
+    more            further name-value pairs
+    node            the node that began it
+    """
+
+    id: str
+    command: str
+    queue: str
+    state: str | None
+    jobs: int = 0
+    failed: int = 0
+    nodes: int = 0
+    nodes_missing: list[str] = field(default_factory=list)
+    started: int | None = None
+    more: dict[str, Any] = field(default_factory=dict, repr=False)
+    node: Address | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,6 +421,41 @@ def queue_stat(reply: Reply) -> QueueStat | None:
     )
 
 
+def begun_task(reply: Reply, command: str, queue: str) -> Task:
+    """Return the task whose id is the answer to a command with ASYNC."""
+    return Task(text(reply), command, queue, "running")
+
+
+def ended_task(reply: Reply, command: str, queue: str) -> Task:
+    """Return the task that a command was waited for."""
+    return _task(_pairs(reply) | {"command": command, "queue": queue})
+
+
+def task(reply: Reply) -> Task | None:
+    """Return QTASK SHOW's answer; None for a task that the node does not know."""
+    return None if reply is None else _task(_pairs(reply))
+
+
+def tasks(reply: Reply) -> list[Task]:
+    """Return QTASK LIST's answer."""
+    return [_task(_pairs(entry)) for entry in reply]
+
+
+def _task(pairs: dict[str, Any]) -> Task:
+    return Task(
+        id=pairs.pop("task"),
+        command=pairs.pop("command", ""),
+        queue=pairs.pop("queue", ""),
+        state=pairs.pop("state", None),
+        jobs=pairs.pop("jobs", 0),
+        failed=pairs.pop("failed", 0),
+        nodes=pairs.pop("nodes", 0),
+        nodes_missing=pairs.pop("nodes-missing", []),
+        started=pairs.pop("started", None),
+        more=pairs,
+    )
+
+
 def queue_settings(reply: Reply) -> QueueSettings | None:
     """Return QUEUE GET's answer; None for a queue that never had settings."""
     if reply is None:
@@ -357,6 +478,43 @@ def queue_settings(reply: Reply) -> QueueSettings | None:
         paused=pairs.pop("paused", "none"),
         version=pairs.pop("version", 0),
         behind=pairs.pop("behind", 0),
+        more=pairs,
+    )
+
+
+def lock_grant(reply: Reply) -> LockGrant | None:
+    """Return LOCK ACQUIRE's answer; None if another owner has the lock."""
+    if reply is None:
+        return None
+    fence, attempt, left = reply[:3]
+    return LockGrant(fence, attempt, None if left < 0 else left)
+
+
+def lock_info(reply: Reply) -> LockInfo | None:
+    """Return LOCK SHOW's answer; None for a lock that is free and of which nothing is remembered."""
+    if reply is None:
+        return None
+    pairs = _pairs(reply)
+    return LockInfo(
+        owner=pairs.pop("owner", None),
+        fence=pairs.pop("fence", 0),
+        attempt=pairs.pop("attempt", 0),
+        ms_left=pairs.pop("ms-left", 0),
+        done_ms_left=pairs.pop("done-ms-left", 0),
+        more=pairs,
+    )
+
+
+def voters(reply: Reply) -> Voters:
+    """Return CLUSTER VOTERS' answer."""
+    pairs = _pairs(reply)
+    return Voters(
+        epoch=pairs.pop("epoch"),
+        lease_max=pairs.pop("claim-lease-max", 0),
+        voters=pairs.pop("voters", []),
+        state=pairs.pop("state"),
+        mute=pairs.pop("mute", []),
+        reachable_count=pairs.pop("reachable", 0),
         more=pairs,
     )
 

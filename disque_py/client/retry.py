@@ -5,8 +5,9 @@ that is harmless or allowed (request.py). A command that a node refused because 
 node, because a refused command has no effect.
 
 An ADDJOB may leave the number of copies to the node. If it is refused because nodes are missing, it has no effect
-either, and the client repeats it until the nodes are back. All of this lasts as long as the client's `patience`; then
-the caller gets the error. Pure; shells sleep and dial.
+either, and the client repeats it until the nodes are back. A claim that no majority of the voters answered is repeated
+at other nodes, which may reach more of them. All of this lasts as long as the client's `patience`; then the caller gets
+the error. Pure; shells sleep and dial.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from disque_py.client.errors import (
     DisqueConnectionError,
     LeavingError,
     LoadingError,
+    NoQuorumError,
     NoReplError,
     ProtocolError,
 )
@@ -87,9 +89,18 @@ def lacks_nodes(reply: Reply) -> bool:
     return isinstance(reply, NoReplError) and reply.text.startswith(NODES_ARE_MISSING)
 
 
-def is_refused_for_now(reply: Reply, *, awaits_nodes: bool) -> bool:
-    """Return whether nothing was done, and another attempt may succeed elsewhere or later."""
-    return means_elsewhere(reply) or (awaits_nodes and lacks_nodes(reply))
+# The only NOQUORUM that does not pass: an operator has to act.
+NO_VOTERS: Final = "NOQUORUM no voters configured"
+
+
+def lacks_voters(reply: Reply) -> bool:
+    """Return whether a reply refuses a claim because voters are out of reach. A repeated claim does no harm."""
+    return isinstance(reply, NoQuorumError) and reply.text != NO_VOTERS
+
+
+def is_refused_for_now(reply: Reply, *, awaits_nodes: bool, awaits_voters: bool = False) -> bool:
+    """Return whether another attempt does no harm, and may succeed elsewhere or later."""
+    return means_elsewhere(reply) or (awaits_nodes and lacks_nodes(reply)) or (awaits_voters and lacks_voters(reply))
 
 
 def is_hopeless(error: Exception) -> bool:

@@ -12,6 +12,7 @@ from typing import Final
 
 from disque_py import __version__
 from disque_py.commands import cluster
+from disque_py.core import repair
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
 from disque_py.core.errors import SYNTAX, CommandError
@@ -146,6 +147,10 @@ def _jobs(broker: Broker) -> Fields:
         ("total_at_most_once_lost_in_handover", stats.once_lost_in_handover),
         ("total_at_most_once_dropped_leaving", stats.once_dropped_leaving),
         ("total_copies_missing_leaving", stats.copies_missing_leaving),
+        ("repair_jobs_waiting", repair.waiting_count(broker)),
+        ("repair_missing_copies", broker.repairs.missing),
+        ("total_copies_repaired", stats.copies_repaired),
+        ("total_repair_refusals", stats.repair_refusals),
     ]
 
 

@@ -34,6 +34,7 @@ from disque_py.core import (
     incremental,
     lifecycle,
     pausing,
+    repair,
     replication,
     requeue,
     scan,
@@ -350,7 +351,7 @@ def _may_be_delivered(broker: Broker, job: Job, part: Changeable) -> bool:
     """
     if not job.was_queued or job.holders is broker.sets.mine or (part.is_delayed and part.due_ms > broker.now_ms):
         return False
-    if job.delay_ms and not job.attempt and job.requeue_at_ms > broker.now_ms + job.retry_ms:
+    if job.terms.delay_ms and not job.attempt and job.requeue_at_ms > broker.now_ms + job.terms.retry_ms:
         return False  # The DELAY of its ADDJOB is not over.
     return broker.pauses.deferred.get(job) != job.requeue_at_ms
 
@@ -537,6 +538,8 @@ def described(broker: Broker, protocol: int, job: Job, body: bytes) -> bytes:
         ("delay-ms", integer(job.terms.delay_ms)),
         ("retry-ms", integer(job.terms.retry_ms)),
         ("ttl-ms", integer(max(0, job.expire_at_ms - now_ms))),
+        ("copies", integer(repair.copies_of(broker, job))),
+        ("repairing", integer(int(repair.is_repairing(broker, job)))),
     )
     return array([part for name, value in fields for part in (bulk(name), value)])
 

@@ -6,6 +6,7 @@ after that majority's answer.
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from functools import partial
 from typing import Any, Final
 
@@ -14,17 +15,17 @@ from disque_py.commands.subcommands import Form, text_of
 from disque_py.core import claiming, deferred_reply, gathering, incremental, locking
 from disque_py.core.broker import Broker
 from disque_py.core.claiming import Result, Wish
-from disque_py.core.client import Client
+from disque_py.core.client import WAITS_FOR_LOCK, Client
 from disque_py.core.deferred_reply import Done
 from disque_py.core.errors import SYNTAX, CommandError
-from disque_py.core.grants import DONE, FENCE_MAX, GRANTED, HELD, GrantItem, is_grant_item
+from disque_py.core.grants import DONE, FENCE_LIMIT, GRANTED, HELD, ITEM_FIELDS, GrantItem, is_grant_item
 from disque_py.core.locking import NAME_BYTES_MAX, Acquiring
 from disque_py.resp.replies import array, bulk, bulk_array, integer, nil_array, nil_bulk
 
 NAME_ERROR: Final = f"ERR name and owner have 1 to {NAME_BYTES_MAX} bytes"
 LEASE_ERROR: Final = "ERR the lease is above claim-lease-max"
 MS_ERROR: Final = "ERR the lease must be a number of milliseconds > 0"
-FENCE_ERROR: Final = f"ERR the fence must be a number from 1 to {FENCE_MAX}"
+FENCE_ERROR: Final = f"ERR the fence must be a number from 1 to {FENCE_LIMIT}"
 ATTEMPTS_ERROR: Final = "ERR ATTEMPTS must be a number from 0 to 1000000000"
 ATTEMPTS_MAX: Final = 1_000_000_000
 TIMEOUT_ERROR: Final = "ERR TIMEOUT must be a number of milliseconds >= 0"
@@ -124,7 +125,10 @@ def _acquire(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
         left = max(0, limit - result.attempt) if limit else -1
         return array([integer(result.fence), integer(result.attempt), integer(left)])
 
-    return deferred_reply.begin(broker, client, start, reply)
+    answer = deferred_reply.begin(broker, client, start, reply)
+    if answer is None and timeout_ms:
+        client.waiting = WAITS_FOR_LOCK  # A client that hangs up meanwhile is gone, and gets no lock.
+    return answer
 
 
 def _is_there(broker: Broker, client: Client) -> bool:
@@ -138,7 +142,7 @@ def _extend(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     """EXTEND name owner fence ms → ms; the lease begins anew."""
     name, owner = argv[2:4]
     _names(name, owner)
-    fence = between(argv[4], 1, FENCE_MAX, FENCE_ERROR)
+    fence = between(argv[4], 1, FENCE_LIMIT, FENCE_ERROR)
     lease_ms = _lease(broker, argv[5])
     wish = locking.wish_of(broker, name, owner, lease_ms)
     found: list[Outcome] = []
@@ -150,7 +154,7 @@ def _extend(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
 
     def reply(_: OSError | None) -> bytes:
         result = found[0].result
-        if result.outcome in (claiming.OVER, HELD, DONE):
+        if result.outcome == claiming.OVER:
             raise CommandError(FENCED)
         if result.outcome == GRANTED and result.until_ms <= broker.now_ms:
             raise CommandError(claiming.REASONS[claiming.NO_MAJORITY])
@@ -164,7 +168,7 @@ def _release(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     """RELEASE name owner fence [DONE ms] → 1, or 0 if the lock was not held under this fence."""
     name, owner = argv[2:4]
     _names(name, owner)
-    fence = between(argv[4], 1, FENCE_MAX, FENCE_ERROR)
+    fence = between(argv[4], 1, FENCE_LIMIT, FENCE_ERROR)
     done_ms = 0
     if len(argv) > 5:
         if argv[5].lower() != b"done" or len(argv) != 7:
@@ -197,11 +201,23 @@ def _check(value: Any) -> list[Any] | None:
         raise ValueError("a share of locks that is none")
     if type(value[1]) not in (list, tuple):
         raise ValueError("a share of locks without locks")
+    for part in value[1]:
+        if not is_grant_item(part) and not _are_names(part):
+            raise ValueError("a share with something else than locks")
     return list(value)
 
 
-def _of_majority(broker: Broker, client: Client, words: list[bytes]) -> gathering.Share:
-    """Ask the voters, and return the shares of those of our epoch. CommandError if they are no majority."""
+def _are_names(part: Any) -> bool:
+    return type(part) in (list, tuple) and all(type(name) is bytes for name in part)
+
+
+def _of_majority(
+    broker: Broker, client: Client, words: list[bytes]
+) -> Generator[None, None, tuple[list[list[Any]], int]]:
+    """Ask the voters for their shares. CommandError if no majority of our epoch answers.
+
+    Return the shares, and in how many of them a grant of a majority must be, at least.
+    """
     voter_list = broker.claims.memory.list
     if voter_list is None:
         raise CommandError(claiming.REASONS[claiming.NO_VOTERS])
@@ -212,7 +228,7 @@ def _of_majority(broker: Broker, client: Client, words: list[bytes]) -> gatherin
     known = [found for found in shares if found is not None and found[0] == voter_list.epoch]
     if len(known) < voter_list.majority:
         raise CommandError(claiming.REASONS[claiming.NO_MAJORITY])
-    return [found[1] for found in known]
+    return [found[1] for found in known], len(known) + voter_list.majority - len(voter_list.voters)
 
 
 def _show(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
@@ -222,20 +238,21 @@ def _show(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
 
 
 def _shown(broker: Broker, client: Client, name: bytes) -> incremental.Steps:
-    shares = yield from _of_majority(broker, client, [b"show", name])
+    shares, least = yield from _of_majority(broker, client, [b"show", name])
     items: list[GrantItem] = []
     for found in shares:
-        items += [tuple(item[:10]) for item in found if is_grant_item(item)]
-    best = locking.best_of(items)
-    if best is None:
+        items += [tuple(item[:ITEM_FIELDS]) for item in found if is_grant_item(item)]
+    held = locking.held_by_majority(items, least)
+    # Of figures that voters told, the highest that enough of them have reached.
+    attempts = sorted([item[5] for item in items], reverse=True)[least - 1 : least]
+    done_ms = sorted([item[8] for item in items], reverse=True)[least - 1 : least]
+    if held is None and not any(attempts) and not any(done_ms):
         return nil_array(client.protocol)
-    _, owner, fence, left_ms, _, attempts, _, kept_ms, _, is_held = best
-    done_ms = max(item[8] for item in items)
-    if not (is_held or done_ms or (attempts and kept_ms)):
-        return nil_array(client.protocol)
-    parts = [bulk("owner"), bulk(owner) if is_held else nil_bulk(client.protocol)]
-    parts += [bulk("fence"), integer(fence), bulk("attempt"), integer(attempts)]
-    parts += [bulk("ms-left"), integer(left_ms if is_held else 0), bulk("done-ms-left"), integer(done_ms)]
+    fence = held[2] if held is not None else max(item[4] for item in items)
+    parts = [bulk("owner"), bulk(held[1]) if held is not None else nil_bulk(client.protocol)]
+    parts += [bulk("fence"), integer(fence), bulk("attempt"), integer(held[5] if held is not None else sum(attempts))]
+    parts += [bulk("ms-left"), integer(held[3] if held is not None else 0)]
+    parts += [bulk("done-ms-left"), integer(sum(done_ms))]
     return array(parts)
 
 
@@ -248,12 +265,13 @@ def _list(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
 
 
 def _listed(broker: Broker, client: Client, pattern: bytes) -> incremental.Steps:
-    shares = yield from _of_majority(broker, client, [b"list", pattern])
-    names: dict[bytes, None] = {}
+    shares, least = yield from _of_majority(broker, client, [b"list", pattern])
+    counts: dict[bytes, int] = {}
     for parts in shares:
         for part in parts:
-            names.update(dict.fromkeys(name for name in part if type(name) is bytes))
-    return bulk_array(sorted(names))
+            for name in part:
+                counts[name] = counts.get(name, 0) + 1
+    return bulk_array(sorted(name for name, count in counts.items() if count >= least))
 
 
 FORMS: Final = {

@@ -284,6 +284,7 @@ def _fields(name: bytes, found: Stat, protocol: int) -> list[tuple[bytes, bytes]
         (bulk("invisible"), integer(found.invisible)),
         (bulk("running"), integer(found.running)),
         (bulk("errored"), integer(found.errored)),
+        (bulk("tasks"), integer(found.tasks)),
     ]
 
 

@@ -17,7 +17,7 @@ from typing import Any, Final
 import hiredis
 
 from disque_py.commands.jobs import described
-from disque_py.core import census, electing, filters, locking, pulls, spilling
+from disque_py.core import census, electing, filters, locking, pulls, spilling, tasks
 from disque_py.core.broker import Broker
 from disque_py.core.delivery import REPLY_BYTES_MAX
 from disque_py.core.filters import PAIRS_MAX, Filter, Group, values_of
@@ -486,6 +486,7 @@ class Stat:
         "paused",
         "running",
         "sources",
+        "tasks",
         "waiting_elsewhere",
     )
 
@@ -505,6 +506,7 @@ class Stat:
         self.invisible = 0
         self.running = 0
         self.errored = 0
+        self.tasks = 0
 
 
 def stat(broker: Broker, name: bytes) -> Generator[None, None, Stat]:
@@ -514,6 +516,7 @@ def stat(broker: Broker, name: bytes) -> Generator[None, None, Stat]:
     found.invisible = figures.invisible
     found.running = figures.running
     found.errored = figures.errored
+    found.tasks = tasks.count_of(broker, name)
     queue = broker.queues.get(name)
     if queue is None:
         return found
@@ -556,6 +559,7 @@ def _figures(broker: Broker, name: bytes) -> Share:
         found.invisible,
         found.running,
         found.errored,
+        found.tasks,
     ]
 
 
@@ -577,6 +581,7 @@ def stat_of(answer: Any) -> Stat:
     found.invisible = _number_of(values[11])
     found.running = _number_of(values[12])
     found.errored = _number_of(values[13])
+    found.tasks = _number_of(values[14]) if len(values) > 14 else 0
     return found
 
 
@@ -587,6 +592,7 @@ def sum_of_stats(shares: list[Stat]) -> Stat:
         total.invisible += share.invisible
         total.running += share.running
         total.errored += share.errored
+        total.tasks += share.tasks
         if not share.is_known:
             continue
         total.idle_s = min(total.idle_s, share.idle_s) if total.is_known else share.idle_s

@@ -23,10 +23,12 @@ from disque_py.commands import (
     latency,
     locks,
     monitoring,
+    moving,
     queue_settings,
     queues,
     scanning,
     server,
+    tasks,
     tokens,
 )
 from disque_py.core.command_entry import Handler
@@ -117,6 +119,11 @@ QUEUE: Final = """SET queue field value [field value ...]
 GET queue
 LIST [pattern]
 RESET queue"""
+RESCHEDULE: Final = "id [DELAY sec] [DELAYMS ms] [PRIORITY n]"
+QPURGE: Final = "queue [WHERE name value ...] [STATUS status] [ASYNC]"
+QMOVE: Final = "from to [WHERE name value ...] [STATUS status] [LIMIT n] [RATE n] [ASYNC]"
+QREDRIVE: Final = "queue [WHERE name value ...] [TO queue] [LIMIT n] [RATE n] [ASYNC]"
+QTASK: Final = "LIST\nSHOW id\nCANCEL id"
 LOCK: Final = """ACQUIRE name owner ms [ATTEMPTS n] [TIMEOUT ms]
 EXTEND name owner fence ms
 RELEASE name owner fence [DONE ms]
@@ -195,6 +202,13 @@ COMMANDS: Final = (
     _c("extendtoken", tokens.extendtoken, 3, "write fast", "jobs", "token sec", "Make the leases of a delivery last so long from now."),
     # Cancellation, on any node.
     _c("canceljob", jobs.canceljob, -2, "write fast", "jobs", "id [id ...]", "Cancel jobs, wherever they are."),
+    # Moving and changing jobs, on any node; and tasks on the jobs of a queue.
+    _c("promote", moving.promote, -2, "write denyoom fast", "jobs", "id [id ...]", "End the delays of jobs, wherever they are."),
+    _c("reschedule", moving.reschedule, -2, "write denyoom fast", "jobs", RESCHEDULE, "Give a waiting job another delay or priority."),
+    _c("qpurge", tasks.qpurge, -2, "write", "queues", QPURGE, "Cancel the jobs of a queue, on all nodes."),
+    _c("qmove", tasks.qmove, -3, "write denyoom", "queues", QMOVE, "Move the jobs of a queue to another queue, on all nodes."),
+    _c("qredrive", tasks.qredrive, -2, "write denyoom", "queues", QREDRIVE, "Give errored jobs and dead letters fresh attempts, on all nodes."),
+    _c("qtask", tasks.qtask, -2, "readonly", "queues", QTASK, "List, show and cancel tasks that this node began."),
     # The log of events.
     _c("events", events.events, -2, "readonly", "server", EVENTS, "Read the log of what became of jobs on this node."),
     # Settings of queues.

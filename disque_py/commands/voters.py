@@ -84,7 +84,7 @@ def _shown(broker: Broker, client: Client) -> incremental.Steps:
     mute = [node_id for node_id in listed if node_id in found and node_id not in ready]
     if current is None:
         state = "none"
-    elif broker.claims.is_conflict or any(found[each][2] == IN_CONFLICT for each in listed if each in found):
+    elif broker.claims.memory.is_conflict or any(found[each][2] == IN_CONFLICT for each in listed if each in found):
         state = "conflict"
     else:
         # A list of which no majority grants yet is not in effect.

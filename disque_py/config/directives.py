@@ -389,6 +389,21 @@ _CLUSTER: Final = Section(
             "Copies of a job added without REPLICATE; 0: the number of linked nodes, this one included, at most 3.",
             is_live=True,
         ),
+        Directive(
+            "repair-after",
+            Integer(0, 10**6),
+            600,
+            "The copies of a failed node are replaced after this many seconds; those of a forgotten node at once."
+            " 0: lost copies are never replaced.",
+            is_live=True,
+        ),
+        Directive(
+            "repair-rate",
+            Integer(1, 10**6),
+            1_000,
+            "Lost copies that this node replaces per second, at most.",
+            is_live=True,
+        ),
     ),
 )
 

@@ -88,6 +88,8 @@ class Settings:
     proto_max_bulk_len: int
     protected_mode: bool
     rename_command: tuple[tuple[str, str], ...]
+    repair_after: int
+    repair_rate: int
     replicate_default: int
     requirepass: str
     slowlog_log_slower_than: int

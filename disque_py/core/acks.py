@@ -18,7 +18,12 @@ beats canceled where a node hears of both. The node where a lease of the job run
 so that its worker hears of the cancellation.
 
 The node that ends a collection tells all holders with DELJOB and its set. A node that knows more holders goes on
-collecting. Timers call try_collect again; no function here waits. Spec A1, A2, A3, A4, A5, A7, A9, A10, Y8, Y9.
+collecting. A holder set may be too small after a node was away, because others may have replaced lost copies meanwhile
+(repair.py). For a job of an earlier era the collector therefore asks every linked node. A node that named a new holder
+waits for that holder's own confirmation.
+
+Timers call try_collect again; no function here waits. Spec A1, A2, A3, A4, A5, A7, A9, A10, RC7, RC8, Y8,
+Y9.
 """
 
 from __future__ import annotations
@@ -108,6 +113,7 @@ def _complete(broker: Broker, job: Job) -> None:
         return
     done = Collection()
     done.confirmed = work.confirmed
+    done.passed = work.passed
     done.attempts = work.attempts
     job.work = done
     if broker.events is not None:
@@ -181,7 +187,12 @@ def ack_here(broker: Broker, job_id: bytes) -> int:
     if job.state == ACKED:
         try_collect(broker, job)
         return 0
-    if job.holders is broker.sets.mine and job.state != WAIT_REPL and job.work is None:
+    if (
+        job.holders is broker.sets.mine
+        and job.state != WAIT_REPL
+        and job.work is None
+        and (job.era == broker.era or job.terms.replicate <= 1)
+    ):
         # No other node can have a copy, so there is nothing to collect.
         broker.stats.jobs_acked += 1
         events.acked(broker, job)
@@ -262,11 +273,24 @@ def look_again(broker: Broker, count_max: int) -> int:
 
 
 def _missing(broker: Broker, job: Job, work: Collection) -> tuple[Node, ...]:
-    """Return the nodes that must still confirm; for a dummy ack all nodes of the table. Equal groups are one tuple."""
+    """Return the nodes that must still confirm; for a dummy ack all nodes of the table. Equal groups are one tuple.
+
+    A job that was here while this node was away may have got holders that it never heard of. Every linked node is asked
+    for it (spec RC8).
+    """
     sets = broker.sets
     confirmed = work.confirmed
     others = sets.others(job.holders or sets.of(broker.members()))
-    missing = [node for node in others if not node.flags & FORGOTTEN and node not in confirmed]
+    if job.era != broker.era and job.holders and job.terms.replicate > 1:
+        others = sets.others(sets.union(job.holders, sets.of(broker.cluster.linked)))
+        holders, passed = job.holders, work.passed
+        missing = [
+            node
+            for node in others
+            if not node.flags & FORGOTTEN and node not in (confirmed if node in holders else passed)
+        ]
+    else:
+        missing = [node for node in others if not node.flags & FORGOTTEN and node not in confirmed]
     return others if len(missing) == len(others) else sets.others(sets.of(missing))
 
 
@@ -320,6 +344,7 @@ def on_setack(broker: Broker, sender: Node, items: list[Any]) -> None:
             elif job_id in broker.tombstones:
                 send(only, DELJOB, (job_id, b""))
             else:
+                broker.acks.not_held.add(job_id, broker.now_ms)  # A copy may still be on its way here.
                 send(only, GOTACK, (job_id, b"", 0))
             continue
         was_acked = job.state == ACKED
@@ -414,11 +439,17 @@ def on_gotack(broker: Broker, sender: Node, items: list[Any]) -> None:
                     work.confirm(sender)
                 try_collect(broker, job)
                 continue
+        if ours and sender not in job.holders:
+            work.passed = (*work.passed, sender)
+            if not _missing(broker, job, work):
+                finish(broker, job)
+            continue
         if was_named or not ours:
             confirmed = work.confirmed
             if sender not in confirmed:
                 work.confirmed = confirmed = confirmed + only
-            if len(confirmed) >= len(ours) - 1 and not _missing(broker, job, work):
+            is_enough = len(confirmed) >= len(ours) - 1 or broker.acks.has_forgotten
+            if is_enough and not _missing(broker, job, work):
                 finish(broker, job)
 
 
@@ -456,6 +487,17 @@ def on_deljob(broker: Broker, sender: Node, items: list[Any]) -> None:
             last = packed
         if job.state != ACKED:
             acknowledge(broker, job)
+        if not theirs and sender not in job.holders:
+            # No member: it knows the job as done, and was asked because we had been away.
+            work = job.work
+            if isinstance(work, Collection) and job.holders:
+                work.passed = (*work.passed, sender)
+                if not _missing(broker, job, work):
+                    finish(broker, job)
+                continue
+        if broker.repairs.named and _must_ask_named(broker, job, theirs):
+            try_collect(broker, job)
+            continue
         if job.holders is theirs or job.holders <= theirs:
             done.add(job_id, now_ms)
             _end(broker, job)
@@ -468,6 +510,26 @@ def on_deljob(broker: Broker, sender: Node, items: list[Any]) -> None:
                 for node in sets.others(theirs):
                     work.confirm(node)
             try_collect(broker, job)
+
+
+def _must_ask_named(broker: Broker, job: Job, theirs: NodeSet) -> bool:
+    """Whether a node that we named as a new holder has not confirmed to us. All others of the set count as confirmed.
+
+    It may have confirmed to the sender by a process that lost its memory. Our copy may have reached the next one.
+    Spec RC7.
+    """
+    named = broker.repairs.named.get(job)
+    work = job.work
+    if named is None or not isinstance(work, Collection):
+        return False
+    if all(node.flags & FORGOTTEN or node in work.confirmed for node in named):
+        return False
+    job.holders = broker.sets.union(job.holders, theirs)
+    mark_holders_dirty(broker, job)
+    for node in broker.sets.others(theirs):
+        if node not in named:
+            work.confirm(node)
+    return True
 
 
 def fast_ack(broker: Broker, job_id: bytes) -> int:

@@ -18,12 +18,14 @@ from typing import Any, Final
 
 from cluster_bus.messages import ASKJOBS, DIDJOBS, DOJOBS, JOBSARE
 from cluster_bus.node import Node
-from disque_py.core import acks
+from disque_py.core import acks, moving
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
 from disque_py.core.errors import CommandError
 from disque_py.core.ids import is_valid_id
 from disque_py.core.job import ACKED, QUEUED
+from disque_py.core.job_attributes import INT64_LIMIT
+from disque_py.core.job_snapshot import SPAN_BITS
 
 ASK_MS: Final = 1_000
 # The first step of it.
@@ -31,6 +33,7 @@ FIRST_MS: Final = ASK_MS // 2
 # The most jobs of one question, and words of a deed.
 IDS_MAX: Final = 1_000
 WORDS_MAX: Final = 16
+NUMBER_BYTES_MAX: Final = 20
 UNREACHABLE: Final = "UNREACHABLE No node that holds the job can be asked now"
 
 # A node's knowledge of a job.
@@ -42,16 +45,39 @@ HAS_LEASED: Final = 4
 
 # Deeds. Their numbers travel between nodes: one is never used for another meaning.
 CANCEL: Final = 1
+PROMOTE: Final = 2
+RESCHEDULE: Final = 3
 
 Deed = Callable[[Broker, bytes, list[bytes]], int]
+# Steps of a long command that end with a number of jobs.
+Count = Generator[None, None, int]
 
 
 def _cancel(broker: Broker, job_id: bytes, words: list[bytes]) -> int:
     return acks.cancel_here(broker, job_id)
 
 
+def _promote(broker: Broker, job_id: bytes, words: list[bytes]) -> int:
+    return moving.promote(broker, job_id)
+
+
+def reschedule_words(delay_ms: int, priority: int | None) -> list[bytes]:
+    """Return the words of the deed RESCHEDULE. Spec MV2."""
+    return [b"%d" % delay_ms, b"" if priority is None else b"%d" % priority]
+
+
+def _reschedule(broker: Broker, job_id: bytes, words: list[bytes]) -> int:
+    if len(words) < 2 or max(len(words[0]), len(words[1])) > NUMBER_BYTES_MAX:
+        raise ValueError("a RESCHEDULE without a delay and a priority")
+    delay_ms = int(words[0])
+    priority = int(words[1]) if words[1] else None
+    if not -1 <= delay_ms < 1 << SPAN_BITS or (priority is not None and not -INT64_LIMIT <= priority < INT64_LIMIT):
+        raise ValueError("a RESCHEDULE with a number that no node sends")
+    return moving.reschedule(broker, job_id, delay_ms, priority)
+
+
 # Does a deed to a job that this node holds, with these words; returns 0 to 255, which the asker gets.
-DEEDS: Final[dict[int, Deed]] = {CANCEL: _cancel}
+DEEDS: Final[dict[int, Deed]] = {CANCEL: _cancel, PROMOTE: _promote, RESCHEDULE: _reschedule}
 
 
 class Question:
@@ -71,19 +97,29 @@ class Answers:
 
     done     what the deed returned where a holder did it. A holder that was chosen may not have answered
     known    the most that any node knows of the job; no entry: no node knows it
+    over     whether a node knows the job as done
     """
 
-    __slots__ = ("done", "known")
+    __slots__ = ("done", "known", "over")
 
     def __init__(self) -> None:
         self.done: dict[bytes, int] = {}
         self.known: dict[bytes, int] = {}
+        self.over: dict[bytes, bool] = {}
 
 
 def ask(
-    broker: Broker, client: Client, ids: list[bytes], deed: int, words: list[bytes]
+    broker: Broker,
+    client: Client,
+    ids: list[bytes],
+    deed: int,
+    words: list[bytes],
+    copies: frozenset[bytes] = frozenset(),
 ) -> Generator[None, None, Answers]:
-    """Have a deed done by holders on other nodes, to at most IDS_MAX jobs that this node does not hold."""
+    """Have a deed done by holders on other nodes, to at most IDS_MAX jobs that this node does not hold.
+
+    copies   jobs of which this node has a copy: only a node that has them queued or leased is to act
+    """
     assert len(ids) <= IDS_MAX
     results = Answers()
     nodes = broker.cluster.linked
@@ -98,7 +134,9 @@ def ask(
         best = max((what for what, _ in has), default=NOTHING)
         if best:
             results.known[job_id] = best
-        if best >= COPY:
+        if any(what == OVER for what, _ in has):
+            results.over[job_id] = True
+        if best >= (HAS_QUEUED if job_id in copies else COPY):
             # The nodes are in the order of their ids.
             node = next(node for node in nodes if (best, node) in has)
             chosen.setdefault(node, []).append(job_id)
@@ -171,10 +209,11 @@ def on_askjobs(broker: Broker, sender: Node, items: list[Any]) -> None:
     """Say what we have of some jobs."""
     for number, ids, *_ in items:
         _check(number, ids)
-        broker.send(broker.sets.only(sender), JOBSARE, (number, bytes([_what(broker, job_id) for job_id in ids])))
+        broker.send(broker.sets.only(sender), JOBSARE, (number, bytes([what_of(broker, job_id) for job_id in ids])))
 
 
-def _what(broker: Broker, job_id: bytes) -> int:
+def what_of(broker: Broker, job_id: bytes) -> int:
+    """Return what this node has of a job."""
     job = broker.find(job_id)
     if job is None:
         return OVER if job_id in broker.tombstones else NOTHING

@@ -18,7 +18,18 @@ from cluster_bus.messages import PAUSE
 from cluster_bus.node import HANDSHAKE, LEAVING, MYSELF, Node
 from cluster_bus.outgoing import Outgoing
 from disque_py.config.settings import Settings
-from disque_py.core.broker_parts import Acks, Consumers, Copies, JournalState, Memory, Pauses, Producers, Upkeep, Waits
+from disque_py.core.broker_parts import (
+    Acks,
+    Consumers,
+    Copies,
+    JournalState,
+    Memory,
+    Pauses,
+    Producers,
+    Tasks,
+    Upkeep,
+    Waits,
+)
 from disque_py.core.claims import Claims
 from disque_py.core.filters import adopt
 from disque_py.core.gathering import Gatherings
@@ -28,6 +39,7 @@ from disque_py.core.node_sets import NodeSets
 from disque_py.core.outbox import Outbox
 from disque_py.core.queue import QUEUE_BYTES, Queue
 from disque_py.core.queue_settings import QueueSettingsTable
+from disque_py.core.repairs import Repairs
 from disque_py.core.schedule import Schedule
 from disque_py.core.spilled import NEVER, Spill
 from disque_py.core.stats import Stats
@@ -79,7 +91,7 @@ class Broker:
 
     Jobs
       shards, job_count    jobs by id (see `find`)
-      ids, _last_ctime, _last_wall_ms   the source of new job ids; the creation time of the last new job, and the wall
+      ids, last_ctime, _last_wall_ms   the source of new job ids; the creation time of the last new job, and the wall
                            clock then
       schedule             timers of jobs, and tasks for later
       upkeep               walks that go on a part per tick
@@ -89,6 +101,8 @@ class Broker:
 
     Copies and acks
       sets                 interned sets of nodes
+      era                  grows when nodes may have taken copies unheard of; a job keeps that of its arrival (acks.py)
+      repairs              lost copies and their replacement (repair.py)
       copies, acks         copies that are being made; acked jobs on their way out
       drain                the state of CLUSTER LEAVING; None while the node stays (leaving.py)
 
@@ -107,7 +121,7 @@ class Broker:
       consumers            interest of consumers, here and on other nodes
       producers            producers with a KEY
       gatherings           questions to all nodes, of clients here and of other nodes (gathering.py)
-
+      tasks                long work on the jobs of a queue, on all nodes (tasks.py)
       questions            number -> what other nodes were asked about jobs (asking.py)
       claims               this node as a voter and as a claimant (claims.py)
 
@@ -152,7 +166,9 @@ class Broker:
         self.queue_serial = 0
         self.queue_settings = QueueSettingsTable()
         self.copies = Copies()
-        self.acks = Acks()
+        self.repairs = Repairs()
+        self.era = 1  # Jobs from the journal came before this process.
+        self.acks = Acks(2 * settings.cluster_node_timeout)
         self.pauses = Pauses()
         self.waits = Waits()
         self.consumers = Consumers()
@@ -161,6 +177,7 @@ class Broker:
         self.memory = Memory()
         self.upkeep = Upkeep()
         self.gatherings = Gatherings()
+        self.tasks = Tasks()
         self.clients: dict[int, Client] = {}
         self.monitors: dict[Client, None] = {}
         self.ready: dict[Queue, None] = {}
@@ -170,7 +187,7 @@ class Broker:
         self.behind: dict[Job, tuple[int, int]] = {}
         self.tokens = Tokens(self)
         self.questions: dict[int, Question] = {}
-        self.claims = Claims()
+        self.claims = Claims(cluster.me.run)
         self.is_loading = False
         self.commands: dict[bytes, CommandEntry] = {}
         self.is_journaling = False
@@ -181,7 +198,7 @@ class Broker:
         self.spill = Spill()
         self.run = cluster.me.run
         self.run_name = rng.randbytes(20).hex()
-        self._last_ctime = 0
+        self.last_ctime = 0
         self._last_wall_ms = -1
         self.jitter: Callable[[], int] = _jitters(rng).__next__
         self.apply_maxmemory()
@@ -195,11 +212,11 @@ class Broker:
     def next_ctime(self) -> int:
         """Return a new job's creation time: wall clock in ms x 1,000,000, but strictly increasing."""
         if self.wall_ms == self._last_wall_ms:
-            self._last_ctime += 1
-            return self._last_ctime
+            self.last_ctime += 1
+            return self.last_ctime
         self._last_wall_ms = self.wall_ms
-        self._last_ctime = max(self.wall_ms * 1_000_000, self._last_ctime + 1)
-        return self._last_ctime
+        self.last_ctime = max(self.wall_ms * 1_000_000, self.last_ctime + 1)
+        return self.last_ctime
 
     # -- queues ------------------------------------------------------------------------------------
 

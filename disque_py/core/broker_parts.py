@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from disque_py.core.keys import Keys
 from disque_py.core.replica_sets import ReplicaSets
 from disque_py.core.schedule import Line, Timetable
+from disque_py.core.tombstones import Tombstones
 
 if TYPE_CHECKING:
     from cluster_bus.node import Node
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from disque_py.core.job import Job
     from disque_py.core.keying import Lookup, Search
     from disque_py.core.queue import Queue
+    from disque_py.core.tasks import Share, Task
 
 # Above the number of every segment, so no job's `place` counts (journaling.py). It has 31 bits, as that field (job.py).
 NO_PLACE: Final = (1 << 31) - 1
@@ -75,12 +77,16 @@ class Acks:
 
     asked       acked jobs whose other holders we asked once
     heard       acked jobs that other nodes collect
+    not_held    ids of jobs that are done, and of which this node said that it does not hold them
+    has_forgotten   whether a node was forgotten here: sets may name nodes that need not confirm
     recollect   a walk over all acked records, a part per tick, after a node came back or was forgotten
     """
 
-    __slots__ = ("asked", "heard", "recollect")
+    __slots__ = ("asked", "has_forgotten", "heard", "not_held", "recollect")
 
-    def __init__(self) -> None:
+    def __init__(self, keep_ms: int) -> None:
+        self.not_held = Tombstones(keep_ms)
+        self.has_forgotten = False
         self.asked = Line(ACK_ASKED_MS)
         self.heard = Line(ACK_HEARD_MS)
         self.recollect: Iterator[None] | None = None
@@ -331,3 +337,25 @@ class Upkeep:
         self.queue_gc: Iterator[Queue] = iter(())
         self.sweeps: dict[Queue, Iterator[None]] = {}
         self.census: Census | None = None
+
+
+class Tasks:
+    """Tasks of this node, and its shares of tasks (tasks.py).
+
+    known       id -> task that this node leads or has led
+    running     number -> task that runs
+    shares      (leader, number) -> share
+    busy        shares that can do a slice now, in turn
+    syncs       number of a SYNC -> the share that waits for its answers
+    """
+
+    __slots__ = ("busy", "known", "number", "running", "shares", "sync_number", "syncs")
+
+    def __init__(self) -> None:
+        self.number = 0
+        self.sync_number = 0
+        self.known: dict[bytes, Task] = {}
+        self.running: dict[int, Task] = {}
+        self.shares: dict[tuple[Node, int], Share] = {}
+        self.busy: dict[Share, None] = {}
+        self.syncs: dict[int, Share] = {}

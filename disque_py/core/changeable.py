@@ -48,8 +48,8 @@ LEASE_EXPIRED: Final = b"lease expired"
 
 _BACKOFF: Final = re.compile(rb"(fixed|linear|exponential):([0-9]{1,16}):([0-9]{1,16})(?::([0-9]{1,3}))?")
 
-# Queue, error, attempts, Unix ms, count.
-History = tuple[bytes, bytes, int, int, int]
+# Queue, error, attempts, Unix ms, count, the limit of attempts there.
+History = tuple[bytes, bytes, int, int, int, int]
 # The part on the bus and in the journal.
 Packed = tuple[Any, ...]
 
@@ -199,13 +199,16 @@ def unpack(field: Any) -> Changeable:
 def _history(past: Any) -> History | None:
     if past is None:
         return None
-    source, error, attempts, time_ms, count, *_ = past
+    source, error, attempts, time_ms, count, *later = past
+    limit = later[0] if later else 0
     if type(source) is not bytes or type(error) is not bytes or len(error) > _ERROR_BYTES_MAX:
         raise ValueError("a dead-letter history without a queue or an error")
+    if type(limit) is not int or not 0 <= limit <= ATTEMPTS_MAX:
+        raise ValueError("a dead-letter history with a limit that is none")
     for value in (attempts, time_ms, count):
         if type(value) is not int or not 0 <= value <= _NUMBER_MAX:
             raise ValueError("a dead-letter history with a number that is none")
-    return source, error, attempts, time_ms, count
+    return source, error, attempts, time_ms, count, limit
 
 
 def read_backoff(text: bytes, span_ms_max: int) -> bytes:

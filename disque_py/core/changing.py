@@ -21,6 +21,7 @@ from disque_py import event_format
 from disque_py.core import changeable, events, lifecycle
 from disque_py.core.broker import Broker
 from disque_py.core.changeable import LEASE_EXPIRED, NUMBER_STEP_MAX, Changeable
+from disque_py.core.ids import TTL_MINUTES_MAX, ttl_minutes
 from disque_py.core.job import ACKED, ACTIVE, CTIMES_PER_MS, QUEUED, WAIT_REPL, Cancellation, Handover, Job
 from disque_py.core.job_attributes import JobAttributes
 from disque_py.core.job_snapshot import PART, pack_part
@@ -50,10 +51,22 @@ def begin(broker: Broker, job: Job) -> Changeable:
         _count_record(broker, job, attributes.packed_bytes)
     part = attributes.part
     if part is None:
-        age_ms = broker.wall_ms - job.ctime // CTIMES_PER_MS
-        part = attributes.part = Changeable(max(1, age_ms + job.expire_at_ms - broker.now_ms))
+        part = attributes.part = Changeable(_ttl_ms(broker, job))
         measure(broker, job, attributes)
     return part
+
+
+def _ttl_ms(broker: Broker, job: Job) -> int:
+    """Return the span of a job's TTL: its age and the life left. Its creator's clock may be another than ours.
+
+    Its id says the span in minutes, give or take one. So a wrong clock makes a mistake of two minutes at most.
+    """
+    left_ms = job.expire_at_ms - broker.now_ms
+    ttl_ms = broker.wall_ms - job.ctime // CTIMES_PER_MS + left_ms
+    minutes = ttl_minutes(job.id)
+    if minutes < TTL_MINUTES_MAX - 1:
+        ttl_ms = min(ttl_ms, (minutes + 2) * 60_000)
+    return max(1, left_ms, ttl_ms, (minutes - 1) * 60_000)
 
 
 def change(broker: Broker, job: Job) -> None:
@@ -153,7 +166,8 @@ def _move(broker: Broker, job: Job, part: Changeable, name: bytes) -> bool:
     """Move a job to a dead-letter queue; return whether it is queued there."""
     source = job.terms.queue
     count = part.history[4] + 1 if part.history is not None else 1
-    part.history = (source, part.error or b"", max(0, job.attempt - part.start), broker.wall_ms, count)
+    spent = max(0, job.attempt - part.start)
+    part.history = (source, part.error or b"", spent, broker.wall_ms, count, part.limit)
     part.is_dead_letter = True
     rules = broker.queue_settings.of(name)
     part.limit = rules.attempts
@@ -341,7 +355,8 @@ def adopt(broker: Broker, job: Job, part: Changeable, field: Any) -> None:
         job.requeue_at_ms = retry_at_ms
     if name != job.terms.queue:
         lifecycle.rename_queue(broker, job, name)
-    attributes.priority = priority
+    if priority != attributes.priority:
+        lifecycle.set_priority(broker, job, attributes, priority)
     attributes.part = part
     job.expire_at_ms = broker.now_ms + left_ms
     measure(broker, job, attributes)

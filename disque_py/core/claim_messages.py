@@ -9,6 +9,7 @@ from cluster_bus import messages
 from cluster_bus.node import Node
 from disque_py.core import claiming, electing, recalling, voting
 from disque_py.core.broker import Broker
+from disque_py.core.client import Client
 
 HANDLERS: Final[dict[int, Callable[[Broker, Node, list[Any]], None]]] = {
     messages.VOTERS: voting.on_voters,
@@ -45,6 +46,11 @@ def on_link_lost(broker: Broker, node: Node) -> None:
     """Wait no longer for a node whose link broke."""
     claiming.on_link_lost(broker, node)
     electing.on_link_lost(broker, node)
+
+
+def forget_client(broker: Broker, client: Client) -> None:
+    """Forget the conversations of a client that is gone."""
+    electing.forget_client(broker, client)
 
 
 def on_run_over(broker: Broker, node: Node) -> None:

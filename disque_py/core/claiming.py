@@ -19,8 +19,22 @@ from cluster_bus.node import Node
 from disque_py.core import voting
 from disque_py.core.broker import Broker
 from disque_py.core.claims import send, voters_in_reach
-from disque_py.core.grants import DONE, FENCE_MAX, GRANTED, HELD, OLD_ATTEMPT, OLD_FENCE, OTHER_EPOCH, REPLACES
-from disque_py.core.voting import GIVES_BACK
+from disque_py.core.grants import (
+    DONE,
+    FENCE_LIMIT,
+    FENCE_MAX,
+    GRANTED,
+    HELD,
+    KEYS_MAX,
+    MUTE,
+    NO_ROOM,
+    OLD_ATTEMPT,
+    OLD_FENCE,
+    OTHER_EPOCH,
+    RENEWS,
+    REPLACES,
+)
+from disque_py.core.voting import ENDED, GIVES_BACK, NOT_HELD
 
 DECIDE_MS: Final = 1_000
 PAUSE_MS: Final = (5, 50)
@@ -31,12 +45,14 @@ NO_MAJORITY: Final = 100
 NO_VOTERS: Final = 101
 CHANGING: Final = 102
 ALL_SPENT: Final = 103
+FULL: Final = 105
 OVER: Final = 104  # A renewal: the grant is over at so many voters that no majority is left.
 
 REASONS: Final = {
     NO_VOTERS: "NOQUORUM no voters configured",
     NO_MAJORITY: "NOQUORUM no majority of the voters answered",
     CHANGING: "NOQUORUM the voters are changing",
+    FULL: f"ERR too many claims, at most {KEYS_MAX}",
 }
 
 
@@ -155,6 +171,7 @@ def renew(broker: Broker, wish: Wish, fence: int, done: Callable[[Result], None]
     """Renew a claim that this holder has under a fence; the lease begins anew."""
     attempt = Attempt(wish, broker.now_ms + DECIDE_MS, done)
     attempt.is_renewal = True
+    attempt.flags = RENEWS
     attempt.fence = fence
     _try(broker, attempt)
     broker.schedule.call_at(attempt.until_ms, partial(_fail, broker, attempt))
@@ -167,7 +184,7 @@ def _try(broker: Broker, attempt: Attempt) -> None:
     if voter_list is None:
         _end(broker, attempt, Result(NO_VOTERS))
         return
-    if claims.is_conflict:
+    if claims.memory.is_conflict:
         _end(broker, attempt, Result(CHANGING))
         return
     attempt.number = number = claims.next_number()
@@ -180,6 +197,9 @@ def _try(broker: Broker, attempt: Attempt) -> None:
     wish = attempt.wish
     if not attempt.is_renewal:
         attempt.fence = max(attempt.fence + 1, broker.wall_ms, 1)
+        if attempt.fence > FENCE_LIMIT:
+            _end(broker, attempt, Result(NO_MAJORITY))
+            return
     for node in attempt.asked:
         send(
             broker,
@@ -215,6 +235,8 @@ def on_claim_is(broker: Broker, sender: Node, items: list[Any]) -> None:
             continue
         if attempt.is_release:
             raise ValueError("an answer to a claim where one to a release was expected")
+        if outcome == GRANTED and (fence, holder) != (attempt.fence, attempt.wish.holder):
+            raise ValueError("a grant of another claim")
         attempt.answers[sender] = Answer(outcome, fence, holder, highest, attempts, left_ms)
         if outcome == OTHER_EPOCH:
             voting.gossip(broker, [sender])
@@ -234,7 +256,7 @@ def on_link_lost(broker: Broker, node: Node) -> None:
 
 def _look(broker: Broker, attempt: Attempt) -> None:
     """Decide, as soon as the answers allow it."""
-    granted = sum(1 for answer in attempt.answers.values() if answer.outcome == GRANTED)
+    granted = _said(attempt, GRANTED)
     if granted >= attempt.majority:
         _end(broker, attempt, _granted(broker, attempt))
         return
@@ -247,11 +269,12 @@ def _look(broker: Broker, attempt: Attempt) -> None:
     result = _refused(attempt)
     if attempt.is_renewal:
         ended = sum(1 for answer in attempt.answers.values() if answer.outcome in (HELD, OLD_FENCE, DONE))
-        _end(broker, attempt, Result(OVER) if ended > attempt.count - attempt.majority else result)
+        is_over = ended > attempt.count - attempt.majority
+        _end(broker, attempt, Result(OVER if is_over else NO_MAJORITY))
         return
     _release_all(broker, attempt)
     broker.claims.attempts.pop(attempt.number, None)
-    if result.outcome in (HELD, DONE, ALL_SPENT) and _is_certain(attempt, result):
+    if result.outcome in (HELD, DONE, ALL_SPENT, FULL) and _is_certain(attempt, result):
         _end(broker, attempt, result)
         return
     highest = max((answer.highest for answer in attempt.answers.values()), default=0)
@@ -281,22 +304,30 @@ def _granted(broker: Broker, attempt: Attempt) -> Result:
 def _refused(attempt: Attempt) -> Result:
     """Return what the answers of a try that failed say."""
     answers = attempt.answers.values()
-    if any(answer.outcome == DONE for answer in answers):
+    if any(answer.outcome == NO_ROOM for answer in answers):
+        return Result(FULL)
+    if _said(attempt, DONE) > attempt.count - attempt.majority:
         return Result(DONE)
-    held = [answer for answer in answers if answer.outcome == HELD]
     limit = attempt.wish.limit
     if limit and any(answer.attempts >= limit for answer in answers if answer.outcome == OLD_ATTEMPT):
         return Result(ALL_SPENT)
+    held = [answer for answer in answers if answer.outcome == HELD]
     if held:
-        best = max(held, key=_fence_of)
+        best = max(held, key=partial(_rank, attempt))
         return Result(HELD, best.fence, best.holder, best.attempts, best.left_ms)
     if any(answer.outcome == OTHER_EPOCH for answer in answers):
         return Result(CHANGING)
     return Result(NO_MAJORITY)
 
 
-def _fence_of(answer: Answer) -> int:
-    return answer.fence
+def _said(attempt: Attempt, outcome: int) -> int:
+    return sum(1 for answer in attempt.answers.values() if answer.outcome == outcome)
+
+
+def _rank(attempt: Attempt, answer: Answer) -> tuple[bool, int, int]:
+    """Return the rank of a grant that runs: this holder's own, then the one that most voters have."""
+    same = sum(1 for other in attempt.answers.values() if other[:3] == answer[:3])
+    return answer.holder == attempt.wish.holder, same, answer.fence
 
 
 def _is_certain(attempt: Attempt, result: Result) -> bool:
@@ -331,7 +362,17 @@ def _release_all(broker: Broker, attempt: Attempt) -> None:
     for node in attempt.asked:
         answer = attempt.answers.get(node)
         if answer is None or answer.outcome == GRANTED:
-            send(broker, node, RELEASE, (0, attempt.wish.key, attempt.wish.holder, attempt.fence, GIVES_BACK, 0))
+            send(
+                broker,
+                node,
+                RELEASE,
+                (0, _epoch(broker), attempt.wish.key, attempt.wish.holder, attempt.fence, GIVES_BACK, 0),
+            )
+
+
+def _epoch(broker: Broker) -> int:
+    voter_list = broker.claims.memory.list
+    return voter_list.epoch if voter_list is not None else 0
 
 
 # -- releases -----------------------------------------------------------------------------------------
@@ -366,7 +407,7 @@ def release(
     attempt.asked = voters_in_reach(broker, voter_list.voters)
     flags = GIVES_BACK if gives_back else 0
     for node in attempt.asked:
-        send(broker, node, RELEASE, (number, wish.key, wish.holder, fence, flags, done_ms))
+        send(broker, node, RELEASE, (number, voter_list.epoch, wish.key, wish.holder, fence, flags, done_ms))
     broker.schedule.call_at(attempt.until_ms, partial(_fail_release, broker, attempt))
     _look_released(broker, attempt)
 
@@ -382,15 +423,15 @@ def on_released(broker: Broker, sender: Node, items: list[Any]) -> None:
             continue
         if not attempt.is_release:
             raise ValueError("an answer to a release where one to a claim was expected")
-        attempt.answers[sender] = Answer(GRANTED if is_over else HELD, 0, b"", 0, 0, 0)
+        outcome = GRANTED if is_over == ENDED else HELD if is_over == NOT_HELD else MUTE
+        attempt.answers[sender] = Answer(outcome, 0, b"", 0, 0, 0)
         _look_released(broker, attempt)
 
 
 def _look_released(broker: Broker, attempt: Attempt) -> None:
-    over = sum(1 for answer in attempt.answers.values() if answer.outcome == GRANTED)
-    if over >= attempt.majority:
+    if _said(attempt, GRANTED) >= attempt.majority:
         _end(broker, attempt, Result(GRANTED))
-    elif len(attempt.answers) - over > attempt.count - attempt.majority:
+    elif _said(attempt, HELD) > attempt.count - attempt.majority:
         _end(broker, attempt, Result(HELD))
     elif len(attempt.answers) == len(attempt.asked):
         _end(broker, attempt, Result(NO_MAJORITY))

@@ -16,7 +16,7 @@ A node is often a voter itself. Its messages to itself lie in `local`, and are h
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from disque_py.core.voter_memory import VoterMemory
 
@@ -27,8 +27,10 @@ if TYPE_CHECKING:
     from disque_py.core.electing import Round
     from disque_py.core.recalling import Recall
 
-# Node, kind and fields of a message that waits for the file.
-Waiting = tuple["Node", int, tuple[Any, ...]]
+# Keys of a memory that are told at once.
+PAGE_KEYS: Final = 300
+# Node, its process, kind and fields of a message that waits for the file.
+Waiting = tuple["Node", bytes, int, tuple[Any, ...]]
 
 
 class Claims:
@@ -48,21 +50,22 @@ class Claims:
       waiting       answers that leave after the next write
 
     The voter
+      page_keys     keys that are told to another voter at once
       muted_until_ms   a voter without memory reads those of others after this moment
-      is_conflict   two lists of one epoch were seen
       recall        memories of other voters are being read
-      told          nodes that read this node's memory -> keys that they have not been told yet
+      told          nodes that read this node's memory -> the epoch, and the keys as they were at the first page
 
     The claimant and the proposer
       attempts      number -> a claim, renewal or release that waits for answers
       rounds        number -> a vote that waits for answers
     """
 
-    def __init__(self) -> None:
+    def __init__(self, run: bytes) -> None:
         self.memory = VoterMemory()
         self.is_due = False
         self.local: list[tuple[int, tuple[Any, ...]]] = []
-        self.number = 0
+        # Answers to an earlier process of this node have other numbers.
+        self.number = int.from_bytes(run[:6], "big") << 14
         self.unsaved: dict[tuple[int, bytes], None] = {}
         self.is_void = False
         self.is_writing = False
@@ -70,9 +73,9 @@ class Claims:
         self.retry_at_ms = 0
         self.waiting: list[Waiting] = []
         self.muted_until_ms = 0
-        self.is_conflict = False
+        self.page_keys = PAGE_KEYS
         self.recall: Recall | None = None
-        self.told: dict[Node, list[bytes]] = {}
+        self.told: dict[Node, tuple[int, list[bytes]]] = {}
         self.attempts: dict[int, Attempt] = {}
         self.rounds: dict[int, Round] = {}
 

@@ -15,7 +15,19 @@ if TYPE_CHECKING:
 # and handle them in parts (incremental.py), and have no limit of their own.
 WORDS_MAX: Final = 8_192
 WITH_LISTS: Final = frozenset(
-    ("ackjob", "acktoken", "canceljob", "command", "deljob", "dequeue", "enqueue", "fastack", "nack", "nacktoken")
+    (
+        "ackjob",
+        "acktoken",
+        "canceljob",
+        "command",
+        "deljob",
+        "dequeue",
+        "enqueue",
+        "fastack",
+        "nack",
+        "nacktoken",
+        "promote",
+    )
 )
 
 Handler = Callable[["Broker", "Client", list[bytes]], bytes | None]

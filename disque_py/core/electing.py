@@ -22,7 +22,14 @@ from disque_py.core.broker import Broker
 from disque_py.core.claims import send, voters_in_reach
 from disque_py.core.client import Client
 from disque_py.core.errors import CommandError
-from disque_py.core.voter_list import DEFAULT_LEASE_MAX_MS, EPOCH_MAX, MEMORY_BYTES, VoterList, unpack_list
+from disque_py.core.voter_list import (
+    DEFAULT_LEASE_MAX_MS,
+    EPOCH_MAX,
+    MEMORY_BYTES,
+    ORIGIN_BYTES,
+    VoterList,
+    unpack_list,
+)
 from disque_py.core.voter_memory import Ballot, is_ballot
 from disque_py.core.voting import NO, YES
 
@@ -32,9 +39,9 @@ EFFECT_MS: Final = 2_000
 BALLOTS_MAX: Final = 5
 PAUSE_MS: Final = (20, 200)
 POLL_MS: Final = 50
-RESET_EPOCHS: Final = 1_000
 
 TOPIC_VOTER: Final = b"voter"
+WORD_MEMORY: Final = b"memory"
 # A node's state as a voter, in its share.
 NOT_A_VOTER: Final = 0
 IS_MUTE: Final = 1
@@ -82,11 +89,14 @@ class Round:
 # -- shares -------------------------------------------------------------------------------------------
 
 
-def own_state(broker: Broker) -> State:
-    """Return this node's share in a question about voters."""
+def own_state(broker: Broker, *, is_wanted: bool) -> State:
+    """Return this node's share in a question about voters.
+
+    is_wanted   a list may name this node's memory next, so it is to have one
+    """
     memory = broker.claims.memory
     epoch = memory.list.epoch if memory.list is not None else 0
-    if broker.claims.is_conflict:
+    if broker.claims.memory.is_conflict:
         state = IN_CONFLICT
     elif not voting.is_voter(broker):
         state = NOT_A_VOTER
@@ -94,13 +104,14 @@ def own_state(broker: Broker) -> State:
         state = IS_READY
     else:
         state = COPIES if memory.remembers else IS_MUTE
-    return epoch, voting.memory_id(broker), state
+    made = voting.memory_id(broker) if is_wanted else memory.memory_id
+    return epoch, made or bytes(MEMORY_BYTES), state
 
 
 def share(broker: Broker, words: list[Any]) -> gathering.Share:
-    """Make this node's answer to a question about voters (gathering.py)."""
+    """Make this node's answer to a question about voters (gathering.py). The word b"memory" asks for a memory."""
     yield from ()
-    return list(own_state(broker))
+    return list(own_state(broker, is_wanted=words == [WORD_MEMORY]))
 
 
 def _check(value: Any) -> State:
@@ -114,12 +125,13 @@ def _check(value: Any) -> State:
     return epoch, memory_id, state
 
 
-def states(broker: Broker, client: Client) -> Generator[None, None, dict[bytes, State]]:
+def states(broker: Broker, client: Client, *, is_wanted: bool = False) -> Generator[None, None, dict[bytes, State]]:
     """Ask all linked nodes for their state as voters. Return the answers by node id, with our own."""
-    question = gathering.ask(broker, client, TOPIC_VOTER, [], _check)
+    words: list[Any] = [WORD_MEMORY] if is_wanted else []
+    question = gathering.ask(broker, client, TOPIC_VOTER, words, _check)
     yield from gathering.answers(broker, question)
     found = {node.id: answer for node, answer in question.answers.items()}
-    found[broker.me.id] = own_state(broker)
+    found[broker.me.id] = own_state(broker, is_wanted=is_wanted)
     return found
 
 
@@ -130,7 +142,7 @@ def first(broker: Broker, client: Client, ids: list[bytes], *, is_forced: bool) 
     """Make the first list of a cluster; with `is_forced` also where there is a list. CommandError."""
     if broker.claims.memory.list is not None and not is_forced:
         raise CommandError(VOTERS_ALREADY)
-    found = yield from states(broker, client)
+    found = yield from states(broker, client, is_wanted=True)
     for node_id in ids:
         if node_id not in found:
             raise CommandError(f"UNREACHABLE Node {node_id.hex()} is not linked")
@@ -142,8 +154,9 @@ def first(broker: Broker, client: Client, ids: list[bytes], *, is_forced: bool) 
         epoch = max(epoch, mine.epoch)
     lease_max_ms = mine.lease_max_ms if mine is not None else DEFAULT_LEASE_MAX_MS
     voters = {node_id: found[node_id][1] for node_id in ids}
-    epoch = epoch + RESET_EPOCHS if is_forced else 1
-    voting.learn(broker, VoterList(epoch, lease_max_ms, voters, is_first=True), None)
+    epoch = epoch + voting.RESET_EPOCHS if is_forced else 1
+    origin = mine.origin if mine is not None else broker.rng.randbytes(ORIGIN_BYTES)
+    voting.learn(broker, VoterList(epoch, lease_max_ms, voters, is_first=True, origin=origin), None)
     yield from _await_effect(broker, client, epoch)
 
 
@@ -160,7 +173,7 @@ def change(
         raise CommandError(f"ERR {removed.hex()} is no voter")
     if removed and len(current.voters) == 1:
         raise CommandError("ERR the last voter cannot be removed")
-    found = yield from states(broker, client)
+    found = yield from states(broker, client, is_wanted=True)
     if added and added not in found:
         raise CommandError(f"UNREACHABLE Node {added.hex()} is not linked")
     voters = {each: memory for each, memory in current.voters.items() if each != removed}
@@ -174,7 +187,7 @@ def change(
     if sum(1 for node_id in voters if node_id in found) <= len(voters) // 2:
         raise CommandError(NO_MAJORITY)
     epoch = current.epoch + 1
-    wanted = VoterList(epoch, lease_max_ms or current.lease_max_ms, voters, is_first=False)
+    wanted = VoterList(epoch, lease_max_ms or current.lease_max_ms, voters, is_first=False, origin=current.origin)
     decided = yield from _decide(broker, client, current, wanted)
     voting.learn(broker, decided, current)
     if not decided.is_same(wanted):
@@ -185,12 +198,13 @@ def change(
 def _decide(broker: Broker, client: Client, current: VoterList, wanted: VoterList) -> Generator[None, None, VoterList]:
     """Let the voters of an epoch decide the list of the next one. CommandError."""
     number = 0
+    proposer = broker.rng.randbytes(ID_BYTES)  # No two proposals share a ballot, also of one node.
     for _ in range(BALLOTS_MAX):
         number += 1
-        promise = yield from _vote(broker, client, current, number, None)
+        promise = yield from _vote(broker, client, current, (number, proposer), None)
         if len(promise.promised) >= promise.majority:
             proposed = promise.accepted_list or wanted
-            accept = yield from _vote(broker, client, current, number, proposed)
+            accept = yield from _vote(broker, client, current, (number, proposer), proposed)
             if len(accept.promised) >= accept.majority:
                 return proposed
             number = max(number, accept.highest)
@@ -205,7 +219,7 @@ def _decide(broker: Broker, client: Client, current: VoterList, wanted: VoterLis
 
 
 def _vote(
-    broker: Broker, client: Client, current: VoterList, ballot: int, proposed: VoterList | None
+    broker: Broker, client: Client, current: VoterList, ballot: Ballot, proposed: VoterList | None
 ) -> Generator[None, None, Round]:
     claims = broker.claims
     nodes = voters_in_reach(broker, current.voters)
@@ -213,7 +227,7 @@ def _vote(
     vote = claims.rounds[number] = Round(client, nodes, current.majority)
     packed = proposed.packed() if proposed is not None else None
     for node in nodes:
-        send(broker, node, VOTE, (number, current.epoch, ballot, broker.me.id, packed))
+        send(broker, node, VOTE, (number, current.epoch, *ballot, packed))
     until_ms = broker.now_ms + VOTE_MS
     broker.schedule.call_at(until_ms, partial(_go_on, broker, client))
     while not vote.is_decided and broker.now_ms < until_ms:
@@ -254,6 +268,13 @@ def on_link_lost(broker: Broker, node: Node) -> None:
             del vote.unanswered[node]
             if vote.is_decided:
                 _go_on(broker, vote.client)
+
+
+def forget_client(broker: Broker, client: Client) -> None:
+    """Forget the vote of a client that is gone. A list that was accepted is finished by the next change."""
+    rounds = broker.claims.rounds
+    for number in [number for number, vote in rounds.items() if vote.client is client]:
+        del rounds[number]
 
 
 def _go_on(broker: Broker, client: Client) -> None:

@@ -33,6 +33,9 @@ PENDING_MS: Final = 1 << 62
 KEYS_MAX: Final = 1_000_000
 KEY_BYTES_MAX: Final = 4_096
 FENCE_MAX: Final = (1 << 63) - 1
+# No fence is higher, and none is granted that is so far above the wall clock: else one bad clock could use them all up.
+FENCE_LIMIT: Final = 1 << 62
+FENCE_AHEAD: Final = 10 * 366 * 86_400_000
 SPAN_MAX_MS: Final = 1 << 53
 # A key is forgotten so long after its grant, its count and its end are over.
 IDLE_MS: Final = 60_000
@@ -42,11 +45,13 @@ STEPS_PER_ROUND: Final = 100
 
 # Bits of a claim.
 REPLACES: Final = 1  # The holder gives up its own grant under a lower fence.
+RENEWS: Final = 2  # Only a grant that runs is granted again.
 
 # A grant as it is kept in a file, and as voters tell each other: key, holder, fence, milliseconds of lease, highest
-# fence, attempts, attempts before, milliseconds that attempts and that the end are kept, is it running
-GrantItem = tuple[bytes, bytes, int, int, int, int, int, int, int, bool]
-ITEM_FIELDS: Final = 10
+# fence, attempts, attempts before, milliseconds that attempts and that the end are kept, is it running, was it renewed.
+# Where two grants keep a key from others, the holder is b"".
+GrantItem = tuple[bytes, bytes, int, int, int, int, int, int, int, bool, bool]
+ITEM_FIELDS: Final = 11
 
 
 class Grant:
@@ -62,6 +67,7 @@ class Grant:
     keep_ms            attempts are kept so long after the grant's end
     kept_until_ms      the end of that; monotonic
     done_until_ms      the work under this key is done, and that is remembered so long; 0: it is not
+    is_renewed         the holder asked again, so the request that got the grant may no longer take it back
     """
 
     __slots__ = (
@@ -72,6 +78,7 @@ class Grant:
         "fence",
         "highest",
         "holder",
+        "is_renewed",
         "keep_ms",
         "kept_until_ms",
         "lease_ms",
@@ -90,6 +97,7 @@ class Grant:
         self.keep_ms = 0
         self.kept_until_ms = 0
         self.done_until_ms = 0
+        self.is_renewed = False
 
     def left_ms(self, now_ms: int) -> int:
         """Return the milliseconds that the grant still runs."""
@@ -145,31 +153,32 @@ class Grants:
 
         attempt   number of the attempt that this claim counts; 0: none is counted
         keep_ms   milliseconds that the count is kept after the grant
-        flags     REPLACES
+        flags     REPLACES, RENEWS
         """
         record = self.records.get(key)
         if record is None:
-            if fence <= self.floor:
+            if flags & RENEWS or fence <= self.floor:
                 return OLD_FENCE
             if len(self.records) >= KEYS_MAX:
                 return NO_ROOM
             record = self.records[key] = Grant()
         else:
+            if record.blocked_until_ms > now_ms:
+                return HELD
+            if record.done_until_ms > now_ms:
+                return DONE
             if record.until_ms > now_ms:
                 if record.holder == holder:
                     lease_ms = max(lease_ms, record.left_ms(now_ms))
                 if record.holder == holder and record.fence == fence:
                     record.lease_ms = lease_ms
+                    record.is_renewed = True
                     record.until_ms = PENDING_MS
                     self.unsettled[key] = None
                     return GRANTED
                 if record.holder != holder or not flags & REPLACES:
                     return HELD
-            if record.blocked_until_ms > now_ms:
-                return HELD
-            if record.done_until_ms > now_ms:
-                return DONE
-            if fence <= max(record.highest, self.floor):
+            if flags & RENEWS or fence <= max(record.highest, self.floor):
                 return OLD_FENCE
             if attempt and attempt <= record.attempts_at(now_ms):
                 return OLD_ATTEMPT
@@ -180,6 +189,7 @@ class Grants:
         record.lease_ms = lease_ms
         record.keep_ms = keep_ms
         record.done_until_ms = 0
+        record.is_renewed = False
         record.until_ms = PENDING_MS
         self.unsettled[key] = None
         assert record.highest > self.floor
@@ -192,19 +202,22 @@ class Grants:
             del self.unsettled[key]
             if record.until_ms == PENDING_MS:
                 record.until_ms = now_ms + record.lease_ms + 1  # The clock's milliseconds are cut.
-                record.kept_until_ms = record.until_ms + record.keep_ms
+                record.kept_until_ms = record.until_ms + record.keep_ms if record.attempts else 0
 
     def release(self, key: bytes, holder: bytes, fence: int, done_ms: int, *, gives_back: bool, now_ms: int) -> bool:
         """End a grant. Return whether it ended, or is remembered as done. Then it has to be written.
 
         done_ms      the work is done, and that is remembered so long; 0: it is not done
-        gives_back   the attempt does not count: nothing was handed out
+        gives_back   nothing was handed out, so the attempt does not count. A grant that was renewed stays: the holder
+                     got it by another request
         """
         record = self.records.get(key)
         if record is None or record.holder != holder or record.fence != fence:
             return False
         # The end may be remembered after the lease, as long as no other holder had the key since.
         if record.until_ms <= now_ms and not (done_ms and record.highest == fence):
+            return False
+        if gives_back and record.is_renewed:
             return False
         record.until_ms = 0
         self.unsettled.pop(key, None)
@@ -213,7 +226,7 @@ class Grants:
             record.done_until_ms = now_ms + done_ms
         elif gives_back:
             record.attempts = record.before
-        record.kept_until_ms = now_ms + record.keep_ms
+        record.kept_until_ms = now_ms + record.keep_ms if record.attempts else 0
         return True
 
     # -- files and other voters ---------------------------------------------------------------------
@@ -222,59 +235,69 @@ class Grants:
         """Return a key's memory for a file, or for another voter: with the time that is left."""
         record = self.records[key]
         is_running = record.until_ms > now_ms
+        is_blocked = record.blocked_until_ms > now_ms
         lease_ms = max(record.left_ms(now_ms), record.blocked_until_ms - now_ms)
         kept_ms = record.keep_ms if is_running else max(0, record.kept_until_ms - now_ms)
         attempts = record.attempts_at(now_ms)
         done_ms = max(0, record.done_until_ms - now_ms)
         return (
             key,
-            record.holder,
-            record.fence,
+            b"" if is_blocked else record.holder,
+            0 if is_blocked else record.fence,
             lease_ms,
             record.highest,
             attempts,
             min(record.before, attempts),
             kept_ms,
             done_ms,
-            is_running or record.blocked_until_ms > now_ms,
+            is_running or is_blocked,
+            record.is_renewed,
         )
 
     def put(self, item: GrantItem, now_ms: int) -> None:
         """Set a key's memory as a file has it. A grant runs its whole lease again."""
-        key, holder, fence, lease_ms, highest, attempts, before, kept_ms, done_ms, is_running = item
+        key, holder, fence, lease_ms, highest, attempts, before, kept_ms, done_ms, is_running, is_renewed = item
         record = self.records[key] = Grant()
+        record.is_renewed = is_renewed
         record.holder, record.fence, record.lease_ms = holder, fence, lease_ms
         record.highest, record.attempts, record.before, record.keep_ms = highest, attempts, before, kept_ms
         if is_running:
             record.until_ms = now_ms + lease_ms + 1
-        record.kept_until_ms = max(record.until_ms, now_ms) + kept_ms
+        record.kept_until_ms = max(record.until_ms, now_ms) + kept_ms if attempts else 0
         record.done_until_ms = now_ms + done_ms + 1 if done_ms else 0
 
     def merge(self, item: GrantItem, now_ms: int) -> None:
-        """Add another voter's memory of a key to ours. Grants of two holders both keep the key from others."""
-        key, holder, fence, lease_ms, highest, attempts, _, _, _, is_running = item
+        """Add another voter's memory of a key to ours. Grants of two holders both keep the key from others.
+
+        The end of the work under a grant ends that grant at every voter that has not heard of it.
+        """
+        key, holder, fence, lease_ms, highest, attempts, _, kept_ms, done_ms, is_running, is_renewed = item
         known = self.records.get(key)
         if known is None:
-            if len(self.records) >= KEYS_MAX:
-                self.floor = max(self.floor, highest)
-                return
             self.put(item, now_ms)
             return
-        ours = self.item(key, now_ms)
+        is_same = (known.holder, known.fence) == (holder, fence)
+        is_done = done_ms > 0 or known.done_until_ms > now_ms
+        counted = known.attempts_at(now_ms)
         known.highest = max(known.highest, highest)
-        if is_running:
+        if is_same and is_done:
+            known.until_ms = 0
+            self.unsettled.pop(key, None)
+        elif is_running:
             until_ms = now_ms + lease_ms + 1
-            if known.until_ms > now_ms and (known.holder, known.fence) != (holder, fence):
+            if known.until_ms > now_ms and not is_same:
                 known.blocked_until_ms = max(known.blocked_until_ms, until_ms, _end(known, now_ms))
             elif known.until_ms != PENDING_MS:
                 known.until_ms = max(known.until_ms, until_ms)
                 known.holder, known.fence, known.lease_ms = holder, fence, max(known.lease_ms, lease_ms)
-        if attempts > ours[5]:
+                known.is_renewed |= is_renewed
+        if done_ms:
+            known.done_until_ms = max(known.done_until_ms, now_ms + done_ms + 1)
+        if attempts > counted:
             known.attempts = known.before = attempts
-        known.keep_ms = max(known.keep_ms, item[7])
-        known.kept_until_ms = max(known.kept_until_ms, now_ms + lease_ms + item[7])
-        if item[8]:
-            known.done_until_ms = max(known.done_until_ms, now_ms + item[8] + 1)
+        known.keep_ms = max(known.keep_ms, kept_ms)
+        if known.attempts:
+            known.kept_until_ms = max(known.kept_until_ms, now_ms + lease_ms + kept_ms)
 
     def forget(self, key: bytes) -> None:
         """Forget an idle key: from now on the floor stands for its fences."""
@@ -287,7 +310,8 @@ class Grants:
         if not self._walk:
             self._walk = list(self.records)
         count = max(KEYS_PER_STEP, len(self.records) // STEPS_PER_ROUND)
-        looked, self._walk = self._walk[-count:], self._walk[:-count]
+        looked = self._walk[-count:]
+        del self._walk[-count:]
         records = self.records
         return [key for key in looked if key in records and records[key].is_idle(now_ms)]
 
@@ -307,11 +331,13 @@ def is_grant_item(item: Any) -> bool:
     """Return whether this is a GrantItem within all bounds. Positions behind it are for newer versions."""
     if type(item) not in (list, tuple) or len(item) < ITEM_FIELDS:
         return False
-    key, holder, *numbers, is_running = item[:ITEM_FIELDS]
-    if type(key) is not bytes or type(holder) is not bytes or type(is_running) is not bool:
+    key, holder, *numbers, is_running, is_renewed = item[:ITEM_FIELDS]
+    if type(key) is not bytes or type(holder) is not bytes:
+        return False
+    if type(is_running) is not bool or type(is_renewed) is not bool:
         return False
     if not 0 < len(key) <= KEY_BYTES_MAX or len(holder) > KEY_BYTES_MAX:
         return False
-    if any(type(number) is not int or not 0 <= number <= FENCE_MAX for number in numbers):
+    if any(type(number) is not int or not 0 <= number <= FENCE_LIMIT for number in numbers):
         return False
     return bool(max(numbers[1], numbers[5], numbers[6]) <= SPAN_MAX_MS)

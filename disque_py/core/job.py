@@ -39,7 +39,9 @@ NAME_BYTES_FREE: Final = 64
 # A creation time is milliseconds times this, plus a sequence that keeps jobs of one millisecond apart.
 CTIMES_PER_MS: Final = 1_000_000
 
-# The highest value of the best-effort counters, which are stored as signed numbers around the middle.
+# The highest values of attempts and of the best-effort counters. They are stored as signed numbers around the middle.
+ATTEMPT_MAX: Final = 2**32 - 1
+_ATTEMPT_MIDDLE: Final = 2**31
 COUNTER_MAX: Final = 65_535
 _COUNTER_MIDDLE: Final = 32_768
 
@@ -79,12 +81,16 @@ class Replication:
 
 
 class Collection:
-    """Work on an ACKED job: the nodes that have confirmed the ack (few: a tuple), and how often we asked."""
+    """Work on an ACKED job: the nodes that have confirmed the ack (few: a tuple), and how often we asked.
 
-    __slots__ = ("attempts", "confirmed")
+    passed   nodes that said that they hold no copy, while the set did not name them; it may name them later
+    """
+
+    __slots__ = ("attempts", "confirmed", "passed")
 
     def __init__(self) -> None:
         self.confirmed: tuple[Node, ...] = ()
+        self.passed: tuple[Node, ...] = ()
         self.attempts = 0
 
     def confirm(self, node: Node) -> None:
@@ -208,18 +214,20 @@ class Job:
     version          how often it was changed, by any node; merged by maximum (events.py)
     status, since_ms the state its users see, and when it entered that (wall clock); 0: not heard (events.py, census.py)
     place            segment of the journal that holds its base; 0: none does (journaling.py)
+    era              the broker's era when it came here; lower: other nodes may have got copies since (acks.py)
     attributes       priority, metadata, changes and the like; None for the many jobs without any
     work             Replication, Collection or Handover in progress; Wanted before the job is entered
     """
 
     __slots__ = (
+        "_attempt",
         "_deliveries",
         "_nacks",
-        "attempt",
         "attributes",
         "awake_at_ms",
         "body",
         "ctime",
+        "era",
         "expire_at_ms",
         "holders",
         "id",
@@ -261,8 +269,9 @@ class Job:
         self.requeue_at_ms = 0
         self.awake_at_ms = 0
         self.since_ms = 0
-        self.attempt = 0
+        self._attempt: i32 = -_ATTEMPT_MIDDLE
         self.place: i32 = 0
+        self.era: i32 = 0
         self.version: i32 = 1
         self.imported_at: i32 = 0
         self._nacks: i16 = -_COUNTER_MIDDLE
@@ -306,6 +315,15 @@ class Job:
     def replicate(self) -> int:
         """Copies the producer asked for."""
         return self.terms.replicate
+
+    @property
+    def attempt(self) -> int:
+        """The number of deliveries known to us."""
+        return int(self._attempt) + _ATTEMPT_MIDDLE
+
+    @attempt.setter
+    def attempt(self, count: int) -> None:
+        self._attempt = i32(min(count, ATTEMPT_MAX) - _ATTEMPT_MIDDLE)
 
     @property
     def nacks(self) -> int:

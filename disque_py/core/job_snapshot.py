@@ -42,7 +42,6 @@ PART: Final = PART_AT
 # A client's spans are at most 2^63 / 1000 milliseconds. Those from other nodes may be no more than about that: a record
 # has 63 bits for the sum of some of them.
 SPAN_BITS: Final = 54
-ATTEMPT_MAX: Final = 2**32 - 1
 
 
 def snapshot_of(broker: Broker, job: Job, after_ms: int = 0) -> Snapshot:

@@ -209,12 +209,12 @@ def base_bytes(job: Job) -> int:
     return size if job.attributes is None else size + job.attributes.packed_bytes
 
 
-def pause_of(broker: Broker, name: bytes) -> tuple[bytes, int, int, bytes]:
-    """Return how a queue is paused, with the version if it was set with BCAST."""
+def pause_of(broker: Broker, name: bytes) -> tuple[bytes, int, int, bytes, int]:
+    """Return how a queue is paused here; with version and flags, if there is one, of the state set with BCAST."""
     queue = broker.queues.get(name)
     flags = queue.paused if queue is not None else 0
     known = broker.pauses.versions.get(name)
-    return (name, flags, known[1], known[2]) if known is not None else (name, flags, 0, b"")
+    return (name, flags, known[1], known[2], known[0]) if known is not None else (name, flags, 0, b"", 0)
 
 
 # -- moving living records out of a segment -----------------------------------------------------------

@@ -20,6 +20,7 @@ from disque_py.core.filters import Filter
 from disque_py.core.job import (
     ACKED,
     ACTIVE,
+    ATTEMPT_MAX,
     GONE,
     JOB_BYTES,
     NAME_BYTES_FREE,
@@ -31,7 +32,6 @@ from disque_py.core.job import (
     terms_of,
 )
 from disque_py.core.job_attributes import JobAttributes
-from disque_py.core.job_snapshot import ATTEMPT_MAX
 from disque_py.core.queue import DEAD_ENTRIES_MIN, Queue
 from disque_py.core.spilled import Spilled, released
 from disque_py.event_format import ADDED, DELIVERED, EXPIRED_EVENT, PENDING, RUNNING
@@ -58,6 +58,7 @@ def register(broker: Broker, job: Job) -> None:
     assert job_id not in shard
     shard[job_id] = job
     broker.job_count += 1
+    job.era = broker.era
     broker.used_memory += JOB_BYTES + len(job.body)
     if len(job.terms.queue) > NAME_BYTES_FREE:
         broker.used_memory += len(job.terms.queue)
@@ -76,6 +77,7 @@ def register_queued(broker: Broker, job: Job, queue: Queue | None) -> None:
     job_id = job.id
     broker.shards[(job_id[12] & 63) << 6 | job_id[13] & 63][job_id] = job
     broker.job_count += 1
+    job.era = broker.era
     broker.used_memory += JOB_BYTES + len(job.body)
     if len(job.terms.queue) > NAME_BYTES_FREE:
         broker.used_memory += len(job.terms.queue)
@@ -115,6 +117,7 @@ def register_waiting(broker: Broker, job: Job) -> None:
     job_id = job.id
     broker.shards[(job_id[12] & 63) << 6 | job_id[13] & 63][job_id] = job
     broker.job_count += 1
+    job.era = broker.era
     broker.used_memory += JOB_BYTES + len(job.body)
     if len(job.terms.queue) > NAME_BYTES_FREE:
         broker.used_memory += len(job.terms.queue)
@@ -405,6 +408,16 @@ def rename_queue(broker: Broker, job: Job, name: bytes) -> None:
     job.terms = terms_of(broker.terms, name, terms.retry_ms, terms.delay_ms, terms.replicate)
 
 
+def set_priority(broker: Broker, job: Job, attributes: JobAttributes, priority: int | None) -> None:
+    """Give a job that is in no queue another priority."""
+    assert job.state != QUEUED
+    if job.is_listed:
+        queue = broker.queues.get(job.terms.queue)
+        if queue is not None:
+            queue.unlist(job)  # Its dead entry would count again at its old place.
+    attributes.priority = priority
+
+
 def acknowledge(broker: Broker, job: Job, work: Collection | None = None) -> None:
     """Take an acknowledged job out of its queue, and keep it until every holder knows (acks.py).
 
@@ -470,6 +483,8 @@ def forget(broker: Broker, job: Job) -> None:
         size = released(broker, body)
     # A queue, a hand-over or a list may name the object for a while; the body is freed now.
     job.body = b""
+    if broker.repairs.named:
+        broker.repairs.named.pop(job, None)
     if job.awake_at_ms:
         broker.schedule.cancel(job)
     if broker.pauses.deferred:

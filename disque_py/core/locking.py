@@ -5,7 +5,7 @@ a reply was lost: it gets the same fence and the same attempt. Attempts are coun
 for `claim-lease-max` longer.
 
 `acquire` is the whole conversation of one LOCK ACQUIRE. It claims the name. If a grant of the same owner runs, it
-renews that one. If that fails, because the grant has no majority, it claims anew and replaces it.
+renews that one. If a majority says that it has no such grant, it claims anew and replaces it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 from disque_py.core import claiming, gathering, voting
 from disque_py.core.broker import Broker
 from disque_py.core.claiming import Result, Wish
-from disque_py.core.grants import GRANTED, HELD, GrantItem
+from disque_py.core.grants import GRANTED, HELD, Grant, GrantItem
 from disque_py.resp.glob import matches
 
 TOPIC_LOCKS: Final = b"locks"
@@ -85,7 +85,7 @@ def _ignore(result: Result) -> None:
 def _renewed(broker: Broker, acquiring: Acquiring, result: Result) -> None:
     if result.outcome == GRANTED and result.until_ms > broker.now_ms:
         acquiring.done(result)
-    elif acquiring.is_wanted():
+    elif result.outcome == claiming.OVER and acquiring.is_wanted():
         claiming.claim(broker, acquiring.wish, partial(_replaced, broker, acquiring), replaces=True)
     else:
         acquiring.done(Result(claiming.NO_MAJORITY))
@@ -137,18 +137,18 @@ def share(broker: Broker, words: list[Any]) -> gathering.Share:
         record = grants.records.get(key)
         if record is None or key[:1] != PREFIX or len(names) >= NAMES_MAX:
             continue
-        is_known = max(record.until_ms, record.kept_until_ms, record.done_until_ms) > broker.now_ms
-        if is_known and matches(pattern, key[1:].decode("utf-8", "surrogateescape")):
+        if _is_known(record, broker.now_ms) and matches(pattern, key[1:].decode("utf-8", "surrogateescape")):
             names.append(key[1:])
     return [epoch, [names[at : at + PART_ITEMS] for at in range(0, len(names), PART_ITEMS)]]
 
 
-def best_of(items: list[GrantItem]) -> GrantItem | None:
-    """Return the grant that most voters know, of those that they told; None if there is none."""
-    best: GrantItem | None = None
-    best_count = 0
+def _is_known(record: Grant, now_ms: int) -> bool:
+    return record.until_ms > now_ms or record.done_until_ms > now_ms or record.attempts_at(now_ms) > 0
+
+
+def held_by_majority(items: list[GrantItem], least: int) -> GrantItem | None:
+    """Return the grant that at least so many of the voters have that told theirs; None if there is none."""
     for item in items:
-        count = sum(1 for other in items if other[1:3] == item[1:3] and other[9] == item[9])
-        if best is None or (item[9], count, item[2]) > (best[9], best_count, best[2]):
-            best, best_count = item, count
-    return best
+        if item[9] and sum(1 for other in items if other[1:3] == item[1:3] and other[9]) >= least:
+            return item
+    return None

@@ -157,7 +157,7 @@ class PriorityQueue:
 
     def remove(self, job: Job) -> bool:
         """Remove a job's entry, wherever it is. Return whether there was one."""
-        if _removed(self.head, job) or _removed(self.tail, job):
+        if _removed(self.head, job, is_reversed=True) or _removed(self.tail, job):
             return True
         for chunk in self.chunks:
             if chunk and chunk[-1].ctime >= job.ctime and _removed(chunk, job):
@@ -329,12 +329,21 @@ class PriorityQueue:
             yield from islice(reversed(part), len(part) - (self.at if number == 0 else 0))
 
 
-def _removed(jobs: list[Job], job: Job) -> bool:
-    for at in range(len(jobs)):
-        if jobs[at] is job:
-            del jobs[at]
-            return True
-    return False
+def _removed(jobs: list[Job], job: Job, *, is_reversed: bool = False) -> bool:
+    """Remove a job from a piece of the run, which is sorted by creation time. Return whether it was there."""
+    at = bisect_left(jobs, -job.ctime, key=_minus_ctime) if is_reversed else bisect_left(jobs, job.ctime, key=_ctime)
+    if at == len(jobs) or jobs[at] is not job:
+        return False
+    del jobs[at]
+    return True
+
+
+def _ctime(job: Job) -> int:
+    return job.ctime
+
+
+def _minus_ctime(job: Job) -> int:
+    return -job.ctime
 
 
 def _living(jobs: Iterator[Job]) -> Iterator[Job]:

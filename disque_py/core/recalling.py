@@ -7,7 +7,8 @@ Two voters need the memory of others:
 * A voter without memory reads those of a majority of its own list, when every lease that it may have granted is over.
   Only voters that remember tell them. Spec CL6.
 
-The one that reads asks for a page at a time. The one that is asked keeps the keys that it has not told yet.
+The one that reads asks for a page at a time. The one that is asked keeps the keys as they were at the first page, so a
+page that is asked for again is the same.
 """
 
 from __future__ import annotations
@@ -19,12 +20,11 @@ from cluster_bus.node import Node
 from disque_py.core import voting
 from disque_py.core.broker import Broker
 from disque_py.core.claims import note_change, send, voters_in_reach
-from disque_py.core.grants import FENCE_MAX, is_grant_item
+from disque_py.core.grants import FENCE_LIMIT, ITEM_FIELDS, is_grant_item
 from disque_py.core.voter_list import VoterList
 from disque_py.core.voter_memory import FLOOR, GRANT, LISTS
 from disque_py.log_lines import tell
 
-PAGE_KEYS: Final = 300
 # A page that did not come is asked for again.
 ASK_AGAIN_MS: Final = 1_000
 
@@ -98,21 +98,20 @@ def on_recall(broker: Broker, sender: Node, items: list[Any]) -> None:
         if type(number) is not int or type(epoch) is not int or type(page) is not int or page < 0:
             raise ValueError("a request for a memory that is none")
         has_stopped = memory.list is not None and memory.list.epoch > epoch
-        if not memory.is_good(epoch) or claims.is_conflict or has_stopped != bool(is_copying):
+        if not memory.is_good(epoch) or claims.memory.is_conflict or has_stopped != bool(is_copying):
             send(broker, sender, RECALLED, (number, NOT_NOW, 0, [], False))
             voting.gossip(broker, [sender])
             continue
         if page == 0:
-            claims.told[sender] = list(grants.records)
-        keys = claims.told.get(sender)
-        if keys is None:
+            claims.told[sender] = (epoch, list(grants.records))
+        of_epoch, keys = claims.told.get(sender, (0, []))
+        if of_epoch != epoch:
             send(broker, sender, RECALLED, (number, BEGIN_AGAIN, 0, [], False))
             continue
-        part, claims.told[sender] = keys[-PAGE_KEYS:], keys[:-PAGE_KEYS]
+        # A page may be asked for again, because its answer was late.
+        part = keys[page * claims.page_keys : (page + 1) * claims.page_keys]
         told = [grants.item(key, broker.now_ms) for key in part if key in grants.records]
-        is_end = not claims.told[sender]
-        if is_end:
-            del claims.told[sender]
+        is_end = len(keys) <= (page + 1) * claims.page_keys
         # That this voter has stopped must be on its disk first.
         voting.answer(broker, sender, RECALLED, (number, A_PAGE, grants.floor, told, is_end))
 
@@ -123,7 +122,7 @@ def on_recalled(broker: Broker, sender: Node, items: list[Any]) -> None:
     for number, outcome, floor, told, is_end, *_ in items:
         if type(number) is not int or type(outcome) is not int or type(is_end) is not bool:
             raise ValueError("a memory that is none")
-        if type(floor) is not int or not 0 <= floor <= FENCE_MAX or type(told) not in (list, tuple):
+        if type(floor) is not int or not 0 <= floor <= FENCE_LIMIT or type(told) not in (list, tuple):
             raise ValueError("a memory without grants")
         if not all(is_grant_item(item) for item in told):
             raise ValueError("grants that are none")
@@ -139,7 +138,7 @@ def on_recalled(broker: Broker, sender: Node, items: list[Any]) -> None:
             continue
         grants = claims.memory.grants
         for item in told:
-            grants.merge(tuple(item[:10]), broker.now_ms)
+            grants.merge(tuple(item[:ITEM_FIELDS]), broker.now_ms)
             note_change(broker, GRANT, item[0])
         if floor > grants.floor:
             grants.floor = floor

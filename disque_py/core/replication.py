@@ -69,8 +69,14 @@ NOREPL_REMOVED: Final = b"-NOREPL job removed (expired?) before the requested re
 NOREPL_REFUSED: Final = b"-NOREPL Not enough reachable nodes for the requested replication level\r\n"
 LEAVING_REPLY: Final = b"-LEAVING This node is leaving the cluster, please connect to a different one\r\n"
 
+# Answers to REPLJOB as repairs note them; any other is the reason of a refusal (repair.py).
+COPY_TAKEN: Final = -1
+COPY_KNOWN: Final = -2
+
 KNOWN: Final = 1  # Second field of GOTJOB: the copy was here before.
 NO_ANSWER: Final = 1  # Flag of REPLJOB: best effort, don't confirm.
+REPAIRED: Final = 4  # … a lost copy is replaced; milliseconds until the copy's own timer follow (repair.py).
+TIMER_AT: Final = 2
 NEW_KEY: Final = 2  # … a new job with a key: to be refused if another job uses the key (keying.py).
 CREATION_ABORTED: Final = 2  # Third field of DELJOB: the job was not created, so its key is free.
 
@@ -168,9 +174,11 @@ def on_repljob(broker: Broker, sender: Node, items: list[Any]) -> None:
     only = broker.sets.only(sender)
     shards = broker.shards
     done, done_before = broker.tombstones.generations()
+    not_held = broker.acks.not_held
     now_ms = broker.now_ms
     horizon_ms = broker.schedule.horizon_ms
     high_memory = broker.memory.limits[1]
+    era = broker.era
     is_choosy = broker.is_leaving or broker.pauses.paused_count > 0 or broker.journal.disk_level > 0
     taken: list[bytes] = []
     for item in items:
@@ -178,7 +186,7 @@ def on_repljob(broker: Broker, sender: Node, items: list[Any]) -> None:
         job_id = job.id
         shard = shards[(job_id[12] & 63) << 6 | job_id[13] & 63]
         wants_answer = item[1] != NO_ANSWER
-        if job_id in shard or job_id in done or job_id in done_before:
+        if job_id in shard or job_id in done or job_id in done_before or (not_held and job_id in not_held):
             _on_known(broker, sender, job, shard.get(job_id), item[0], wants_answer)
             continue
         if job.attributes is not None and item[1] == NEW_KEY:
@@ -202,9 +210,11 @@ def on_repljob(broker: Broker, sender: Node, items: list[Any]) -> None:
         if broker.memory.is_spilling:
             broker.spill.fresh.append(job)
         job.was_queued = True
+        job.era = era
         retry_ms = job.terms.retry_ms
         if retry_ms:
-            job.requeue_at_ms = requeue_at_ms = now_ms + job.terms.delay_ms + retry_ms + broker.jitter()
+            wait_ms = job.terms.delay_ms + retry_ms if item[1] != REPAIRED else _timer_of(item[TIMER_AT])
+            job.requeue_at_ms = requeue_at_ms = now_ms + wait_ms + broker.jitter()
             if job.attributes is not None:
                 _wait_as_copy(broker, job)
             if requeue_at_ms <= horizon_ms:
@@ -216,6 +226,13 @@ def on_repljob(broker: Broker, sender: Node, items: list[Any]) -> None:
         if wants_answer:
             taken.append(job_id)
     broker.send_all(only, GOTJOB, taken)
+
+
+def _timer_of(span_ms: Any) -> int:
+    """Return when the timer of a repaired copy ends, as its holder says (repair.py). ValueError."""
+    if type(span_ms) is not int or span_ms >> SPAN_BITS:
+        raise ValueError("a timer that is not a number")
+    return span_ms
 
 
 def _wait_as_copy(broker: Broker, job: Job) -> None:
@@ -292,6 +309,8 @@ def on_gotjob(broker: Broker, sender: Node, items: list[Any]) -> None:
         if job is None:
             continue
         if job.state != WAIT_REPL:
+            if broker.repairs.named and job in broker.repairs.named:
+                broker.repairs.noted.append((job, sender, COPY_TAKEN if is_taken else COPY_KNOWN))
             if broker.drain is not None:
                 if is_taken:
                     broker.drain.copied(job, sender)
@@ -380,6 +399,8 @@ def on_refused(broker: Broker, sender: Node, items: list[Any]) -> None:
         broker.stats.refusals_received += 1
         job = broker.find(job_id)
         if job is None or job.state != WAIT_REPL or not isinstance(job.work, Replication):
+            if job is not None and broker.repairs.named and job in broker.repairs.named:
+                broker.repairs.noted.append((job, sender, reason))
             if job is not None and broker.drain is not None:
                 broker.drain.refused(job, sender)
             continue

@@ -26,9 +26,9 @@ from disque_py import event_format
 from disque_py.core import changing, events, lifecycle
 from disque_py.core.broker import Broker
 from disque_py.core.changeable import LEASE_EXPIRED
-from disque_py.core.job import ACKED, ACTIVE, COUNTER_MAX, WAIT_REPL, Handover, Job
+from disque_py.core.job import ACKED, ACTIVE, ATTEMPT_MAX, COUNTER_MAX, WAIT_REPL, Handover, Job
 from disque_py.core.job import QUEUED as IS_QUEUED
-from disque_py.core.job_snapshot import ATTEMPT_MAX, SPAN_BITS
+from disque_py.core.job_snapshot import SPAN_BITS
 from disque_py.core.journaling import mark_holders_dirty
 from disque_py.core.queue import PAUSED_IN
 

@@ -65,6 +65,7 @@ def _drop_jobs(broker: Broker) -> None:
     broker.copies.announcements.clear()
     broker.pauses.deferred.clear()
     broker.behind.clear()
+    broker.repairs.forget_jobs()
     broker.tokens.clear()
     broker.acks.recollect = None
     broker.upkeep.census = None

@@ -72,7 +72,7 @@ class Restoring:
     jobs            every job whose base was met, in that order; those that went since are GONE
     stale           segments with a base that a later one replaced: a copying was cut short there
     dropped         segments whose content stands further on
-    pauses          queue -> (flags, version ms, node), as it was last
+    pauses          queue -> (flags, version ms, node, flags set with BCAST), as it was last
     expired, queued, waiting, lost    jobs by their outcome; `lost`: at-most-once jobs that may not be queued
     """
 
@@ -80,7 +80,7 @@ class Restoring:
         self.jobs: list[Job] = []
         self.stale: set[int] = set()
         self.dropped: set[int] = set()
-        self.pauses: dict[bytes, tuple[int, int, bytes]] = {}
+        self.pauses: dict[bytes, tuple[int, int, bytes, int]] = {}
         self._pause_places: dict[bytes, int] = {}
         # token -> (segment, [(id, attempt) …])
         self._tokens: dict[bytes, tuple[int, list[tuple[bytes, int]]]] = {}
@@ -116,8 +116,9 @@ class Restoring:
                 elif kind == GONE_RECORD:
                     self._gone(items)
                 elif kind == PAUSE:
-                    for name, state, version_ms, version_node, *_ in items:
-                        self.pauses[name] = (state, version_ms, version_node)
+                    for name, state, version_ms, version_node, *more in items:
+                        # An older journal has one state for both.
+                        self.pauses[name] = (state, version_ms, version_node, more[0] if more else state)
                         self._pause_places[name] = number
                 elif kind == DROPPED:
                     self.dropped.update(items)
@@ -468,11 +469,10 @@ class Restoring:
 
     def _restore_pauses(self) -> None:
         broker = self._broker
-        for name, (flags, version_ms, version_node) in self.pauses.items():
-            state = flags & (PAUSED_IN | PAUSED_OUT)
+        for name, (flags, version_ms, version_node, told) in self.pauses.items():
             if version_ms:
-                pausing.remember(broker, name, state, version_ms, version_node)
-            pausing.set_pause(broker, name, state)
+                pausing.remember(broker, name, told & (PAUSED_IN | PAUSED_OUT), version_ms, version_node)
+            pausing.set_pause(broker, name, flags & (PAUSED_IN | PAUSED_OUT))
 
 
 def give_up_once(broker: Broker) -> None:

@@ -50,6 +50,8 @@ class Stats:
         self.once_lost_in_restart = 0
         self.once_dropped_leaving = 0
         self.copies_missing_leaving = 0
+        self.copies_repaired = 0
+        self.repair_refusals = 0
         self.hints_sent = 0
         self.hints_received = 0
         self.pulls_sent = 0

@@ -21,9 +21,11 @@ from disque_py.core import (
     leaving,
     memory,
     pulls,
+    repair,
     replication,
     requeue,
     settings_sync,
+    tasks,
 )
 from disque_py.core.broker import SHARDS, Broker
 from disque_py.core.job import ACKED, ACTIVE, QUEUED, Handover, Job, Replication
@@ -70,18 +72,28 @@ def tick(broker: Broker) -> bool:
         _sweep_jobs(broker)
     if broker.acks.recollect is not None and next(broker.acks.recollect, broker) is broker:
         broker.acks.recollect = None
+    if broker.tasks.busy:
+        tasks.step(broker)
     if broker.waits.incremental:
         incremental.step(broker)
-    return max(jobs, acks_looked) >= JOBS_PER_TICK or bool(
-        broker.upkeep.sweeps
-        or len(broker.waits.incremental) > len(broker.waits.stalled)
-        or broker.upkeep.sweep_due
-        or broker.acks.recollect is not None
+    is_walking = repair.step(broker)
+    return (
+        is_walking
+        or max(jobs, acks_looked) >= JOBS_PER_TICK
+        or bool(
+            broker.upkeep.sweeps
+            or broker.tasks.busy
+            or len(broker.waits.incremental) > len(broker.waits.stalled)
+            or broker.upkeep.sweep_due
+            or broker.acks.recollect is not None
+        )
     )
 
 
 def next_ms(broker: Broker) -> int:
     """Return when `tick` has to be called at the latest."""
+    if broker.tasks.busy or (broker.repairs.to_go_on and not (broker.is_loading or broker.is_leaving)):
+        return broker.now_ms
     at_ms = broker.upkeep.housekept_ms + HOUSEKEEPING_MS
     if broker.copies.extensions and broker.copies.extensions[0][0] < at_ms:
         at_ms = broker.copies.extensions[0][0]
@@ -139,10 +151,12 @@ def _sweep_queues(broker: Broker) -> None:
 
 def _keep_house(broker: Broker) -> None:
     """Keep house ten times a second: samples, idle queues, the part of the sweep that is due."""
-    elapsed_ms = min(broker.now_ms - broker.upkeep.housekept_ms, SWEEP_MS)
+    slept_ms = broker.now_ms - broker.upkeep.housekept_ms
+    elapsed_ms = min(slept_ms, SWEEP_MS)
     broker.upkeep.housekept_ms = broker.now_ms
     broker.stats.sample(broker.now_ms)
     broker.tombstones.expire(broker.now_ms)
+    broker.acks.not_held.expire(broker.now_ms)
     if broker.used_memory > broker.memory.peak:
         broker.memory.peak = broker.used_memory
     _plan_sweep(broker, elapsed_ms)
@@ -155,6 +169,7 @@ def _keep_house(broker: Broker) -> None:
             broker.consumers.interest_due[queue] = None
     broker.cluster.memory_level = level
     broker.tokens.look()
+    repair.look(broker, slept_ms)
     pulls.ask_for_waiting(broker, ASKING_PER_TICK)
     settings_sync.step(broker)
     claim_messages.step(broker)

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 # The version of the bus that brought attempts, back-off, cancellation, the changeable part of a job and queue settings.
 ATTEMPTS: Final = 2
+# The version that brought the repair of lost copies. Nodes of older ones are neither asked nor given a new copy.
+REPAIR: Final = 3
 
 
 def older_node(broker: Broker, version: int) -> Node | None:

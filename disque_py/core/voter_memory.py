@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from disque_py.core.grants import FENCE_MAX, Grants, is_grant_item
+from disque_py.core.grants import FENCE_LIMIT, ITEM_FIELDS, Grants, is_grant_item
 from disque_py.core.voter_list import MEMORY_BYTES, PackedList, VoterList, unpack_list
 
 # Kinds of items. Their numbers are in files: one never gets another meaning.
 MEMORY: Final = 0  # memory id
-LISTS: Final = 1  # list or None, the list before it or None, remembers, has copied, may grant
+LISTS: Final = 1  # list or None, the list before it or None, remembers, has copied, may grant, is in conflict
 PAST: Final = 2  # [[epoch, whether the memory of that epoch is good], …]
 GRANT: Final = 3  # a GrantItem
 FORGOTTEN: Final = 4  # key
@@ -23,6 +23,7 @@ FLOOR: Final = 5  # fence
 BALLOT: Final = 6  # epoch, promised number, promised node, accepted number, accepted node, accepted list or None
 
 Item = tuple[int, Any]
+KINDS: Final = (MEMORY, LISTS, PAST, BALLOT, FLOOR, GRANT, FORGOTTEN)
 # Past epochs whose grants this node can tell.
 PASTS_MAX: Final = 16
 # A ballot: number, node id. The higher one wins.
@@ -38,6 +39,7 @@ class VoterMemory:
     previous    the list before it, whose grants its voters copy
     remembers   this node is in `list` and has forgotten nothing of this epoch
     has_copied  it has the grants of the epoch before (or there was none)
+    is_conflict two lists of one epoch, or of two origins, were seen
     may_grant   it has read all fences from voters that remember, after it had forgotten them
     past        past epochs in which it was a voter -> whether it remembered and had copied
     promised    highest ballot for the next list that it promised
@@ -52,6 +54,7 @@ class VoterMemory:
         self.remembers = False
         self.has_copied = False
         self.may_grant = False
+        self.is_conflict = False
         self.past: dict[int, bool] = {}
         self.promised = NO_BALLOT
         self.accepted = NO_BALLOT
@@ -71,6 +74,7 @@ class VoterMemory:
         if kind == LISTS:
             return LISTS, (
                 _packed(self.list), _packed(self.previous), self.remembers, self.has_copied, self.may_grant,
+                self.is_conflict,
             )  # fmt: skip
         if kind == PAST:
             return PAST, list(self.past.items())
@@ -99,15 +103,17 @@ class VoterMemory:
         if kind == MEMORY:
             self.memory_id = value
         elif kind == LISTS:
+            epoch = self.list.epoch if self.list is not None else 0
             self.list = unpack_list(value[0]) if value[0] is not None else None
             self.previous = unpack_list(value[1]) if value[1] is not None else None
-            self.remembers, self.has_copied, self.may_grant = value[2:5]
-            self.promised = self.accepted = NO_BALLOT
-            self.accepted_list = None
+            self.remembers, self.has_copied, self.may_grant, self.is_conflict = value[2:6]
+            if self.list is None or self.list.epoch != epoch:
+                self.promised = self.accepted = NO_BALLOT
+                self.accepted_list = None
         elif kind == PAST:
             self.past = dict(value)
         elif kind == GRANT:
-            self.grants.put(tuple(value), now_ms)
+            self.grants.put(tuple(value[:ITEM_FIELDS]), now_ms)
         elif kind == FORGOTTEN:
             self.grants.forget(value)
         elif kind == FLOOR:
@@ -139,7 +145,7 @@ def _is_value(kind: int, value: Any) -> bool:
         for packed in value[:2]:
             if packed is not None:
                 unpack_list(packed)
-        return len(value) >= 5 and all(type(flag) is bool for flag in value[2:5])
+        return len(value) >= 6 and all(type(flag) is bool for flag in value[2:6])
     if kind == PAST:
         return all(type(epoch) is int and type(is_good) is bool for epoch, is_good in value)
     if kind == GRANT:
@@ -147,7 +153,7 @@ def _is_value(kind: int, value: Any) -> bool:
     if kind == FORGOTTEN:
         return type(value) is bytes
     if kind == FLOOR:
-        return type(value) is int and 0 <= value <= FENCE_MAX
+        return type(value) is int and 0 <= value <= FENCE_LIMIT
     if kind == BALLOT:
         if value[5] is not None:
             unpack_list(value[5])
@@ -158,4 +164,4 @@ def _is_value(kind: int, value: Any) -> bool:
 def is_ballot(value: Any) -> bool:
     """Return whether this is a ballot: a number and a node id."""
     number, node_id = value
-    return type(number) is int and type(node_id) is bytes and 0 <= number <= FENCE_MAX
+    return type(number) is int and type(node_id) is bytes and 0 <= number <= FENCE_LIMIT

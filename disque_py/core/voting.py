@@ -18,13 +18,25 @@ from typing import Any, Final
 from cluster_bus.messages import CLAIM_IS, RELEASED, VOTE_IS, VOTERS
 from cluster_bus.node import ID_BYTES, Node
 from disque_py.core.broker import Broker
-from disque_py.core.claims import note_change, send
-from disque_py.core.grants import FENCE_MAX, GRANTED, KEY_BYTES_MAX, MUTE, OTHER_EPOCH, SPAN_MAX_MS
+from disque_py.core.claims import Waiting, note_change, send
+from disque_py.core.grants import (
+    FENCE_AHEAD,
+    FENCE_LIMIT,
+    FENCE_MAX,
+    GRANTED,
+    KEY_BYTES_MAX,
+    MUTE,
+    NO_ROOM,
+    OTHER_EPOCH,
+    RENEWS,
+    SPAN_MAX_MS,
+)
 from disque_py.core.voter_list import MEMORY_BYTES, VoterList, unpack_list
 from disque_py.core.voter_memory import (
     BALLOT,
     FLOOR,
     GRANT,
+    KINDS,
     LISTS,
     MEMORY,
     NO_BALLOT,
@@ -37,8 +49,16 @@ from disque_py.log_lines import tell
 
 # A write that failed is repeated after this.
 RETRY_MS: Final = 2_000
+# A reset makes a list whose epoch is so far above the highest known one.
+RESET_EPOCHS: Final = 1_000
+# Answers that wait for the file; more are not given.
+WAITING_MAX: Final = 10_000
 # Bits of a release.
 GIVES_BACK: Final = 1
+# Answers to a release.
+NOT_HELD: Final = 0
+ENDED: Final = 1
+CAN_NOT_SAY: Final = 2
 # Answers to a vote.
 YES: Final = 0
 NO: Final = 1
@@ -57,7 +77,7 @@ def is_voter(broker: Broker) -> bool:
 def may_vote(broker: Broker) -> bool:
     """Return whether this node may grant claims now."""
     memory = broker.claims.memory
-    if broker.claims.is_conflict or not is_voter(broker):
+    if broker.claims.memory.is_conflict or not is_voter(broker):
         return False
     return (memory.remembers and memory.has_copied) or memory.may_grant
 
@@ -108,7 +128,6 @@ def forget_all(broker: Broker) -> None:
     claims.waiting.clear()
     claims.recall = None
     claims.told.clear()
-    claims.is_conflict = False
     claims.is_void = True
     memory_id(broker)
 
@@ -121,11 +140,12 @@ def learn(broker: Broker, voter_list: VoterList, previous: VoterList | None) -> 
     claims = broker.claims
     memory = claims.memory
     old = memory.list
-    if old is not None and voter_list.epoch <= old.epoch:
-        if voter_list.epoch == old.epoch and not voter_list.is_same(old) and not claims.is_conflict:
-            claims.is_conflict = True
-            tell(broker.host, "voters-conflict", epoch=old.epoch)
-            gossip(broker, list(broker.cluster.linked))  # Other nodes are to see the other list, too.
+    if old is not None and _contradict(old, voter_list) and not memory.is_conflict:
+        memory.is_conflict = True
+        note_change(broker, LISTS)
+        tell(broker.host, "voters-conflict", epoch=old.epoch)
+        gossip(broker, list(broker.cluster.linked))  # Other nodes are to see the other list, too.
+    if old is not None and (voter_list.epoch <= old.epoch or _contradict(old, voter_list)):
         return False
     if old is not None and broker.me.id in old.voters:
         memory.past[old.epoch] = memory.remembers and memory.has_copied
@@ -139,7 +159,7 @@ def learn(broker: Broker, voter_list: VoterList, previous: VoterList | None) -> 
     memory.remembers = mine is not None and mine == memory.memory_id
     memory.has_copied = memory.remembers and voter_list.is_first
     memory.may_grant = False
-    claims.is_conflict = False
+    claims.memory.is_conflict = False
     claims.recall = None
     claims.muted_until_ms = 0
     for kind in (LISTS, PAST, BALLOT):
@@ -149,6 +169,16 @@ def learn(broker: Broker, voter_list: VoterList, previous: VoterList | None) -> 
     tell(broker.host, "voters-changed", epoch=voter_list.epoch, voters=len(voter_list.voters))
     gossip(broker, list(broker.cluster.linked))
     return True
+
+
+def _contradict(old: VoterList, new: VoterList) -> bool:
+    """Return whether two lists can't both be right: they have one epoch, or come from two first lists.
+
+    A reset is far above the lists that it replaces.
+    """
+    if new.origin != old.origin:
+        return not (new.is_first and new.epoch >= old.epoch + RESET_EPOCHS)
+    return new.epoch == old.epoch and not new.is_same(old)
 
 
 def gossip(broker: Broker, nodes: list[Node]) -> None:
@@ -187,6 +217,7 @@ def on_claim(broker: Broker, sender: Node, items: list[Any]) -> None:
     """Grant a claim, or say why not."""
     claims = broker.claims
     memory = claims.memory
+    has_gossiped = False
     for number, epoch, key, holder, fence, lease_ms, attempt, keep_ms, flags, *_ in items:
         for value in (number, epoch, fence, lease_ms, attempt, keep_ms, flags):
             if type(value) is not int or not 0 <= value <= FENCE_MAX:
@@ -196,17 +227,23 @@ def on_claim(broker: Broker, sender: Node, items: list[Any]) -> None:
             raise ValueError("a lease of a claim that is none")
         if memory.list is None or memory.list.epoch != epoch:
             send(broker, sender, CLAIM_IS, (number, OTHER_EPOCH, 0, b"", 0, 0, 0))
-            gossip(broker, [sender])
+            if not has_gossiped:
+                gossip(broker, [sender])
+            has_gossiped = True
             continue
-        if not may_vote(broker) or lease_ms > memory.list.lease_max_ms:
+        if not may_vote(broker) or lease_ms > memory.list.lease_max_ms or not _can_write(broker):
             send(broker, sender, CLAIM_IS, (number, MUTE, 0, b"", 0, 0, 0))
             continue
         grants = memory.grants
+        is_ahead = fence > max(broker.wall_ms + FENCE_AHEAD, grants.highest(key) + 1) or fence > FENCE_LIMIT
+        if is_ahead and not flags & RENEWS:
+            send(broker, sender, CLAIM_IS, (number, NO_ROOM, 0, b"", 0, 0, 0))
+            continue
         outcome = grants.claim(key, holder, fence, lease_ms, attempt, keep_ms, flags, broker.now_ms)
         if outcome == GRANTED:
             note_change(broker, GRANT, key)
             counted = grants.records[key].attempts
-            claims.waiting.append((sender, CLAIM_IS, (number, GRANTED, fence, holder, fence, counted, lease_ms)))
+            answer(broker, sender, CLAIM_IS, (number, GRANTED, fence, holder, fence, counted, lease_ms))
             continue
         record = grants.records.get(key)
         running = grants.running(key, broker.now_ms)
@@ -220,20 +257,25 @@ def on_claim(broker: Broker, sender: Node, items: list[Any]) -> None:
 def on_release(broker: Broker, sender: Node, items: list[Any]) -> None:
     """End a grant of exactly this holder and fence."""
     grants = broker.claims.memory.grants
-    for number, key, holder, fence, flags, done_ms, *_ in items:
-        for value in (number, fence, flags, done_ms):
+    for number, epoch, key, holder, fence, flags, done_ms, *_ in items:
+        for value in (number, epoch, fence, flags, done_ms):
             if type(value) is not int or not 0 <= value <= FENCE_MAX:
                 raise ValueError("a number of a release that is none")
         _check_key(key, holder)
         voter_list = broker.claims.memory.list
-        if done_ms and (not may_vote(broker) or voter_list is None or done_ms > voter_list.lease_max_ms):
-            send(broker, sender, RELEASED, (number, 0))
+        if not may_vote(broker) or voter_list is None or not _can_write(broker):
+            send(broker, sender, RELEASED, (number, CAN_NOT_SAY))
+            continue
+        if done_ms and (voter_list.epoch != epoch or done_ms > voter_list.lease_max_ms):
+            # A majority of an old list is none of this one.
+            send(broker, sender, RELEASED, (number, CAN_NOT_SAY))
+            gossip(broker, [sender])
             continue
         is_over = grants.release(key, holder, fence, done_ms, gives_back=bool(flags & GIVES_BACK), now_ms=broker.now_ms)
         if is_over:
             note_change(broker, GRANT, key)
         if number:
-            answer(broker, sender, RELEASED, (number, int(is_over)))
+            answer(broker, sender, RELEASED, (number, ENDED if is_over else NOT_HELD))
 
 
 def _check_key(key: Any, holder: Any) -> None:
@@ -252,7 +294,7 @@ def on_vote(broker: Broker, sender: Node, items: list[Any]) -> None:
     for number, epoch, ballot_number, ballot_node, packed, *_ in items:
         if type(number) is not int or type(epoch) is not int or type(ballot_number) is not int:
             raise ValueError("a vote that is none")
-        if type(ballot_node) is not bytes or len(ballot_node) != ID_BYTES or not 0 < ballot_number <= FENCE_MAX:
+        if type(ballot_node) is not bytes or len(ballot_node) != ID_BYTES or not 0 < ballot_number <= FENCE_LIMIT:
             raise ValueError("a ballot that is none")
         proposed = unpack_list(packed) if packed is not None else None
         if proposed is not None and (proposed.is_first or proposed.epoch != epoch + 1):
@@ -276,7 +318,7 @@ def on_vote(broker: Broker, sender: Node, items: list[Any]) -> None:
 def _takes_part(broker: Broker) -> bool:
     """Return whether this voter takes part in the choice of the next list: it remembers, and has copied."""
     memory = broker.claims.memory
-    return memory.remembers and memory.has_copied and not broker.claims.is_conflict
+    return memory.remembers and memory.has_copied and not broker.claims.memory.is_conflict
 
 
 def _answer_vote(broker: Broker, sender: Node, number: int, outcome: int) -> None:
@@ -290,8 +332,14 @@ def _answer_vote(broker: Broker, sender: Node, number: int, outcome: int) -> Non
 
 def answer(broker: Broker, node: Node, kind: int, fields: tuple[Any, ...]) -> None:
     """Tell a node something that has to be on disk before."""
-    broker.claims.waiting.append((node, kind, fields))
+    if _can_write(broker):
+        broker.claims.waiting.append((node, node.run, kind, fields))
     broker.claims.is_due = True
+
+
+def _can_write(broker: Broker) -> bool:
+    """Return whether there is room for an answer that waits for the file."""
+    return not broker.claims.is_failing and len(broker.claims.waiting) < WAITING_MAX
 
 
 def write(broker: Broker) -> None:
@@ -307,7 +355,9 @@ def write(broker: Broker) -> None:
     is_void, claims.is_void = claims.is_void, False
     claims.is_writing = True
     memory = claims.memory
-    items = [item for kind, key in unsaved if (item := memory.item(kind, key, broker.now_ms)) is not None]
+    # Lists come before the ballots of their epoch.
+    changed = [(kind, b"") for kind in KINDS if (kind, b"") in unsaved] + [each for each in unsaved if each[1]]
+    items = [item for kind, key in changed if (item := memory.item(kind, key, broker.now_ms)) is not None]
 
     def written(failure: OSError | None) -> None:
         claims.is_writing = False
@@ -340,16 +390,17 @@ def _failed(broker: Broker, failure: OSError) -> None:
         tell(broker.host, "votes-failed", reason=failure.strerror or str(failure))
 
 
-def _leave(broker: Broker, waiting: list[tuple[Node, int, tuple[Any, ...]]]) -> None:
-    for node, kind, fields in waiting:
-        send(broker, node, kind, fields)
+def _leave(broker: Broker, waiting: list[Waiting]) -> None:
+    """Send answers, unless the process that asked is gone."""
+    for node, run, kind, fields in waiting:
+        if node.run == run:
+            send(broker, node, kind, fields)
 
 
 def on_run_over(broker: Broker, node: Node) -> None:
     """Forget what waited for a node's process, which is gone."""
     claims = broker.claims
     claims.told.pop(node, None)
-    claims.waiting = [each for each in claims.waiting if each[0] is not node]
 
 
 def step(broker: Broker) -> None:

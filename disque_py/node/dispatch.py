@@ -36,11 +36,13 @@ from disque_py.core import (
     ordering,
     pausing,
     pulls,
+    repair,
     replication,
     requeue,
     settings_sync,
     spilling,
     taking,
+    tasks,
     timers,
     voting,
 )
@@ -124,6 +126,15 @@ MESSAGES: Final[dict[int, MessageHandler]] = {
     messages.JOBSARE: asking.on_answer,
     messages.DOJOBS: asking.on_dojobs,
     messages.DIDJOBS: asking.on_answer,
+    messages.TASK: tasks.on_task,
+    messages.TASK_STATE: tasks.on_task_state,
+    messages.SYNC: tasks.on_sync,
+    messages.SYNCED: tasks.on_synced,
+    messages.HAVE: repair.on_have,
+    messages.HAVEARE: repair.on_haveare,
+    messages.RESTORED: repair.on_restored,
+    messages.SHORT: repair.on_short,
+    messages.TAKETURN: repair.on_taketurn,
     messages.QUESTION: gathering.on_question,
     messages.ANSWER: gathering.on_answer,
     **claim_messages.HANDLERS,
@@ -142,6 +153,8 @@ WHILE_LOADING: Final = (
     messages.ASKSETTINGS,
     messages.QLENGTHS,
     messages.QUESTION,
+    messages.TASK,
+    messages.SYNC,
     *claim_messages.HANDLERS,
 )
 
@@ -423,6 +436,8 @@ def _reply_in_mode(client: Client, mode: int, reply: bytes) -> None:
 def disconnect(broker: Broker, client: Client) -> None:
     """Drop a client whose connection is gone."""
     delivery.drop_client(broker, client)
+    if broker.claims.rounds:
+        claim_messages.forget_client(broker, client)
 
 
 # -- nodes ------------------------------------------------------------------------------------------
@@ -455,6 +470,7 @@ def link_up(broker: Broker, node: Node) -> None:
     filter_interest.on_link_up(broker, node)
     replication.on_link_up(broker, node)
     handover.on_link_up(broker, node)
+    repair.on_link_up(broker, node)
     acks.collect_again(broker)
     keying.on_link_up(broker, node)
 
@@ -464,6 +480,8 @@ def link_lost(broker: Broker, node: Node) -> None:
     keying.on_link_lost(broker, node)
     asking.on_link_lost(broker, node)
     gathering.on_link_lost(broker, node)
+    tasks.node_lost(broker, node)
+    repair.on_link_lost(broker, node)
     claim_messages.on_link_lost(broker, node)
 
 
@@ -475,6 +493,7 @@ def incoming_lost(broker: Broker, node: Node) -> None:
     keying.on_link_lost(broker, node)
     asking.on_link_lost(broker, node)
     gathering.on_link_lost(broker, node)
+    tasks.node_lost(broker, node)
     claim_messages.on_link_lost(broker, node)
 
 
@@ -485,6 +504,7 @@ def new_run(broker: Broker, node: Node) -> None:
     interest.forget_node(broker, node)
     filter_interest.forget_node(broker, node)
     handover.on_run_over(broker, node)
+    tasks.node_lost(broker, node)
 
 
 def forgotten(broker: Broker, node: Node) -> None:
@@ -494,7 +514,10 @@ def forgotten(broker: Broker, node: Node) -> None:
     interest.forget_node(broker, node)
     filter_interest.forget_node(broker, node)
     handover.on_run_over(broker, node)
+    tasks.node_lost(broker, node)
     broker.sets.forget_all()
+    broker.acks.has_forgotten = True
+    repair.forgotten(broker, node)
     acks.collect_again(broker)
 
 
@@ -512,6 +535,9 @@ def settle(broker: Broker) -> None:
         _let_early_in(broker)
     if broker.cluster.epoch != broker.copies.counted_epoch:
         replication.count_again(broker)
+    repairs = broker.repairs
+    if repairs.noted or repairs.to_ask or repairs.to_tell:
+        repair.settle(broker)
     if broker.producers.key_events or broker.producers.key_conflicts:
         keying.settle(broker)
     consumers = broker.consumers

@@ -51,6 +51,9 @@ class FramedStore:
         try:
             with open(self.path, "rb") as file:
                 data = file.read()
+                # A killed process may have left bytes that no sync has reached. This process will rely on them.
+                os.fsync(file.fileno())
+            self._sync_directory()
             contents = self._layout.parse(data)
         except FileNotFoundError:
             return []
@@ -100,13 +103,16 @@ class FramedStore:
             file.flush()
             os.fsync(fd)
         os.replace(new_path, self.path)
+        self._sync_directory()
+        self._is_torn = False
+        self._good_bytes = self._rewritten_bytes = len(data)
+
+    def _sync_directory(self) -> None:
         directory_fd = os.open(os.path.dirname(self.path) or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(directory_fd)
         finally:
             os.close(directory_fd)
-        self._is_torn = False
-        self._good_bytes = self._rewritten_bytes = len(data)
 
 
 def _write_all(fd: int, data: bytes) -> None:

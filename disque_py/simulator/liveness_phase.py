@@ -5,10 +5,10 @@ rest by itself. An operator helps only where the documentation says that one has
 nodes were told to forget each other or all others, the end of a pause, and FORGET at each node that still knows a gone
 one.
 
-Then these rules are checked, in this order. The mesh is whole. Nodes agree on members, leavers and pauses. Waiting
-clients are answered. A leaving node is empty. Every promised job is delivered, and every acknowledged job vanishes from
-all nodes. At last nodes send nothing but heartbeats; jobs that wait without a consumer cost one announcement per pair
-of nodes and second. Each rule has a limit in virtual time.
+Then these rules are checked, in this order. The mesh is whole. Nodes agree on members, leavers and pauses. Tasks end.
+Waiting clients are answered. A leaving node is empty. Every promised job is delivered, and every acknowledged job
+vanishes from all nodes. At last nodes send nothing but heartbeats; jobs that wait without a consumer cost one
+announcement per pair of nodes and second. Each rule has a limit in virtual time.
 """
 
 from __future__ import annotations
@@ -31,12 +31,13 @@ from cluster_bus.messages import (
 from cluster_bus.node import LEAVING, Node
 from disque_py.core.ids import is_retried_id, is_valid_id
 from disque_py.core.job import Handover, Job
-from disque_py.simulator.checks import backups, counting, filter_indexes, order
+from disque_py.simulator.checks import backups, counting, filter_indexes, moving, order
 from disque_py.simulator.checks.cluster_invariants import jobs_of, look, tell
 from disque_py.simulator.checks.event_audit import audit
 from disque_py.simulator.checks.reachability import travel
 from disque_py.simulator.checks.settings import apart
 from disque_py.simulator.clients.connection import Connection, words
+from disque_py.simulator.clients.movers import OWN
 from disque_py.simulator.clients.workload import Line
 from disque_py.simulator.oracle import RuleBrokenError
 from disque_py.simulator.transcript import Ids, tell_run
@@ -53,7 +54,12 @@ MESH_MS: Final = 60_000
 AGREED_MS: Final = 10_000
 # The longest TIMEOUT of a client, and a turn or two.
 ANSWERED_MS: Final = 4_000
+# A silent node is given up after ten seconds.
+TASKS_MS: Final = 30_000
 LEFT_MS: Final = 30_000
+# A second until a failed node's copies are suspect, a minute until jobs without a node take turns again, and five
+# seconds for each holder.
+REPAIRED_MS: Final = 150_000
 DRAINED_MS: Final = 60_000
 FETCH_MS: Final = 400
 SAME_SETTINGS: Final = "nodes know the same settings"
@@ -87,6 +93,7 @@ class Drainer(Connection):
         """Send the next GETJOB."""
         if self.is_open and self._phase.is_draining:
             queues = [b"q%d" % number for number in range(self._phase.simulation.plan.queues)]
+            queues += OWN
             self.send([words("GETJOB", "TIMEOUT", FETCH_MS, "COUNT", 50, "FROM", *queues)], 1)
 
     def on_reply(self, reply: Any) -> None:
@@ -148,6 +155,7 @@ class LivenessPhase:
         self.is_draining = False
         self.mesh_ms = 0
         self.drain_ms = 0
+        self.repair_ms = 0
 
     def play(self) -> None:
         """Play the whole phase; RuleBrokenError."""
@@ -156,6 +164,7 @@ class LivenessPhase:
         self._lift_limits()
         self._answer()
         self._empty_leavers()
+        self._repair()
         self._drain()
         self._verdict()
         audit(self.world, self.simulation.oracle)
@@ -170,6 +179,7 @@ class LivenessPhase:
             self._drain()
         else:
             counting.play(self.simulation)
+            moving.play(self.simulation)
             order.play(self.simulation)
             self._drain()
             filter_indexes.meet(self.simulation)
@@ -280,6 +290,9 @@ class LivenessPhase:
     def _answer(self) -> None:
         """Check that GETJOB is answered by jobs or its time-out, and ADDJOB by copies if there are enough nodes."""
         world = self.world
+        self._until(
+            "tasks end", TASKS_MS, lambda: not any(m.broker.tasks.shares for m in world.running()), self._tell_tasks
+        )
         world.run(ANSWERED_MS)
         nodes = sum(not machine.broker.is_leaving for machine in world.running())
         for connection in list(world.connections):
@@ -294,6 +307,13 @@ class LivenessPhase:
                         connection.machine.name,
                     )
                 connection.hang_up()
+
+    def _tell_tasks(self) -> str:
+        return "; ".join(
+            f"{machine.name} works for {share.leader.host}: round {share.round}, outcome {share.outcome}"
+            for machine in self.world.running()
+            for share in machine.broker.tasks.shares.values()
+        )
 
     def _empty_leavers(self) -> None:
         """Wait until the leaving nodes are empty, and let them go."""
@@ -313,6 +333,15 @@ class LivenessPhase:
             )
             targets.go(machine)
         world.run(STEP_MS)
+
+    def _repair(self) -> None:
+        """Wait until lost copies are replaced. An operator sets `repair-after` first: it may be the default."""
+        targets, repairs = self.simulation.targets, self.simulation.collections.repairs
+        for machine in self.world.running():
+            targets.ask(machine, "CONFIG", "SET", "repair-after", 1)
+        self.repair_ms = self._until(
+            "lost copies are replaced", REPAIRED_MS, lambda: not repairs.missing(), repairs.missing
+        )
 
     # -- the jobs ------------------------------------------------------------------------------------
 

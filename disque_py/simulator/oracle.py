@@ -55,6 +55,7 @@ class Promise:
     limit                ATTEMPTS; 0: any number
     renewed              requests that may have begun a fresh set of attempts
     cancels, nacks       CANCELJOBs and NACKs that were sent for it
+    moves                commands that may have moved it to another queue
     elsewhere            NACKs for it at a node that did not deliver it: two nodes may queue it at once
     loose                requests that end a lease early (NACK, ENQUEUE …) and were not answered
     freed_ms             when the last of them was answered
@@ -82,6 +83,7 @@ class Promise:
         "limit",
         "loose",
         "losses",
+        "moves",
         "nacks",
         "number",
         "queue",
@@ -122,6 +124,7 @@ class Promise:
         self.elsewhere = 0
         self.cancels = 0
         self.nacks = 0
+        self.moves = 0
 
     def __str__(self) -> str:
         kind = "at-most-once job" if not self.retry_ms else "job"
@@ -139,6 +142,8 @@ class Oracle:
     is_settled   nothing is wrong with the cluster: a holder hears at once that its job is done
     delays_ms    how long time may have stood still for some copy: stopped processes, stuck links, disks in trouble
     explained    ids of at-most-once jobs that may be lost: a mishap, or a reply that no client read
+    movable      queues between which an operator moves jobs; empty: none does
+    moves_under_way   commands that move jobs, and that some node may not have begun with
     faults       how many last at the moment
     unrest_ms    when one began or ended last
     sides        into how many parts a cut may divide the cluster: as many as there are nodes
@@ -165,10 +170,13 @@ class Oracle:
         self.again_acked = 0
         self.duplicates = 0
         self.errors: dict[str, int] = {}
+        self.movable: frozenset[bytes] = frozenset()
+        self.moves_under_way = 0
 
     def add(self, queue: bytes, body_bytes: int, retry_ms: int, ttl_ms: int, copies: int, now_ms: int) -> Promise:
         """An ADDJOB is about to be sent."""
         promise = Promise(len(self.promises), queue, body_bytes, retry_ms, ttl_ms, copies, now_ms)
+        promise.moves = self.moves_under_way
         self.promises.append(promise)
         return promise
 
@@ -200,7 +208,7 @@ class Oracle:
         if promise is None:
             raise RuleBrokenError("nothing comes from nowhere", f"{job_id!r} has the body {body[:40]!r}", job_id)
         self._name(promise, job_id)
-        if queue != promise.queue or body != promise.body():
+        if (queue != promise.queue and queue not in self.movable) or body != promise.body():
             raise RuleBrokenError("jobs arrive as they were added", f"{promise} came from {queue!r}", job_id)
         self.delivered += 1
         promise.delivered += 1

@@ -42,9 +42,15 @@ WEATHER: Final[dict[str, tuple[str, ...]]] = {
     "restarts": ("restart",),
     "disks": ("disk", "disk", "kill", "rewrite"),
     "votes": ("wipe-votes", "wipe-votes", "kill"),
+    "lost": ("lose", "wipe", "late", "kill"),
 }
-# Kinds that no seed chooses: plans with locks have their faults besides.
-BY_NAME: Final = ("fair", "votes")
+# Kinds that no seed chooses: plans with locks, and a share of the others, have their faults besides.
+BY_NAME: Final = ("fair", "votes", "lost")
+# Nodes lost for ever, wiped, or forgotten and back, in this share of the plans that have faults.
+LOST_FAULTS: Final = ("lose", "wipe", "late")
+LOST_SHARE: Final = 0.25
+# `repair-after` of a plan, in seconds; 600 is the default, which no plan lasts for.
+REPAIR_AFTER_S: Final = (1, 1, 2, 5, 600)
 NAMES: Final = "abcdefghijklmnopqrstuvwxyz"
 NODES_MAX: Final = 9
 MS_PER_FAULT: Final = (250, 600, 1_500, 4_000)
@@ -76,6 +82,7 @@ SETTINGS_MAX: Final = 12
 # Clusters with jobs of few attempts, and consumers that give up on them.
 ATTEMPTS_SHARE: Final = 0.4
 ASKER_SHARE: Final = 0.3
+MOVER_SHARE: Final = 0.35
 # Clusters with clients that ask with WHERE, beside a producer of jobs with metadata.
 FILTERED_SHARE: Final = 0.3
 # Clusters with owners of locks, and voters whose list changes. Some of these lose their files of votes.
@@ -159,6 +166,7 @@ class Plan:
     has_events        nodes write logs of events, of at most `events_bytes` each
     is_long           some jobs have a RETRY of minutes
     rewrite_bytes     auto-aof-rewrite-min-size; 0: the default, which nothing here reaches
+    repair_after_s    repair-after, in seconds
     """
 
     seed: int
@@ -185,6 +193,7 @@ class Plan:
     events_bytes: int = 0
     is_long: bool = False
     rewrite_bytes: int = 0
+    repair_after_s: int = 600
     keep: Keep = Keep()
 
     def kept(self, keep: Keep) -> Plan:
@@ -222,10 +231,12 @@ def draw(seed: int, duration_ms: int, *, weather: str = "", chance: Callable[[st
     if filtered.random() < FILTERED_SHARE:
         names += ["keyed producer"] * ("keyed producer" not in names)
         names += ["filtered consumer"] * filtered.choice((1, 2, 4))
+    names += ["mover"] * (chance(f"{seed} mover").random() < MOVER_SHARE)
+    repairs = chance(f"{seed} repairs")
     locks = chance(f"{seed} lockers")  # Likewise.
     has_locks = locks.random() < LOCKERS_SHARE
     if has_locks:
-        names += ["voter keeper"] + ["locker"] * locks.choice((2, 3, 5))
+        names += ["voter keeper"] * locks.choice((1, 1, 2)) + ["locker"] * locks.choice((2, 3, 5))
     clients = [ClientPlan(number, kind) for number, kind in enumerate(names)]
     delay_ms = rng.choice(((1, 1), (1, 2), (1, 5), (2, 20), (10, 40), (1, 100)))
     faults = _faults(rng, kinds, duration_ms)
@@ -256,12 +267,15 @@ def draw(seed: int, duration_ms: int, *, weather: str = "", chance: Callable[[st
         events_bytes=more.choice((30_000, 150_000, 1 << 30)),
         is_long=latest.random() < LONG_RETRY_SHARE,
         rewrite_bytes=latest.choice(REWRITE_BYTES) if latest.random() < REWRITING_SHARE else 0,
+        repair_after_s=repairs.choice(REPAIR_AFTER_S),
     )
     if faults:
         faults += _settings_faults(chance(f"{seed} settings"), duration_ms, len(faults))
     faults += _latest_faults(latest, kinds, plan.journals, duration_ms, len(faults))
     if has_locks and faults and locks.random() < WIPES_SHARE:
         faults += _some_faults(locks, ("wipe-votes",), duration_ms, len(faults))
+    if faults and not weather and repairs.random() < LOST_SHARE:
+        faults += _some_faults(repairs, LOST_FAULTS, duration_ms, len(faults))
     return replace(plan, faults=tuple(faults))
 
 

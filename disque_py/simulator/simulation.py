@@ -28,6 +28,8 @@ JOIN_MS: Final = 30_000
 TRANSCRIPT_LINES: Final = 60
 DETAIL_MAX: Final = 600
 IDS: Final = Ids()
+# Commands by which a node forgets jobs, and no other node suspects its copies.
+UNSUSPECTED: Final = (("DEBUG", "FLUSHALL"), ("CLUSTER", "RESET"), ("DEBUG", "LOADAOF"))
 
 
 @dataclass(slots=True)
@@ -85,6 +87,8 @@ class Reporter(Watcher):
 
     def on_asked(self, machine: Machine, command: tuple[str | bytes | int, ...]) -> None:
         """Note an operator's command."""
+        if command[:2] in UNSUSPECTED:
+            self._simulation.collections.repairs.excuse(machine)
         self._simulation.collections.pauses.asked(machine, command)
         self._simulation.settings.asked(machine, command)
 
@@ -117,6 +121,7 @@ class Simulation:
             plan.seed,
             delay_ms=plan.delay_ms,
             is_prompt=plan.is_prompt,
+            repair_after=plan.repair_after_s,
             trace=self.trace,
             watcher=Reporter(self),
             cluster_node_timeout=plan.node_timeout_ms,
@@ -162,6 +167,7 @@ class Simulation:
     def look(self) -> None:
         """Compare promises with the jobs that are there, and one node's memory with its journal."""
         look(self.world, self.oracle, self.losses)
+        self.collections.repairs.look()
         for machine in self.world.running():
             check_indexes(machine)
             if machine.event_logs is not None:
@@ -197,6 +203,7 @@ class Simulation:
             "duplicates": oracle.duplicates,
             "acked": oracle.acked,
             "after_ack": oracle.after_ack,
+            "repaired": sum(machine.count("copies_repaired") for machine in machines),
             "once_lost": sum(machine.count("once_lost_in_handover") for machine in machines),
             "mesh_ms": self.liveness.mesh_ms,
             "drain_ms": self.liveness.drain_ms,

@@ -11,7 +11,7 @@ from typing import Any
 from cluster_bus import messages as m
 from cluster_bus.codec import Decoder
 from cluster_bus.node import ID_BYTES
-from disque_py.core.asking import CANCEL, COPY, HAS_LEASED, HAS_QUEUED, NOTHING, OVER
+from disque_py.core.asking import CANCEL, COPY, HAS_LEASED, HAS_QUEUED, NOTHING, OVER, PROMOTE, RESCHEDULE
 from disque_py.core.changeable import IS_DEAD_LETTER, IS_ERRORED
 from disque_py.core.changing import OUTCOME_CANCELED
 from disque_py.core.job import CTIMES_PER_MS, STATE_NAMES, Job
@@ -32,9 +32,10 @@ NEEDJOBS_FLAGS = {
 }
 INTEREST = {-1: "gone", -2: "all void"}
 DIGESTS = ("digest", "that was all", "digest after a write", "digest after a large write")
+DEED_NAMES = {CANCEL: "cancel", PROMOTE: "promote", RESCHEDULE: "reschedule"}
+TASK_ACTIONS = ("begin", "go on", "end")
 CLAIM_OUTCOMES = ("granted", "held", "old fence", "old attempt", "done", "may not vote", "another epoch", "no room")
 VOTES = ("yes", "no", "unable")
-DEED_NAMES = {CANCEL: "cancel"}
 HAS_NAMES = {NOTHING: "nothing", OVER: "over", COPY: "copy", HAS_QUEUED: "queued", HAS_LEASED: "leased"}
 JOB_ID_BYTES = 40
 TEXT_MAX = 200
@@ -195,9 +196,9 @@ def tell_message(names: Ids, kind: int, item: Any) -> str:
             running = f" by {item[3].decode()} fence {item[2]}" if item[3] else ""
             return f"{CLAIM_OUTCOMES[item[1]]}{running}"
         case m.RELEASE:
-            return f"{item[1].decode()} {item[2].decode()} fence {item[3]}{f' done for {item[5]}ms' if item[5] else ''}"
+            return f"{item[2].decode()} {item[3].decode()} fence {item[4]}{f' done for {item[6]}ms' if item[6] else ''}"
         case m.RELEASED:
-            return "ended" if item[1] else "not held"
+            return ("not held", "ended", "can't say")[item[1]]
         case m.VOTE:
             return f"ballot {item[2]}{letter(item[3])} {'promise' if item[4] is None else _voters(item[4])}"
         case m.VOTE_IS:
@@ -229,6 +230,13 @@ def tell_message(names: Ids, kind: int, item: Any) -> str:
             return f"?{item[0]} {DEED_NAMES[item[1]]} {' '.join(names.of(job_id) for job_id in item[2])}"
         case m.JOBSARE:
             return f"?{item[0]} {' '.join(HAS_NAMES[what] for what in item[1])}"
+        case m.TASK:
+            words = [part.decode() for part in item[2:] if isinstance(part, bytes)]
+            return " ".join([f"!{item[0]} {TASK_ACTIONS[item[1]]}", *words])
+        case m.TASK_STATE:
+            return f"!{item[0]} round {item[1]}, {len(item[2] or ()) // 2} offered, {item[3]} changed"
+        case m.SYNC | m.SYNCED:
+            return f"!{item}"
         case m.DIDJOBS:
             return f"?{item[0]} {' '.join(map(str, item[1]))}"
     return repr(item)

@@ -7,18 +7,23 @@ framed_file.py has the layout. The last item of a kind counts, for grants that o
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import chain
 from typing import Any, Final
 
-from disque_py.core.voter_memory import VoterMemory, is_item
+from disque_py.core.voter_memory import KINDS, VoterMemory, is_item
 from disque_py.storage.framed_file import Format
 
 
 def _latest(items: Iterable[Any]) -> Iterable[Any]:
     """Return the items that count. Time stands still meanwhile, so a grant keeps its whole lease."""
     memory = VoterMemory()
+    others: list[Any] = []
     for item in items:
-        memory.apply(item, 0)
-    return memory.items(0)
+        if item[0] in KINDS:
+            memory.apply(item, 0)
+        else:
+            others.append(item)  # A newer version knows what it means.
+    return chain(memory.items(0), others)
 
 
 VOTES: Final = Format("votes", 2, is_item, _latest)

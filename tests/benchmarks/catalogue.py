@@ -12,6 +12,7 @@ from journal import JOURNAL
 from latency import LATENCY
 from memory import MEMORY
 from one_node import ONE_NODE
+from repair import REPAIR
 from single import SINGLE
 from spill import SPILL
 from three_nodes import THREE_NODES
@@ -29,4 +30,5 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     FILLING,
     JOURNAL,
     SPILL,
+    REPAIR,
 )

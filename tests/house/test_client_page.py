@@ -14,7 +14,7 @@ from rewrite_docs import ROOT
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 EXAMPLES = [
     pytest.param(code, id=f"{page}-{number}")
-    for page in ("docs/client.md", "docs/retries.md", "README.md")
+    for page in ("docs/client.md", "docs/retries.md", "docs/locks.md", "README.md")
     for number, code in enumerate(BLOCK.findall((ROOT / page).read_text(encoding="utf-8")), 1)
 ]
 

@@ -1,4 +1,4 @@
-"""The examples of docs/client.md and docs/retries.md, run unchanged against a node, except for the addresses."""
+"""The examples of pages for programs, run unchanged against a node, except for the addresses."""
 
 from __future__ import annotations
 
@@ -14,14 +14,17 @@ from disque_py.client import Disque
 from disque_py.loopback_ports import HOST
 from servers import ROOT, Server
 
-PAGES = [(ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("client.md", "retries.md")]
-EXAMPLES = [code for page in PAGES for code in re.findall(r"^```python\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)]
+PAGES = [ROOT / "docs" / name for name in ("client.md", "retries.md", "locks.md")]
+EXAMPLE = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+EXAMPLES = [example for page in PAGES for example in EXAMPLE.findall(page.read_text(encoding="utf-8"))]
 RUN_SECONDS = 60
 
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory):
     with Server(tmp_path_factory.mktemp("node"), options=["--requirepass", "secret"]) as server:
+        with Disque(f"{HOST}:{server.port}", password="secret") as disque:
+            disque.cluster_voters_init(disque.cluster_myid())
         yield server
 
 

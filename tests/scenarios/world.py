@@ -70,6 +70,7 @@ class World(SimulatedWorld):
         **settings: Any,
     ) -> None:
         watcher = Telling(self)
+        settings.setdefault("repair_after", 0)  # Else nodes ask each other after ten seconds.
         super().__init__("", seed, delay_ms=(delay_ms, delay_ms), chance=chance, watcher=watcher, **settings)
         for name in names:
             self.add(name, offset_ms=(clock_offsets_ms or {}).get(name, 0))

@@ -15,9 +15,10 @@ from rich.table import Table
 
 from disque_py.cli.cluster.draining import DrainProgress
 from disque_py.cli.cluster.view import ClusterView, NodeView
+from disque_py.cli.cluster.voters import VotersView
 from disque_py.resp.sizes import human_bytes
 
-COLUMNS: Final = ("node", "address", "state", "jobs", "queues", "memory", "links", "priority")
+COLUMNS: Final = ("node", "address", "state", "jobs", "queues", "memory", "links", "priority", "voter")
 PIPE_WIDTH: Final = 200
 NUMBERS: Final = ("jobs", "queues", "memory", "links", "priority")
 
@@ -25,6 +26,7 @@ NUMBERS: Final = ("jobs", "queues", "memory", "links", "priority")
 def rows_of(cluster: ClusterView) -> list[dict[str, Any]]:
     """Return one row per node, by address; None for a value that the node did not give."""
     rows: list[dict[str, Any]] = []
+    voters = VotersView(cluster)
     for node in sorted(cluster.nodes, key=lambda node: (node.address.host, node.address.port)):
         numbers = {name: value for name, value in node.info.items() if isinstance(value, int)}
         rows.append(
@@ -38,13 +40,15 @@ def rows_of(cluster: ClusterView) -> list[dict[str, Any]]:
                 "links": sum(row.is_linked for row in node.others) if not node.error else None,
                 "others": len(node.others) if not node.error else None,
                 "priority": int(priority) if (priority := cluster.priority_of(node)).isdigit() else None,
+                "voter": voters.role_of(node),
+                "voters": voters.as_json(node.voters),
             }
         )
     return rows
 
 
 def print_table(cluster: ClusterView) -> None:
-    """Print the table of `status`; on a terminal in colours."""
+    """Print the table of `status`, and a line about the voters; on a terminal in colours."""
     table = Table(box=None, pad_edge=False)
     for name in COLUMNS:
         table.add_column(name, justify="right" if name in NUMBERS else "left", no_wrap=True)
@@ -58,7 +62,11 @@ def print_table(cluster: ClusterView) -> None:
         table.add_row(*cells.values(), style=None if row["state"] == "ok" else "yellow")
     # Into a pipe a line must stay a line, however narrow rich believes the terminal to be.
     # No markup: rich would take `[fe80::1]` for a style and leave it out.
-    Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else PIPE_WIDTH).print(table)
+    console = Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else PIPE_WIDTH)
+    console.print(table)
+    summary = VotersView(cluster).summary()
+    if summary:
+        console.print(f"\n{summary}", soft_wrap=True)
 
 
 class DrainDisplay:

@@ -34,8 +34,9 @@ from disque_py.cli.cluster.view import (
     patient,
     wait_until_whole,
 )
+from disque_py.cli.cluster.voters import VotersView, first_voters, set_voters
 from disque_py.cli.connection import ConnectError
-from disque_py.client import Address, ConnectionLostError, ReplyError, commands
+from disque_py.client import Address, ConnectionLostError, DisqueError, ReplyError, commands
 
 JOIN_TIMEOUT_S: Final = 30.0
 # Fewer characters of an id than this may name two nodes by accident.
@@ -140,7 +141,13 @@ def start(access: Target, count: int | None, port: int | None, directory: Path, 
         local_nodes.await_ready(access, directory, [node for node in nodes if node not in running])
         silent = local_nodes.silent_nodes(access, running)
         addresses = [node.address for node in nodes if node not in silent]
-        cluster = _meet_only(access, addresses) if silent else _join(access, [Place(address) for address in addresses])
+        if silent:
+            cluster = _meet_only(access, addresses)
+        else:
+            _join(access, [Place(address) for address in addresses])
+            targets = [access.at(address) for address in addresses]
+            _set_voters(look_around(targets), targets)
+            cluster = look_around(targets)
     except BaseException:
         # Also when interrupted: half of a new cluster is of no use. Nodes that belong to a running one stay.
         if not running:
@@ -183,6 +190,17 @@ def _join(access: Target, places: Sequence[Place]) -> ClusterView:
     if problems:
         raise click.ClickException("The cluster is not whole:\n" + "\n".join(f"  {problem}" for problem in problems))
     return cluster
+
+
+def _set_voters(cluster: ClusterView, targets: Sequence[Target]) -> None:
+    """Make the first nodes voters of a cluster that has none. A notice if that can't be done."""
+    chosen = first_voters(cluster, targets)
+    if not chosen:
+        return
+    try:
+        set_voters(targets[0], chosen)
+    except (ConnectError, DisqueError) as error:
+        click.echo(f"Note: the cluster has no voters, so it grants no claims and locks: {error}", err=True)
 
 
 @main.command()
@@ -237,14 +255,18 @@ def status(access: Target, node: Address | None, directory: Path, as_json: bool)
 @directory_option
 @click.pass_obj
 def check(access: Target, node: Address | None, directory: Path) -> None:
-    """Check that every node knows, reaches and trusts every other. Exit status 1 if not."""
+    """Check that every node knows, reaches and trusts every other, and that the voters can vote.
+
+    Exit status 1 if not. Hints are lines that begin with "Note:".
+    """
     cluster = look_around(targets_of(access, node, directory))
-    problems = cluster.problems()
+    voters = VotersView(cluster)
+    problems = cluster.problems() + voters.problems()
     for problem in problems:
         click.echo(problem)
-    for view in cluster.nodes:
-        if view.is_leaving:
-            click.echo(f"Note: {view.name} is leaving the cluster")
+    notes = [f"{view.name} is leaving the cluster" for view in cluster.nodes if view.is_leaving]
+    for note in notes + voters.hints():
+        click.echo(f"Note: {note}")
     if problems:
         sys.exit(1)
     click.echo(f"OK: {len(cluster.nodes)} nodes, each linked to every other")
@@ -254,8 +276,14 @@ def check(access: Target, node: Address | None, directory: Path) -> None:
 @click.argument("nodes", callback=read_place, nargs=-1, required=True)
 @click.pass_obj
 def create(access: Target, nodes: Sequence[Place]) -> None:
-    """Join running nodes (host:port[@bus-port] …) into one cluster."""
-    print_table(_join(access, nodes))
+    """Join running nodes (host:port[@bus-port] …) into one cluster.
+
+    The first three nodes become voters, which grant claims and locks, unless the cluster has voters already.
+    """
+    _join(access, nodes)
+    targets = [access.at(place.address) for place in nodes]
+    _set_voters(look_around(targets), targets)
+    print_table(look_around(targets))
 
 
 @main.command("add-node")

@@ -26,7 +26,7 @@ from disque_py.client import (
     commands,
 )
 from disque_py.client.one_node import OneNode
-from disque_py.client.results import ClusterNode
+from disque_py.client.results import ClusterNode, Voters
 
 PATIENCE_S: Final = 3.0
 LOOK_EVERY_S: Final = 0.2
@@ -75,6 +75,7 @@ class NodeView:
     table: list[TableRow] = field(default_factory=list)
     priorities: dict[str, str] = field(default_factory=dict)
     is_leaving: bool = False
+    voters: Voters | None = None  # None: it gave none, because it knows no such command.
 
     @property
     def name(self) -> str:
@@ -219,6 +220,8 @@ def _ask(node: OneNode, view: NodeView) -> None:
     view.info = node.run(commands.info())
     view.cluster_info = node.run(commands.cluster_info())
     view.is_leaving = node.run(commands.cluster_leaving())
+    with suppress(ReplyError):  # A server that knows no voters.
+        view.voters = node.run(commands.cluster_voters())
     view.priorities = {known.id: str(known.priority) for known in node.hello.nodes}
 
 

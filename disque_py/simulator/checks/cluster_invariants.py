@@ -156,6 +156,13 @@ class Losses:
             if job.state != ACKED:
                 self._lose(job.id, by_id.get(job.id), is_once=not job.retry_ms)
 
+    def wiped(self, machine: Machine) -> None:
+        """The disk of a node that has just died is gone, too."""
+        asleep = self.asleep.pop(machine, None)
+        for job_id in asleep.ids if asleep is not None else ():
+            promise = self._oracle.by_id.get(job_id)
+            self._lose(job_id, promise, is_once=promise is None or not promise.retry_ms)
+
     def _lose(self, job_id: bytes, promise: Promise | None, *, is_once: bool) -> None:
         if is_once:
             self._oracle.explained[job_id] = None

@@ -18,8 +18,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from cluster_bus.messages import DELJOB, LEFT, LEFT_OK, PAUSE, REPLJOB, SETACK, YOURJOBS
 from disque_py.core.job import ACKED, WAIT_REPL, Job
+from disque_py.core.replication import REPAIRED
 from disque_py.simulator.checks.cluster_invariants import may_have_died
 from disque_py.simulator.checks.pauses import Pauses
+from disque_py.simulator.checks.repairs import RepairChecker
 from disque_py.simulator.oracle import Oracle, RuleBrokenError
 
 if TYPE_CHECKING:
@@ -36,6 +38,8 @@ TAKEN_MS_MAX: Final = 2_000
 class CollectionChecker:
     """Hears what nodes read; see the module.
 
+    repairs   the checker of replaced copies
+
     leaving   id -> when a holder was first asked whether a copy may go
     heard   (node, run, id) -> when this process last confirmed, as a holder, that the job is done, or deleted it
     """
@@ -47,6 +51,7 @@ class CollectionChecker:
         self._remembered_ms = node_timeout_ms
         self._evicted = self._evicted_ms = 0
         self.pauses = Pauses(world)
+        self.repairs = RepairChecker(world, oracle, losses)
         self.leaving: dict[bytes, int] = {}
         self.heard: dict[tuple[str, int, bytes], int] = {}
 
@@ -55,6 +60,10 @@ class CollectionChecker:
         machine = self._world.machines[receiver]
         for run in runs:
             kind = run[0]
+            if kind == REPLJOB:
+                for item in run[1:]:
+                    if item[1] == REPAIRED:
+                        self._world.later(0, self.repairs.copied, machine, item[0][0])
             if kind == LEFT:
                 for item in run[1:]:
                     self.leaving.setdefault(item[0], self._world.now_ms)

@@ -18,6 +18,9 @@ from disque_py.event_format import (
     DELIVERED,
     ERRORED_EVENT,
     FINAL_RANKS,
+    MOVED,
+    MOVED_ERRORED,
+    MOVED_INVISIBLE,
 )
 from disque_py.simulator.checks.event_log_history import job_of, version_of
 from disque_py.simulator.clients.connection import Connection, words
@@ -35,6 +38,7 @@ STEP_MS: Final = 50
 COUNT: Final = 10_000
 # Shorter ones may be over before the ack.
 LONG_TTL_MS: Final = 600_000
+MOVES: Final = (MOVED, MOVED_INVISIBLE, MOVED_ERRORED)
 # The events of a job over all nodes: (code, version, node, seq) each.
 History = list[tuple[int, int, bytes, int]]
 
@@ -154,16 +158,17 @@ def audit(world: World, oracle: Oracle) -> None:
 
 
 def check_ends(promise: Promise, history: History) -> None:
-    """Check that a job was canceled once, and errored once per set of attempts, while nothing was wrong. Spec Y4, Y8.
+    """Check that a job was canceled once, errored once per set of attempts, and moved once per command.
 
+    That holds while nothing was wrong. Spec Y4, Y8, MV5.
     Two requests at two nodes at the same moment may both be first there.
     """
     errors = max(1, promise.nacks) + promise.renewed
-    for code, most in ((CANCELED_EVENT, promise.cancels), (ERRORED_EVENT, errors)):
-        versions = {event[1] for event in history if event[0] == code}
+    for codes, most in (((CANCELED_EVENT,), promise.cancels), ((ERRORED_EVENT,), errors), (MOVES, promise.moves)):
+        versions = {event[1] for event in history if event[0] in codes}
         if len(versions) > most:
             raise RuleBrokenError(
-                "a job ends once", f"{promise}: {len(versions)} times {CODES[code][0]}: {history}", promise.id
+                "a job ends once", f"{promise}: {len(versions)} times {CODES[codes[0]][0]}: {history}", promise.id
             )
 
 

@@ -76,10 +76,10 @@ class LockBook:
         self._given_up[lock, owner, fence] = None
         self.holds.get(lock, {}).pop(owner, None)
 
-    def ended(self, lock: str, now_ms: int, done_ms: int) -> None:
-        """An owner was told that the end of its work is remembered."""
+    def ended(self, lock: str, sent_ms: int, now_ms: int, done_ms: int) -> None:
+        """An owner was told that the end of its work is remembered, at the earliest since the request was sent."""
         _, until_ms = self.done.get(lock, (0, 0))
-        self.done[lock] = (now_ms, max(until_ms, now_ms + int(done_ms * BELIEVED_SHARE) - 2))
+        self.done[lock] = (now_ms, max(until_ms, sent_ms + int(done_ms * BELIEVED_SHARE) - 2))
 
     def asking(self, lock: str, owner: str) -> None:
         """An owner asks for a lock."""

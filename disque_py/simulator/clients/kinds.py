@@ -12,6 +12,7 @@ from disque_py.simulator.clients.fetchers import Fetcher
 from disque_py.simulator.clients.filtered_consumers import FilteredConsumer
 from disque_py.simulator.clients.keyed_producers import KeyBook, KeyedProducer
 from disque_py.simulator.clients.lockers import Locker, VoterKeeper
+from disque_py.simulator.clients.movers import Mover
 from disque_py.simulator.clients.workload import Actor, Consumer, Hoarder, Inspector, PatientConsumer, Producer
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ KINDS: Final[dict[str, type[Actor]]] = {
     "limited producer": LimitedProducer,
     "quitter": Quitter,
     "asker": Asker,
+    "mover": Mover,
     "voter keeper": VoterKeeper,
     "locker": Locker,
 }

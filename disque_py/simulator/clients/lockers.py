@@ -22,16 +22,19 @@ if TYPE_CHECKING:
     from disque_py.simulator.world.machine import Machine
     from disque_py.simulator.world.world import World
 
-LOCKS: Final = ("l0", "l1", "l2")
-LEASES_MS: Final = (50, 300, 1_000, 3_000)
+LOCKS: Final = ("l0", "l0", "l1", "l1", "l2", "l3", "l4")
+LEASES_MS: Final = (50, 300, 1_000, 3_000, 8_000)
 TIMEOUTS_MS: Final = (0, 0, 200, 2_000)
 LIMITS: Final = (0, 0, 0, 2, 5)
 DONE_MS: Final = (100, 1_000)
 EVERY_MS: Final = 120
 ANEW_SHARE: Final = 0.4
-PATIENCE_MS: Final = 3_500
+# An owner without an answer asks again, often at another node, while the first request is under way.
+PATIENCES_MS: Final = (50, 300, 1_200, 3_500)
 LEASE_MAX_S: Final = (3, 3, 5, 8)
 CHANGE_EVERY_MS: Final = 1_500
+# A node's id, and the end of an error about it.
+IS_VOTER: Final = tuple([f"ERR {digit}" for digit in "0123456789abcdef"])
 VOTERS: Final = (1, 2, 3, 3, 3, 4, 5)
 
 
@@ -59,6 +62,8 @@ class Locker(Actor):
         """Acquire a lock, or do something with the one that this owner has."""
         if self.world.now_ms < self._busy_until_ms:
             return 20
+        if self.line is not None and self.line.outstanding:
+            self.line = None  # The next request goes to any node, while this one is under way.
         line = self.reach()
         if line is None:
             return RECONNECT_MS
@@ -67,7 +72,7 @@ class Locker(Actor):
             line = self.reach()
             if line is None:
                 return RECONNECT_MS
-        self._busy_until_ms = self.world.now_ms + PATIENCE_MS
+        self._busy_until_ms = self.world.now_ms + self.rng.choice(PATIENCES_MS)
         if self._fence and self.rng.random() < 0.7:
             self._go_on(line)
         else:
@@ -123,7 +128,7 @@ class Locker(Actor):
         self.book.releasing(lock, self.owner, fence)
         self._fence = 0
         request = words("LOCK", "RELEASE", lock, self.owner, fence, *options)
-        line.ask([(request, self._released, (lock, done_ms))], self.travel())
+        line.ask([(request, self._released, (lock, done_ms, self.world.now_ms))], self.travel())
 
     def _extended(self, reply: Any, about: tuple[str, str, int, int, int]) -> None:
         self._busy_until_ms = 0
@@ -135,11 +140,11 @@ class Locker(Actor):
         elif (lock, owner) == (self._lock, self.owner):
             self._fence = 0
 
-    def _released(self, reply: Any, about: tuple[str, int]) -> None:
+    def _released(self, reply: Any, about: tuple[str, int, int]) -> None:
         self._busy_until_ms = 0
-        lock, done_ms = about
+        lock, done_ms, sent_ms = about
         if reply == 1 and done_ms:
-            self.book.ended(lock, self.world.now_ms, done_ms)
+            self.book.ended(lock, sent_ms, self.world.now_ms, done_ms)
         elif not isinstance(reply, int) and not isinstance(reply, Exception):
             raise RuleBrokenError("no odd errors", f"{reply!r} for LOCK RELEASE")
 
@@ -147,7 +152,14 @@ class Locker(Actor):
 class VoterKeeper(Actor):
     """The operator of the voters."""
 
-    REFUSALS: ClassVar[tuple[str, ...]] = ("NOQUORUM", "BUSY", "ERR ")
+    REFUSALS: ClassVar[tuple[str, ...]] = (
+        "NOQUORUM",
+        "BUSY",
+        "ERR there are voters",
+        "ERR Unknown node",
+        "ERR the last voter",
+        *IS_VOTER,
+    )
 
     def __init__(self, world: World, oracle: Oracle, plan: Plan, client: ClientPlan) -> None:
         super().__init__(world, oracle, plan, client)

@@ -38,6 +38,9 @@ class ProcessFaults:
             "rewrite": self.do_rewrite,
             "policy": self.do_policy,
             "reload": self.do_reload,
+            "lose": self.do_lose,
+            "wipe": self.do_wipe,
+            "late": self.do_late,
         }
 
     def do_kill(self, fault: Fault) -> Effect:
@@ -185,3 +188,49 @@ class ProcessFaults:
             for machine in self._targets.awake()
             if machine.journal_storage is not None and machine.journal_storage.is_loaded and not machine.is_ending
         ]
+
+    def do_lose(self, fault: Fault) -> Effect:
+        """Lose a node and its disk for ever; the others are told to forget it."""
+        machine = self._one_of_many(fault)
+        if machine is None:
+            return None
+        machine.die(power=bool(fault.picks[1] % 2))
+        self._targets.losses.wiped(machine)
+        self._targets.go(machine)
+        return f"lose {machine.name}", nothing
+
+    def do_wipe(self, fault: Fault) -> Effect:
+        """Lose a node's memory and journal; it starts again with its nodes file when the fault is over."""
+        machine = self._one_of_many(fault)
+        if machine is None:
+            return None
+        machine.die()
+        self._targets.losses.wiped(machine)
+        self._targets.flushed[machine.name] = machine.runs + 1
+        if machine.journal_storage is not None:
+            machine.keep_journal(str(machine.settings["appendfsync"]))
+        return f"wipe {machine.name}", lambda: self._targets.rise(machine)
+
+    def do_late(self, fault: Fault) -> Effect:
+        """Kill a node and let the others forget it; it comes back with its copies when the fault is over."""
+        machine = self._one_of_many(fault)
+        if machine is None:
+            return None
+        machine.die()
+        others = self._targets.up()
+        for other in others:
+            self._targets.tear(other, machine.name, "was told to forget it")
+            self._targets.forget_on(other, machine.membership.me.id)
+        return f"{machine.name} is forgotten, and comes late", lambda: self._come_late(machine, others)
+
+    def _come_late(self, machine: Machine, others: list[Machine]) -> None:
+        self._targets.rise(machine)
+        self._targets.losses.mishap(machine)
+        for other in others:
+            if machine.is_up and other.is_up:
+                self._targets.meet(other, machine.name)
+
+    def _one_of_many(self, fault: Fault) -> Machine | None:
+        """Return a node that may be lost, if two others are up."""
+        up = self._targets.up()
+        return up[fault.picks[0] % len(up)] if len(up) > 2 else None

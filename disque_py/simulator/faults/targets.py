@@ -91,8 +91,9 @@ class Targets:
             self.tell_gone(machine)
 
     def go(self, machine: Machine) -> None:
-        """Shut an empty node down and forget it everywhere."""
-        machine.die()
+        """Shut a node down and forget it everywhere."""
+        if machine.is_up:
+            machine.die()
         self.gone[machine.name] = machine.membership.me.id
         for other in self.up():
             self.forget_on(other, machine.membership.me.id)

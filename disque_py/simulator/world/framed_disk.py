@@ -8,6 +8,7 @@ or none.
 from __future__ import annotations
 
 from collections.abc import Callable
+from errno import ENOSPC
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,11 +19,16 @@ if TYPE_CHECKING:
 
 WRITE_MS_MAX: Final = 6
 REWRITE_BYTES: Final = 4_000
+# Of the writes of a disk with `is_slow`, so many take so long, and so many fail.
+SLOW_SHARE: Final = 0.05
+SLOW_MS_MAX: Final = 1_500
+FAILING_SHARE: Final = 0.02
 
 
 class FramedDisk:
     """One machine's file; `data` is what the next start reads.
 
+    is_slow      some writes take long, and some fail
     on_written   called when a write is over, before the node hears of it, with its items
     """
 
@@ -34,6 +40,7 @@ class FramedDisk:
         on_written: Callable[[list[Any]], None] | None = None,
         *,
         is_torn_by_kills: bool = True,
+        is_slow: bool = False,
     ) -> None:
         self.data = b""
         self._machine = machine
@@ -41,14 +48,16 @@ class FramedDisk:
         self._layout = layout
         self._on_written = on_written
         self._is_torn_by_kills = is_torn_by_kills
+        self._is_slow = is_slow
+        self._is_torn = False
         self._writing = b""
 
     def load(self) -> tuple[list[Any], bool]:
         """Return the items at the start of a process, and whether the end had to be repaired."""
         contents = self._layout.parse(self.data)
-        is_repaired = contents.good_bytes < len(self.data)
-        self.data = self.data[: contents.good_bytes]
-        return contents.items, is_repaired
+        # The torn end stays until the next write makes the file anew, so a process that dies before finds it again.
+        self._is_torn = contents.good_bytes < len(self.data)
+        return contents.items, self._is_torn
 
     def items(self) -> list[Any]:
         """Return the items that a start would find now."""
@@ -59,7 +68,24 @@ class FramedDisk:
         machine = self._machine
         self._writing = b"" if is_void else frame(items)
         span_ms = 0 if machine.world.is_prompt else self._rng.randrange(WRITE_MS_MAX)
+        if span_ms and self._is_slow and self._rng.random() < SLOW_SHARE:
+            span_ms = self._rng.randrange(SLOW_MS_MAX)
+        if span_ms and self._is_slow and self._rng.random() < FAILING_SHARE:
+            machine.world.later(span_ms, self._failed, machine.runs, done)
+            return
         machine.world.later(span_ms, self._written, machine.runs, items, is_void, done)
+
+    def _failed(self, run: int, done: Callable[[OSError | None], None]) -> None:
+        machine = self._machine
+        if run != machine.runs or not machine.is_up:
+            return
+        if machine.is_stopped:
+            machine.held.append((self._failed, (run, done)))
+            return
+        self._writing = b""
+        machine.open()
+        done(OSError(ENOSPC, "No space left on device"))
+        machine.close()
 
     def _written(self, run: int, items: list[Any], is_void: bool, done: Callable[[OSError | None], None]) -> None:
         machine = self._machine
@@ -70,11 +96,12 @@ class FramedDisk:
             return
         if is_void:
             self.data = self._layout.rewritten(items)
-        elif not self.data or len(self.data) > REWRITE_BYTES:
+        elif not self.data or self._is_torn or len(self.data) > REWRITE_BYTES:
             self.data = self._layout.rewritten([*self.items(), *items])
         else:
             self.data += self._writing
         self._writing = b""
+        self._is_torn = False
         if self._on_written is not None:
             self._on_written(items)
         machine.open()
@@ -83,7 +110,7 @@ class FramedDisk:
 
     def died(self, *, power: bool) -> None:
         """The process ends: of a write that is under way some bytes may be there."""
-        if self._writing:
+        if self._writing and not self._is_torn:
             size = len(self._writing)
             count = self._rng.randrange(size + 1)
             if not power and not self._is_torn_by_kills:

@@ -45,6 +45,8 @@ ID_BYTES: Final = 20
 PPM: Final = 1_000_000
 ADDED_CODES: Final = (ADDED, ADDED_ANYHOW, ADDED_INVISIBLE)
 SAVE_MS_MAX: Final = 6
+# So few that a memory of some locks has several pages.
+VOTES_PAGE_KEYS: Final = 2
 
 
 class DeathError(Exception):
@@ -114,7 +116,7 @@ class Machine:
         self._saves = self._saved_number = 0
         self._latest = (0, "")
         self.settings_disk = SettingsDisk(self, world.stream(f"settings {name}"))
-        self.votes_disk = FramedDisk(self, world.stream(f"votes {name}"), VOTES, is_torn_by_kills=False)
+        self.votes_disk = FramedDisk(self, world.stream(f"votes {name}"), VOTES, is_torn_by_kills=False, is_slow=True)
         self.forgot: dict[bytes, None] = {}
         self.totals: dict[str, int] = {}
         self.journal_storage: JournalStorage | None = None
@@ -172,6 +174,7 @@ class Machine:
         self.settings_disk.load()
         votes, is_repaired = self.votes_disk.load()
         voting.start(self.broker, votes, is_repaired=is_repaired)
+        self.broker.claims.page_keys = VOTES_PAGE_KEYS
         if values.maxmemory_spill:
             give_spill_service(self)
         if self.journal_storage is not None:

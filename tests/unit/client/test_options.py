@@ -9,7 +9,7 @@ import pytest
 
 from disque_py.client import Disque
 from disque_py.client.address import Address, parse_url
-from disque_py.client.options import ClientOptions, ClientSettings, make_options, settings_of_url
+from disque_py.client.options import ClientOptions, ClientSettings, make_options, settings_of, settings_of_url
 
 
 def test_without_a_node_the_local_one_is_meant():
@@ -105,3 +105,8 @@ def test_a_misspelt_setting_is_answered_with_the_likely_name():
 def test_every_setting_can_be_given():
     """The typed dictionary and the dataclass have the same names."""
     assert {setting.name for setting in fields(ClientOptions)} - {"seeds"} == set(ClientSettings.__annotations__)
+
+
+def test_options_can_be_given_to_another_client():
+    options = make_options(("h:1",), {"patience": 3, "password": "x", "retry_unsafe": True})
+    assert make_options(options.seeds, settings_of(options)) == options

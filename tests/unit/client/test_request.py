@@ -17,6 +17,7 @@ def test_silence_is_limited_by_the_commands_own_wait_and_the_timeout():
     assert Request((b"PING",), str).limit_s(5) == 5
     assert Request((b"ADDJOB",), str, wait_ms=2_000).limit_s(5) == 7
     assert Request((b"ADDJOB",), str, wait_ms=0).limit_s(5) is None
+    assert Request((b"LOCK",), str, wait_ms=1_000, silence_s=0.5).limit_s(5) == 1.5
 
 
 def test_a_wait_can_be_shortened_without_changing_the_request():

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from disque_py.client import results
-from disque_py.client.results import Job
+from disque_py.client.results import Job, LockGrant
 
 
 def test_a_job_is_queue_id_and_body():
@@ -147,3 +147,39 @@ def test_config_get_is_a_dictionary():
 
 def test_depths_are_a_dict_with_jobs_without_the_name_under_none():
     assert results.depths([b"a", 12, b"b", 3, None, 1]) == {b"a": 12, b"b": 3, None: 1}
+
+
+def test_a_task_is_read_by_name():
+    pairs = [b"task", b"t1", b"jobs", 3, b"failed", 1, b"nodes", 2, b"nodes-missing", [b"n"]]
+    task = results.ended_task(pairs, "qpurge", "q")
+    assert (task.id, task.command, task.queue, task.state) == ("t1", "qpurge", "q", None)
+    assert (task.jobs, task.failed, task.nodes, task.nodes_missing) == (3, 1, 2, ["n"])
+    shown = [*pairs, b"command", b"qmove", b"queue", b"q", b"state", b"done", b"started", 5, b"later", 7]
+    [listed] = results.tasks([shown])
+    assert (listed.command, listed.state, listed.started, listed.more) == ("qmove", "done", 5, {"later": 7})
+    assert results.task(shown) == listed
+    assert results.task(None) is None
+    assert results.begun_task(b"t2", "qmove", "q").state == "running"
+
+
+def test_a_grant_of_a_lock_has_no_limit_of_attempts_or_says_how_many_are_left():
+    """-1 on the wire is no limit, nil another owner's lock."""
+    assert results.lock_grant([9, 1, -1]) == LockGrant(9, 1, None)
+    assert results.lock_grant([9, 3, 0]) == LockGrant(9, 3, 0)
+    assert results.lock_grant(None) is None
+
+
+def test_a_free_lock_has_no_owner_and_may_be_done():
+    """Further pairs are kept."""
+    pairs = [b"owner", None, b"fence", 9, b"attempt", 0, b"ms-left", 0, b"done-ms-left", 500, b"new", b"x"]
+    lock = results.lock_info(pairs)
+    assert lock is not None
+    assert (lock.owner, lock.fence, lock.done_ms_left, lock.more) == (None, 9, 500, {"new": "x"})
+    assert results.lock_info(None) is None
+
+
+def test_voters_are_read_by_name():
+    pairs = [b"epoch", 2, b"claim-lease-max", 60, b"voters", [b"a", b"b"], b"state", b"ready", b"mute", [b"b"]]
+    found = results.voters([*pairs, b"reachable", 2])
+    assert (found.epoch, found.lease_max, found.voters, found.state) == (2, 60, ["a", "b"], "ready")
+    assert (found.mute, found.reachable_count) == (["b"], 2)

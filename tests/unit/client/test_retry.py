@@ -15,7 +15,7 @@ from disque_py.client.errors import (
     from_reply,
 )
 from disque_py.client.request import Repeat
-from disque_py.client.retry import PAUSE_S_MAX, Patience, is_hopeless, may_repeat, means_elsewhere
+from disque_py.client.retry import PAUSE_S_MAX, Patience, is_hopeless, is_refused_for_now, may_repeat, means_elsewhere
 
 SENT = ConnectionLostError("gone", sent=True)
 UNSENT = ConnectionLostError("gone", sent=False)
@@ -78,3 +78,12 @@ def test_pauses_double_up_to_a_limit():
     pauses = [patience.pause_s() for _ in range(20)]
     assert pauses[0] <= 0.02
     assert PAUSE_S_MAX / 2 <= pauses[-1] <= PAUSE_S_MAX
+
+
+def test_a_claim_without_a_majority_is_repeated_unless_there_are_no_voters():
+    """Another node may reach more of them. An operator has to name voters."""
+    lacking = from_reply("NOQUORUM no majority of the voters answered")
+    assert is_refused_for_now(lacking, awaits_nodes=False, awaits_voters=True)
+    assert not is_refused_for_now(lacking, awaits_nodes=False)
+    unset = from_reply("NOQUORUM no voters configured")
+    assert not is_refused_for_now(unset, awaits_nodes=False, awaits_voters=True)

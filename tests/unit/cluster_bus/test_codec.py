@@ -103,7 +103,7 @@ def test_any_payload_is_decoded_or_a_frame_error(payload: bytes):
         (b"GET / HTTP/1.1\r\n\r\n", "bad length"),
         (framed(b"\x90", length=4), "bad length"),
         (framed(b"\x90", length=FRAME_BYTES_MAX + 6), "bad length"),
-        (framed(b"\x90", version=3), "bad version"),
+        (framed(b"\x90", version=4), "bad version"),
         (framed(b"\x90", version=0)[:5], "bad version"),
         (framed(b"\x90", crc=1), "bad crc"),
         (framed(b"\xc1"), "bad msgpack"),
@@ -187,9 +187,9 @@ def test_frames_too_large_for_a_receiver_can_be_left_out():
 
 
 def test_two_nodes_agree_on_the_highest_version_both_speak():
-    assert common_version((1, 7)) == 2
+    assert common_version((1, 7)) == 3
     assert common_version((1, 1)) == 1
-    assert common_version((3, 7)) == 0
+    assert common_version((4, 7)) == 0
     assert common_version((0, 0)) == 0
 
 

@@ -105,7 +105,7 @@ def test_a_minority_answers_noquorum_within_a_second():
         (("ACQUIRE", "l", "o"), "ERR syntax error: 'o'"),
         (("RELEASE", "l", "o", 5, "DONE", 0), "ERR DONE must be a number of milliseconds > 0"),
         (("RELEASE", "l", "o", 5, "GONE", 5), "ERR syntax error: 'GONE'"),
-        (("EXTEND", "l", "o", 0, 5), "ERR the fence must be a number from 1 to 9223372036854775807"),
+        (("EXTEND", "l", "o", 0, 5), "ERR the fence must be a number from 1 to 4611686018427387904"),
         (("STEAL", "l"), "ERR syntax error: 'STEAL'"),
     ],
 )
@@ -119,3 +119,28 @@ def test_without_voters_a_lock_is_refused():
     broker = make_broker()
     for words in (("ACQUIRE", "l", "o", 100), ("SHOW", "l"), ("LIST",)):
         assert error_of(broker, make_client(broker), "LOCK", *words) == "NOQUORUM no voters configured"
+
+
+def test_an_invented_fence_gets_nothing():
+    """Spec CL1."""
+    world = voters("abc")
+    assert str(world.ask("a", "LOCK", "EXTEND", "l", "one", 1 << 61, 1_000)) == "FENCED A later claim is known"
+    assert acquire(world, "b", "two")[0] < 1 << 60
+
+
+def test_the_word_of_one_voter_ends_no_work():
+    """Spec CL9: the end was not confirmed by a majority."""
+    world = voters("abc")
+    item = (b"Ll", b"one", 5, 0, 5, 0, 0, 0, 60_000, False, False)
+    world["a"].claims.memory.grants.put(item, world["a"].now_ms)
+    assert acquire(world, "b", "two") is not None
+
+
+def test_a_released_lock_is_not_shown_on_account_of_one_voter():
+    world = voters("abc")
+    fence = acquire(world, "a", "one")[0]
+    item = (b"Ll", b"one", fence, 60_000, fence, 0, 0, 0, 0, True, False)
+    assert world.ask("a", "LOCK", "RELEASE", "l", "one", fence) == 1
+    world["c"].claims.memory.grants.put(item, world["c"].now_ms)
+    reply = world.ask("b", "LOCK", "SHOW", "l")
+    assert reply is None or dict(zip(reply[::2], reply[1::2], strict=True))[b"owner"] is None

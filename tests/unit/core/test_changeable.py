@@ -16,7 +16,7 @@ def full():
     part = Changeable(60_000, 3, b"fixed:1:2")
     part.number, part.node, part.start, part.ended, part.error = 7, b"n" * 20, 2, 4, b"broken"
     part.is_errored = part.is_dead_letter = True
-    part.history = (b"q", b"broken", 3, 1_700_000_000_000, 1)
+    part.history = (b"q", b"broken", 3, 1_700_000_000_000, 1, 4)
     return part
 
 

@@ -437,7 +437,7 @@ def test_holders_of_a_dead_letter_follow_to_its_queue():
     say(broker, node, CHANGED, [job.id, field])
     assert (job.queue, job.state) == (b"dead", ACTIVE)
     assert queue_of(broker) == []
-    assert unpack(snapshot_of(broker, job)[7]).history == (b"q", b"broken", 1, 5, 1)
+    assert unpack(snapshot_of(broker, job)[7]).history == (b"q", b"broken", 1, 5, 1, 0)
     assert job_of(broker, snapshot_of(broker, job)).meta == job.meta
 
 

@@ -31,7 +31,7 @@ def test_a_turn_without_claims_writes_nothing():
 def test_idle_keys_are_forgotten_on_disk_too():
     """Spec CL10."""
     broker = make_broker()
-    broker.claims.memory.grants.put((b"k", b"h", 5, 0, 5, 0, 0, 0, 0, False), broker.now_ms)
+    broker.claims.memory.grants.put((b"k", b"h", 5, 0, 5, 0, 0, 0, 0, False, False), broker.now_ms)
     broker.now_ms += 61_000
     claim_messages.step(broker)
     dispatch.settle(broker)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from cluster_bus.messages import VOTE
 from voting_worlds import acquire, id_of, shown, voters
 from world import World
 
@@ -91,6 +92,29 @@ def test_two_operators_at_once_change_the_list_one_after_the_other():
     replies = [str(talker.replies[0]) for talker in talkers]
     assert any(reply == "b'OK'" for reply in replies)
     assert len({world[name].claims.memory.list.packed()[3][-1] for name in "abcde"}) == 1
+
+
+def test_two_changes_at_one_node_are_two_proposals():
+    """Spec CL5: a node's ballots differ, and only one command is answered with OK for an epoch."""
+    world = voters("abcde", "abc")
+    talkers = []
+    for added in "de":
+        talkers.append(world.client("a"))
+        talkers[-1].say("CLUSTER", "VOTERS", "ADD", id_of(added))
+    world.run(15_000)
+    listed = [node_id for node_id in (b"d" * 20, b"e" * 20) if node_id in world["a"].claims.memory.list.voters]
+    assert sum(talker.replies == [b"OK"] for talker in talkers) == len(listed) >= 1
+    assert not world["a"].claims.memory.is_conflict
+
+
+def test_an_operator_who_hangs_up_leaves_nothing():
+    world = voters("abc")
+    world.drop = lambda sender, receiver, kind, item: kind == VOTE
+    talker = world.client("a")
+    talker.say("CLUSTER", "VOTERS", "LEASEMAX", 60)
+    world.until(lambda: bool(world["a"].claims.rounds), 3_000)
+    talker.hang_up()
+    assert not world["a"].claims.rounds
 
 
 def test_a_reset_makes_a_new_first_list():

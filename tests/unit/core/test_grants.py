@@ -5,7 +5,18 @@ from __future__ import annotations
 import pytest
 
 from disque_py.core import grants
-from disque_py.core.grants import DONE, GRANTED, HELD, NO_ROOM, OLD_ATTEMPT, OLD_FENCE, REPLACES, Grants, is_grant_item
+from disque_py.core.grants import (
+    DONE,
+    GRANTED,
+    HELD,
+    NO_ROOM,
+    OLD_ATTEMPT,
+    OLD_FENCE,
+    RENEWS,
+    REPLACES,
+    Grants,
+    is_grant_item,
+)
 
 KEY = b"k"
 
@@ -150,6 +161,59 @@ def test_a_forgotten_key_leaves_the_floor():
     assert voter.claim(b"b", 6) == GRANTED
 
 
+def test_a_key_of_two_grants_is_closed_to_both_holders():
+    """Spec CL5: one of them has a majority elsewhere, and nothing tells which."""
+    first, second, merged = Voter(), Voter(), Voter()
+    first.claim(b"a", 5, lease_ms=500)
+    second.claim(b"b", 6, lease_ms=500)
+    for voter in (first, second):
+        merged.grants.merge(voter.grants.item(KEY, 1_000), 1_000)
+    assert merged.claim(b"a", 5) == HELD
+    again = Grants()
+    again.put(merged.grants.item(KEY, 1_000), 1_000)
+    assert again.claim(KEY, b"a", 5, 100, 0, 0, 0, 1_100) == HELD
+
+
+def test_a_renewal_makes_no_grant():
+    """Spec CL1: a fence that a client invents is worth nothing."""
+    voter = Voter()
+    assert voter.claim(b"a", 1 << 61, flags=RENEWS) == OLD_FENCE
+    assert voter.claim(b"a", 5) == GRANTED
+    voter.now_ms += 200
+    assert voter.claim(b"a", 5, flags=RENEWS) == OLD_FENCE
+
+
+def test_a_grant_that_was_renewed_is_not_given_back():
+    """Spec CL2."""
+    voter = Voter()
+    voter.claim(b"a", 5)
+    voter.claim(b"a", 5, flags=RENEWS)
+    assert not voter.release(b"a", 5, gives_back=True)
+    assert voter.claim(b"b", 6) == HELD
+    assert voter.release(b"a", 5)
+
+
+def test_the_end_of_the_work_ends_the_grant_at_a_voter_that_had_not_heard():
+    """Spec CL9: in whichever order the two memories are merged."""
+    done, stale = Voter(), Voter()
+    for voter in (done, stale):
+        voter.claim(b"a", 5, lease_ms=5_000)
+    done.release(b"a", 5, done_ms=5_000)
+    for order in ((done, stale), (stale, done)):
+        merged = Grants()
+        for voter in order:
+            merged.merge(voter.grants.item(KEY, 1_000), 1_000)
+        assert merged.claim(KEY, b"a", 5, 100, 0, 0, RENEWS, 1_100) == DONE
+
+
+def test_copies_are_not_dropped_where_memory_is_full(monkeypatch):
+    monkeypatch.setattr(grants, "KEYS_MAX", 0)
+    voter, merged = Voter(), Grants()
+    voter.grants.put((KEY, b"a", 5, 100, 5, 0, 0, 0, 0, True, False), 1_000)
+    merged.merge(voter.grants.item(KEY, 1_000), 1_000)
+    assert merged.running(KEY, 1_050) is not None
+
+
 def test_memory_is_bounded(monkeypatch):
     monkeypatch.setattr(grants, "KEYS_MAX", 2)
     voter = Voter()
@@ -202,10 +266,10 @@ def test_a_merge_keeps_the_highest_fence_and_count():
     [
         None,
         (KEY, b"a", 5, 100, 5, 0, 0, 0, 0),
-        (b"", b"a", 5, 100, 5, 0, 0, 0, 0, True),
-        (KEY, "a", 5, 100, 5, 0, 0, 0, 0, True),
-        (KEY, b"a", -1, 100, 5, 0, 0, 0, 0, True),
-        (KEY, b"a", 5, 1 << 60, 5, 0, 0, 0, 0, True),
+        (b"", b"a", 5, 100, 5, 0, 0, 0, 0, True, False),
+        (KEY, "a", 5, 100, 5, 0, 0, 0, 0, True, False),
+        (KEY, b"a", -1, 100, 5, 0, 0, 0, 0, True, False),
+        (KEY, b"a", 5, 1 << 60, 5, 0, 0, 0, 0, True, False),
         (KEY, b"a", 5, 100, 5, 0, 0, 0, 0, 1),
     ],
 )

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from brokers import add_node, make_broker
 from copies import hold, make_job, pack, snapshot
 from disque_py.core import lifecycle
-from disque_py.core.job import ACTIVE, COUNTER_MAX
-from disque_py.core.job_snapshot import ATTEMPT_MAX, SPAN_BITS, job_of, snapshot_of
+from disque_py.core.job import ACTIVE, ATTEMPT_MAX, COUNTER_MAX
+from disque_py.core.job_snapshot import SPAN_BITS, job_of, snapshot_of
 from persistence.layouts import HEADER
 
 BODY = b"\x00\xff body"

@@ -112,7 +112,7 @@ def test_a_pause_is_recorded_as_it_is_at_the_end_of_the_turn():
     client = make_client(broker)
     for words in (("in",), ("out", "bcast"), ("all",)):
         ask(broker, client, "PAUSE", "q", *words)
-    assert collect(broker) == [[PAUSE, (b"q", 3, broker.wall_ms, broker.me.id)]]
+    assert collect(broker) == [[PAUSE, (b"q", 3, broker.wall_ms, broker.me.id, 2)]]
 
 
 def test_living_records_of_a_segment_are_written_anew_at_the_journals_end():

@@ -26,7 +26,7 @@ def test_an_owner_whose_lock_ran_out_gets_a_new_fence_and_attempt():
 def test_a_grant_without_a_majority_is_replaced_by_its_owner():
     """Spec CL2: a try that failed, and whose release was lost, does not keep the owner out."""
     world = voters("abc")
-    item = (b"Ll", b"me", 5, 60_000, 5, 1, 0, 60_000, 0, True)
+    item = (b"Ll", b"me", 5, 60_000, 5, 1, 0, 60_000, 0, True, False)
     world["a"].claims.memory.grants.put(item, world["a"].now_ms)
     assert acquire(world, "b")[0] > 5
     assert acquire(world, "a", "you") is None
@@ -53,8 +53,30 @@ def test_a_client_that_hung_up_keeps_no_lock():
     assert acquire(world, "c")[1] == 1
 
 
-def test_the_grant_of_most_voters_is_shown():
-    held = (b"Ll", b"me", 5, 100, 5, 1, 0, 0, 0, True)
-    stray = (b"Ll", b"you", 9, 100, 9, 1, 0, 0, 0, True)
-    assert locking.best_of([held, stray, held]) == held
-    assert locking.best_of([]) is None
+def test_the_grant_of_a_majority_is_shown():
+    held = (b"Ll", b"me", 5, 100, 5, 1, 0, 0, 0, True, False)
+    stray = (b"Ll", b"you", 9, 100, 9, 1, 0, 0, 0, True, False)
+    assert locking.held_by_majority([stray, held, held], 2) == held
+    assert locking.held_by_majority([stray, held], 2) is None
+
+
+def test_a_request_that_gave_up_leaves_the_lock_to_the_request_that_renewed_it():
+    """Spec CL2: the owner was answered by another node meanwhile."""
+    world = voters("abc")
+    talker = begin_acquire(world, "a", "me")
+    world.pause("a")
+    world.run(50)
+    fence = acquire(world, "b")[0]
+    talker.hang_up()
+    world.resume("a")
+    world.run(2_000)
+    assert acquire(world, "c", "you") is None
+    assert world.ask("b", "LOCK", "EXTEND", "l", "me", fence, 10_000) == 10_000
+
+
+def test_an_owner_is_not_kept_out_by_a_stray_grant_of_another():
+    world = voters("abc")
+    fence = acquire(world, "a", ms=60_000)[0]
+    stray = (b"Ll", b"you", fence + 9, 60_000, fence + 9, 1, 0, 0, 0, True, False)
+    world["c"].claims.memory.grants.put(stray, world["c"].now_ms)
+    assert acquire(world, "b")[0] == fence

@@ -233,7 +233,7 @@ def test_a_broadcast_pause_is_journaled():
     broker, _, client = make_pair()
     broker.is_journaling = True
     pause(broker, client, "out", "bcast")
-    assert journaling.collect(broker) == [[PAUSE_RECORD, (b"q", PAUSED_OUT, broker.wall_ms, broker.me.id)]]
+    assert journaling.collect(broker) == [[PAUSE_RECORD, (b"q", PAUSED_OUT, broker.wall_ms, broker.me.id, PAUSED_OUT)]]
 
 
 def test_a_pause_reaches_all_nodes_and_latecomers():

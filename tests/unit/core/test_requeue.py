@@ -17,7 +17,7 @@ from world import World
 
 
 def make_cluster(count=2):
-    broker = make_broker()
+    broker = make_broker(repair_after=0)
     return broker, *[add_node(broker, number) for number in range(2, 2 + count)]
 
 

@@ -93,7 +93,7 @@ def test_all_versions_of_the_format_are_understood(version):
     assert {node.id for node in broker.find(ACKED_ID).holders} == {journal_files.NODE, journal_files.OTHER}
     job = broker.find(QUEUED_ID)
     assert (job.attempt, job.nacks, job.deliveries) == ((1, 0, 0) if version == 1 else (1, 2, 3))
-    assert restoring.pauses == {b"q": (1, journal_files.WALL_MS, journal_files.OTHER)}
+    assert restoring.pauses == {b"q": (1, journal_files.WALL_MS, journal_files.OTHER, 1)}
 
 
 def test_spans_go_on_from_where_they_were():
@@ -280,6 +280,13 @@ def test_pauses_come_back_and_so_do_their_versions():
     )
     assert {name: queue.paused for name, queue in broker.queues.items() if queue.paused} == {b"q": 1, b"r": 2}
     assert (broker.pauses.versions, broker.outbox.pauses) == ({b"r": (2, 77, b"n" * 20)}, {})
+
+
+def test_a_pause_of_this_node_alone_is_not_taken_for_one_of_all():
+    """Spec U2: the version is that of the state set with BCAST, and other nodes hear of that one."""
+    broker, _ = restored([PAUSE, (b"q", 3, 77, b"n" * 20, 0)])
+    assert broker.queues[b"q"].paused == 3
+    assert broker.pauses.versions == {b"q": (0, 77, b"n" * 20)}
 
 
 def test_the_id_this_node_had_before_is_ours():

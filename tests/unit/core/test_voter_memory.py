@@ -46,6 +46,14 @@ def test_a_new_list_makes_ballots_void():
     assert again.promised == (0, b"")
 
 
+def test_a_promise_outlives_a_change_of_the_same_list():
+    """Spec CL5: such as the news that the grants were copied."""
+    memory, again = memory_with_all(), VoterMemory()
+    for kind in (LISTS, BALLOT, LISTS):
+        again.apply(memory.item(kind, b"", 0), 0)
+    assert again.promised == (3, A)
+
+
 def test_a_forgotten_key_stays_forgotten():
     memory, again = memory_with_all(), VoterMemory()
     again.apply(memory.item(GRANT, b"k", 0), 0)

@@ -10,8 +10,10 @@ from brokers import add_node, host_of, make_broker
 from cluster_bus.messages import CLAIM, CLAIM_IS, VOTERS
 from copies import sent, sent_of
 from disque_py.core import claim_messages, voting
-from disque_py.core.grants import GRANTED, HELD, MUTE
+from disque_py.core.claims import note_change
+from disque_py.core.grants import GRANTED, HELD, MUTE, NO_ROOM
 from disque_py.core.voter_list import VoterList
+from disque_py.core.voter_memory import BALLOT, GRANT, LISTS
 from disque_py.node import dispatch
 from voting_worlds import acquire, forget_votes, id_of, shown, voters
 
@@ -162,3 +164,50 @@ def test_a_power_cut_in_a_write_makes_a_voter_mute():
     world.restart("c")
     world.until(world.is_meshed, 30_000)
     assert shown(world, "a")[b"mute"] == [id_of("c")]
+
+
+def test_lists_are_written_before_the_ballots_of_their_epoch():
+    """Spec CL5: else a restart would forget the promise."""
+    broker, _ = voter_of()
+    for kind in (BALLOT, GRANT, LISTS):
+        note_change(broker, kind, b"k" if kind == GRANT else b"")
+    before = len(host_of(broker).votes_file)
+    claim_messages.settle(broker)
+    assert [kind for kind, _ in host_of(broker).votes_file[before:]][:2] == [LISTS, BALLOT]
+
+
+def test_answers_to_a_process_that_is_gone_are_not_sent():
+    broker, other = voter_of(is_slow=True)
+    dispatch.receive(broker, other, [[CLAIM, CLAIM_OF]])
+    claim_messages.settle(broker)
+    other.run = b"next run"
+    host_of(broker).writing.pop()()
+    assert answers(broker) == []
+
+
+def test_a_fence_far_ahead_of_the_clock_is_refused():
+    """One clock that is wrong by centuries must not use up the fences of a key."""
+    broker, other = voter_of()
+    dispatch.receive(broker, other, [[CLAIM, (7, 1, b"k", b"h", 1 << 61, 5_000, 0, 0, 0)]])
+    assert answers(broker) == [(7, NO_ROOM)]
+
+
+def test_a_voter_that_can_not_write_says_so():
+    broker, other = voter_of()
+    broker.claims.is_failing = True
+    dispatch.receive(broker, other, [[CLAIM, CLAIM_OF]])
+    assert answers(broker) == [(7, MUTE)]
+
+
+def test_lists_of_two_clusters_are_a_conflict_on_disk_too():
+    """Spec CL4."""
+    broker, other = voter_of()
+    second = VoterList(5, 60_000, {other.id: b"o" * 16}, is_first=True, origin=b"another!")
+    dispatch.receive(broker, other, [[VOTERS, (second.packed(), None)]])
+    claim_messages.settle(broker)
+    assert not voting.may_vote(broker)
+    lists = [value for kind, value in host_of(broker).votes_file if kind == LISTS]
+    assert lists[-1][5]
+    reset = VoterList(1_001, 60_000, {broker.me.id: voting.memory_id(broker)}, is_first=True, origin=b"another!")
+    dispatch.receive(broker, other, [[VOTERS, (reset.packed(), None)]])
+    assert voting.may_vote(broker)

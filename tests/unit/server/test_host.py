@@ -51,12 +51,19 @@ def endings():
     return []
 
 
+def stores_of(tmp_path):
+    """Return the stores of queue settings and of votes."""
+    return (
+        FramedStore(str(tmp_path / "nodes.conf.queues"), QUEUE_SETTINGS, "queue-settings-torn", "", print),
+        FramedStore(str(tmp_path / "nodes.conf.votes"), VOTES, "votes-torn", "", print),
+    )
+
+
 @pytest.fixture
 def host(configuration, endings, tmp_path):
     file_writer = FileWriter()
     saver = NodesFileSaver(str(tmp_path / "nodes.conf"), file_writer, print)
-    settings = FramedStore(str(tmp_path / "nodes.conf.queues"), QUEUE_SETTINGS, "queue-settings-torn", "", print)
-    votes = FramedStore(str(tmp_path / "nodes.conf.votes"), VOTES, "votes-torn", "", print)
+    settings, votes = stores_of(tmp_path)
     host = ProcessHost(configuration, file_writer, saver, settings, votes, endings.append, may_restart=True)
     host.bus = host.listeners = host.watchdog = Noted()
     host.begin_turn = lambda: host.watchdog.calls.append("turn")
@@ -172,8 +179,8 @@ def test_a_restart_like_a_crash_saves_nothing(host, endings, configuration):
 
 def test_a_restart_is_not_possible_when_the_configuration_can_not_be_read_again(configuration, endings, tmp_path):
     saver = NodesFileSaver(str(tmp_path / "nodes.conf"), FileWriter(), print)
-    store = QueueSettingsStore(str(tmp_path / "nodes.conf.queues"), print)
-    host = ProcessHost(configuration, FileWriter(), saver, store, endings.append, may_restart=False)
+    settings, votes = stores_of(tmp_path)
+    host = ProcessHost(configuration, FileWriter(), saver, settings, votes, endings.append, may_restart=False)
     with pytest.raises(LookupError, match="standard input"):
         host.restart(0, graceful=False)
     assert endings == []

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from disque_py.simulator.plan import BY_NAME, EVENT_FAULTS, JOURNAL_FAULTS, NAMES, NODES_MAX, WEATHER, Keep, draw
+from disque_py.simulator.plan import (
+    BY_NAME,
+    EVENT_FAULTS,
+    JOURNAL_FAULTS,
+    LOST_FAULTS,
+    NAMES,
+    NODES_MAX,
+    WEATHER,
+    Keep,
+    draw,
+)
 from disque_py.simulator.world.codecs import NEW, OLD
 from simulated import weathered
 
@@ -27,6 +37,7 @@ def test_plans_cover_what_there_is():
 def test_every_fault_of_the_weather_can_be_done():
     """A method for each kind."""
     kinds = {*(fault for faults in WEATHER.values() for fault in faults), *EVENT_FAULTS, *JOURNAL_FAULTS, "reset-amid"}
+    kinds |= set(LOST_FAULTS)
     assert kinds <= set(weathered("ab").kinds)
 
 

@@ -6,7 +6,7 @@ from disque_py.core.voter_memory import FLOOR, FORGOTTEN, GRANT, MEMORY
 from disque_py.storage.framed_file import frame
 from disque_py.storage.votes_file import VOTES
 
-GRANTED = (b"k", b"h", 5, 100, 5, 0, 0, 0, 0, True)
+GRANTED = (b"k", b"h", 5, 100, 5, 0, 0, 0, 0, True, False)
 
 
 def test_a_rewritten_file_has_the_last_of_each_kind_and_key():

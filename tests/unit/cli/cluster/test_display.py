@@ -32,8 +32,8 @@ def test_a_line_stays_a_line_in_a_narrow_pipe(capsys, monkeypatch):
     print_table(ClusterView([ALIVE, DEAD]))
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert lines[1:] == [
-        ["bbbbbbbb", "10.0.0.1:7711", "unreachable,fail", "-", "-", "-", "-", "100"],
-        ["aaaaaaaa", "10.0.0.2:7711", "ok", "3", "2", "2.00K", "0/1", "1"],
+        ["bbbbbbbb", "10.0.0.1:7711", "unreachable,fail", "-", "-", "-", "-", "100", "-"],
+        ["aaaaaaaa", "10.0.0.2:7711", "ok", "3", "2", "2.00K", "0/1", "1", "-"],
     ]
 
 

@@ -76,8 +76,8 @@ def test_status_is_a_line_per_node(pair):
     result = run("status", place(a))
     rows = [line.split() for line in result.output.splitlines()]
     assert result.exit_code == 0
-    assert rows[0] == ["node", "address", "state", "jobs", "queues", "memory", "links", "priority"]
-    assert ["bbbbbbbb", place(b), "ok", "3", "2", "2.00K", "1/1", "10"] in rows
+    assert rows[0] == ["node", "address", "state", "jobs", "queues", "memory", "links", "priority", "voter"]
+    assert ["bbbbbbbb", place(b), "ok", "3", "2", "2.00K", "1/1", "10", "-"] in rows
 
 
 def test_status_as_json_is_an_object_per_node(pair):
@@ -124,6 +124,41 @@ def test_create_joins_the_others_to_the_first(pair):
     a, b = pair()
     assert run("create", place(a), place(b)).exit_code == 0
     assert [b"CLUSTER", b"MEET", b"127.0.0.1", str(b.port).encode()] in a.requests
+
+
+def voters_reply(*ids, bulk_reply):
+    listed = b"*%d\r\n" % len(ids) + b"".join(map(bulk_reply, ids))
+    return (
+        b"*12\r\n" + bulk_reply("epoch") + b":%d\r\n" % bool(ids) + bulk_reply("claim-lease-max") + b":3600\r\n"
+        + bulk_reply("voters") + listed + bulk_reply("state") + bulk_reply("ready" if ids else "none")
+        + bulk_reply("mute") + b"*0\r\n" + bulk_reply("reachable") + b":%d\r\n" % len(ids)
+    )  # fmt: skip
+
+
+def test_create_makes_the_first_node_of_two_a_voter(pair, bulk_reply):
+    """Spec CL7. An older server is skipped with a notice."""
+    a, b = pair()
+    assert "Note: the cluster has no voters" in run("create", place(a), place(b)).output
+    a.answers["CLUSTER VOTERS"] = voters_reply(bulk_reply=bulk_reply)
+    a.answers["CLUSTER VOTERS INIT"] = b"+OK\r\n"
+    assert "Note" not in run("create", place(a), place(b)).output
+    assert [b"CLUSTER", b"VOTERS", b"INIT", A.encode()] in a.requests
+
+
+def test_status_and_check_tell_of_the_voters(pair, bulk_reply):
+    """Spec CL4: a voter that no node knows is a problem."""
+    a, _ = pair()
+    a.answers["CLUSTER VOTERS"] = voters_reply(A, "c" * 40, bulk_reply=bulk_reply)
+    output = run("status", place(a)).output
+    assert "Voters:   ready, epoch 1, 2 of 2 reachable" in output
+    rows = [json.loads(line) for line in run("status", "--json", place(a)).output.splitlines()]
+    assert [(row["voter"], row["voters"] and row["voters"]["epoch"]) for row in rows if row["node"] == A] == [
+        ("voter", 1)
+    ]
+    result = run("check", place(a))
+    assert result.exit_code == 1
+    assert f"The voter {'c' * 40} is unknown" in result.output
+    assert "Note: there are 2 voters, an even number" in result.output
 
 
 def test_add_node_asks_the_existing_one(pair):

@@ -52,7 +52,7 @@ def test_a_fence_that_was_asked_for_before_may_be_lower():
 def test_work_that_is_done_stays_done():
     """Spec CL9."""
     book = LockBook()
-    book.ended("l", 1_000, 5_000)
+    book.ended("l", 995, 1_000, 5_000)
     book.acquired("l", "two", 6, 990, 1_010, 10)
     with pytest.raises(RuleBrokenError, match="not handed out again"):
         book.acquired("l", "one", 7, 1_100, 1_110, 10)

@@ -1,0 +1,153 @@
+"""The voters of a cluster, as its nodes describe them: who they are, and whether they can vote.
+
+`create` and `start` make the first list of voters. Later the operator changes it with CLUSTER VOTERS, because only the
+operator knows which nodes shall grant claims. Spec CL4, CL6, CL7.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any, Final
+
+from disque_py.cli.address import Target
+from disque_py.cli.cluster.view import ClusterView, NodeView, patient
+from disque_py.client import UnreachableError, commands
+from disque_py.client.results import Voters
+
+# One of three may fail.
+FIRST_VOTERS: Final = 3
+CONFLICT: Final = "conflict"
+CHANGING: Final = "changing"
+# A mesh that is whole may have links that are a moment old.
+INIT_TRIES: Final = 10
+INIT_PAUSE_S: Final = 0.3
+
+
+class VotersView:
+    """The newest list of voters that a node of the cluster knows, and its state.
+
+    newest   that list, as one node tells it; None if there is none
+    """
+
+    def __init__(self, cluster: ClusterView) -> None:
+        self._cluster = cluster
+        self._told = [node.voters for node in cluster.nodes if node.voters is not None]
+        lists = [told for told in self._told if told.epoch]
+        self.newest: Voters | None = max(lists, key=lambda told: (told.epoch, told.reachable_count), default=None)
+
+    def role_of(self, node: NodeView) -> str | None:
+        """Return `voter`, `mute` or `no`; None if the cluster has no voters or the node's id is unknown."""
+        if self.newest is None or not node.id:
+            return None
+        if node.id not in self.newest.voters:
+            return "no"
+        return "mute" if node.id in self.newest.mute else "voter"
+
+    @staticmethod
+    def as_json(told: Voters | None) -> dict[str, Any] | None:
+        """Return a node's account of the voters for `status --json`; None for a server that knows no voters."""
+        if told is None:
+            return None
+        return {
+            "epoch": told.epoch,
+            "claim-lease-max": told.lease_max,
+            "voters": told.voters,
+            "state": told.state,
+            "mute": told.mute,
+            "reachable": told.reachable_count,
+        }
+
+    @property
+    def state(self) -> str:
+        """The state of the voters: none, ready, changing or conflict."""
+        if any(told.state == CONFLICT for told in self._told) or self._has_two_lists():
+            return CONFLICT
+        return self.newest.state if self.newest is not None else "none"
+
+    def _has_two_lists(self) -> bool:
+        """Whether two nodes tell different lists of one epoch."""
+        lists = {(told.epoch, frozenset(told.voters)) for told in self._told if told.epoch}
+        return len(lists) > len({epoch for epoch, _ in lists})
+
+    def summary(self) -> str:
+        """Return a line for people; empty if no node knows voters."""
+        if not self._told:
+            return ""
+        newest = self.newest
+        if newest is None:
+            return "Voters:   none; the cluster grants no claims and locks (CLUSTER VOTERS INIT)"
+        mute = f", {len(newest.mute)} mute" if newest.mute else ""
+        reach = f"{newest.reachable_count} of {len(newest.voters)} reachable"
+        return f"Voters:   {self.state}, epoch {newest.epoch}, {reach}{mute}"
+
+    def problems(self) -> list[str]:
+        """Return the reasons why claims may fail now, or after one more failure."""
+        if self.state == CONFLICT:
+            return [
+                "Nodes have different first lists of voters, and refuse claims:"
+                " CLUSTER VOTERS RESET FORCE makes a new list"
+            ]
+        newest = self.newest
+        if newest is None:
+            return []
+        found = []
+        known = {node.id: node for node in self._cluster.nodes if node.id}
+        for node_id in newest.voters:
+            node = known.get(node_id)
+            if node is None:
+                found.append(f"The voter {node_id} is unknown: {_replacing(node_id)}")
+                continue
+            if node.error:
+                found.append(f"The voter {node.name} does not answer")
+            elif flags := self._cluster.flags_of(node):
+                found.append(f"The voter {node.name} is {','.join(flags)} for other nodes")
+            if node.is_leaving:
+                found.append(f"The voter {node.name} is leaving: {_replacing(node_id)}")
+            if node_id in newest.mute:
+                found.append(f"The voter {node.name} is mute: it lost its votes, or copies those of others")
+        return found
+
+    def hints(self) -> list[str]:
+        """Return advice about a list that works, but not as well as it could."""
+        newest = self.newest
+        if newest is None:
+            return []
+        found = []
+        count = len(newest.voters)
+        if count == 1 and len(self._cluster.nodes) >= FIRST_VOTERS:
+            found.append("there is one voter: without it no claim is granted. Three voters may lose one of them")
+        elif count % 2 == 0:
+            found.append(f"there are {count} voters, an even number: {count - 1} may lose as many of them")
+        if newest.state == CHANGING:
+            found.append("the voters are changing: the next list takes effect when most of them have copied all grants")
+        return found
+
+
+def _replacing(node_id: str) -> str:
+    return f"CLUSTER VOTERS ADD another node, then CLUSTER VOTERS REMOVE {node_id}"
+
+
+def first_voters(cluster: ClusterView, targets: Sequence[Target]) -> list[str]:
+    """Return ids for the first list of a cluster that has none: an odd number of the first nodes, three at most."""
+    told = [node.voters for node in cluster.nodes]
+    if any(voters is not None and voters.epoch for voters in told):
+        return []
+    ids = {node.address: node.id for node in cluster.nodes}
+    listed = [ids[target.address] for target in targets if ids.get(target.address)]
+    count = min(FIRST_VOTERS, len(listed))
+    return listed[: count if count % 2 else count - 1]
+
+
+def set_voters(target: Target, node_ids: Sequence[str]) -> None:
+    """Make the first list of voters. ConnectError; ReplyError if the node refuses, or knows no voters."""
+    for tries_left in reversed(range(INIT_TRIES)):
+        try:
+            with patient(target) as node:
+                node.run(commands.cluster_voters_init(*node_ids))
+        except UnreachableError:
+            if not tries_left:
+                raise
+            time.sleep(INIT_PAUSE_S)
+        else:
+            return

@@ -1,0 +1,534 @@
+"""Locks for programs: `Lock` for threads, `AsyncLock` for asyncio. Spec CL8, CL9.
+
+    with client.lock("nightly", lease=30, attempts=3, timeout=60) as lock:
+        report(fence=lock.fence)
+        lock.done(3600)
+
+A lock object takes its lock, extends the lease in the background, and gives the lock back. It has a client of its own,
+so a busy pool does not delay an extension. The client goes on at another node when its node fails. If an extension is
+refused, or the lease ends by this machine's clock, the lock is *lost*: `lost` is set, and `on_lost` is called. The
+object can't stop the work, which looks at `lost`, or gives the fence to the storage that it writes to.
+
+The rules of leases are in lock_lease.py; here are the clock, the thread and the task.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Callable
+from queue import Empty, SimpleQueue
+from types import TracebackType
+from typing import Any, Final, Protocol, Self, TypeVar
+
+from disque_py.client.errors import DisqueError, FencedError, LockHeldError, LockLostError
+from disque_py.client.lock_lease import LockLease, LockTerms, OwnerName
+from disque_py.client.request import Request
+from disque_py.client.spans import Span, float_seconds
+
+T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
+
+NOT_HELD: Final = "the lock was not acquired, or was given back"
+IN_USE: Final = "this lock object is in use; each thread or task needs an object of its own"
+# A backup asks a node for this time, and then again. So a backup whose machine died does not get the lock much later.
+WAIT_S: Final = 5.0
+# A message to the thread that extends a lease: end.
+STOP: Final = None
+
+
+def now() -> float:
+    """Return the seconds of a clock that goes on while the machine sleeps, where the system has one."""
+    if hasattr(time, "CLOCK_BOOTTIME"):
+        return time.clock_gettime(time.CLOCK_BOOTTIME)
+    return time.monotonic()
+
+
+def _new_owner() -> str:
+    return f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(8)}"
+
+
+class _Grip:
+    """The part that both kinds of locks share: the owner's name, and the lease that runs."""
+
+    def __init__(self, terms: LockTerms, owner: str | bytes | None) -> None:
+        self.terms = terms
+        self.owner = OwnerName(owner, _new_owner)
+        self.lease: LockLease | None = None
+        self.last: LockLease | None = None
+        self.pid = 0
+
+    def begin(self, lease: LockLease) -> None:
+        self.lease = self.last = lease
+        self.pid = os.getpid()
+
+    def current(self) -> LockLease:
+        """Return the lease of this process. Raises RuntimeError without one."""
+        if self.lease is None or self.pid != os.getpid():
+            raise RuntimeError(NOT_HELD)
+        return self.lease
+
+    def latest(self) -> LockLease:
+        """Return the lease that runs, or the last one. Raises RuntimeError without one."""
+        if self.last is None:
+            raise RuntimeError(NOT_HELD)
+        return self.last
+
+    def is_held(self) -> bool:
+        lease = self.lease
+        return lease is not None and self.pid == os.getpid() and lease.is_running(now())
+
+    def name(self) -> str | bytes:
+        return self.owner.in_process(os.getpid())
+
+    def loss(self) -> LockLostError:
+        name = self.terms.name
+        shown = name if isinstance(name, str) else name.decode("utf-8", "backslashreplace")
+        return LockLostError(f"the lock {shown!r} is lost: its lease ended, or another owner has it")
+
+    def refusal(self) -> LockHeldError:
+        name = self.terms.name
+        shown = name if isinstance(name, str) else name.decode("utf-8", "backslashreplace")
+        return LockHeldError(f"another owner has the lock {shown!r}")
+
+
+class _Facts:
+    """The properties of a lock."""
+
+    def __init__(self, terms: LockTerms, owner: str | bytes | None) -> None:
+        self._grip = _Grip(terms, owner)
+
+    @property
+    def name(self) -> str | bytes:
+        """The name of the lock."""
+        return self._grip.terms.name
+
+    @property
+    def owner(self) -> str | bytes:
+        """The name of this object as an owner: as given, or made of host, process and a random number."""
+        return self._grip.name()
+
+    @property
+    def fence(self) -> int:
+        """A number above that of each owner before. Raises RuntimeError if the lock was never acquired."""
+        return self._grip.latest().grant.fence
+
+    @property
+    def attempt(self) -> int:
+        """The number of this attempt, from 1. Raises RuntimeError if the lock was never acquired."""
+        return self._grip.latest().grant.attempt
+
+    @property
+    def attempts_left(self) -> int | None:
+        """The attempts after this one; None without a limit. Raises RuntimeError if the lock was never acquired."""
+        return self._grip.latest().grant.attempts_left
+
+    @property
+    def is_last_attempt(self) -> bool:
+        """Whether no attempt is left after this one. Raises RuntimeError if the lock was never acquired."""
+        return self.attempts_left == 0
+
+    @property
+    def is_held(self) -> bool:
+        """Whether the lock is held at this moment, by this machine's clock."""
+        return self._grip.is_held()
+
+    @property
+    def left_s(self) -> float:
+        """The seconds that the lease still lasts without another extension; 0.0 if the lock is not held."""
+        lease = self._grip.lease
+        return max(0.0, lease.until - now()) if lease is not None and self._grip.is_held() else 0.0
+
+    def check(self) -> None:
+        """Return if the lock is held at this moment. Raises LockLostError."""
+        if not self._grip.is_held():
+            raise self._grip.loss()
+
+
+class Runner(Protocol):
+    """The client that serves one lock."""
+
+    def run(self, request: Request[T]) -> T:
+        """Execute one command."""
+
+    def close(self) -> None:
+        """Close its connections."""
+
+
+class Lock(_Facts):
+    """A lock for programs with threads; `Disque.lock` makes it. Use it as a context, by one thread at a time.
+
+    lost   is set when the lock is lost; each acquisition has a new one
+    """
+
+    def __init__(
+        self,
+        terms: LockTerms,
+        owner: str | bytes | None,
+        on_lost: Callable[[Lock], object] | None,
+        connect: Callable[[], Runner],
+    ) -> None:
+        super().__init__(terms, owner)
+        self.lost = threading.Event()
+        self._on_lost = on_lost
+        self._connect = connect
+        self._client: Runner | None = None
+        self._inbox: SimpleQueue[Any] = SimpleQueue()
+        self._in_use = threading.Lock()
+        self._pid = os.getpid()
+
+    def acquire(self) -> Self:
+        """Take the lock, and extend its lease until it is given back.
+
+        Raises LockHeldError if another owner has it for all the time that was given, LockDoneError, LockSpentError,
+        NoQuorumError, DisqueConnectionError; RuntimeError if this object has it already.
+        """
+        if self._pid != os.getpid():  # A forked child: the lock is its parent's.
+            self._pid = os.getpid()
+            self._in_use = threading.Lock()
+            self._grip.lease = None
+        if not self._in_use.acquire(blocking=False):
+            raise RuntimeError(IN_USE)
+        try:
+            client = self._connect()
+            try:
+                lease = self._take(client)
+            except BaseException:
+                client.close()
+                raise
+        except BaseException:
+            self._in_use.release()
+            raise
+        self._client = client
+        self.lost = threading.Event()
+        self._grip.begin(lease)
+        self._watch(client, lease)
+        return self
+
+    def _take(self, client: Runner) -> LockLease:
+        terms, owner = self._grip.terms, self.owner
+        deadline = None if terms.wait_s is None else now() + terms.wait_s
+        while True:
+            asked_at = now()
+            wait_s = WAIT_S if deadline is None else min(WAIT_S, deadline - asked_at)
+            grant = client.run(terms.acquire(owner, wait_s))
+            if grant is None:
+                if deadline is not None and now() >= deadline:
+                    raise self._grip.refusal()
+                continue
+            lease = LockLease(grant, terms.lease_s, asked_at)
+            if now() < lease.next_at:
+                return lease
+            # The request waited, so most of the lease may be over by our clock.
+            asked_at = now()
+            try:
+                client.run(terms.extend(owner, grant))
+            except FencedError:
+                continue
+            lease.extended(asked_at)
+            if lease.is_running(now()):
+                return lease
+            raise self._grip.loss()
+
+    def _watch(self, client: Runner, lease: LockLease) -> None:
+        self._inbox = SimpleQueue()
+        keep = threading.Thread(
+            target=self._keep, args=(client, lease, self._inbox), name=f"disque lock {self.name!r}", daemon=True
+        )
+        keep.start()
+
+    def _keep(self, client: Runner, lease: LockLease, inbox: SimpleQueue[Any]) -> None:
+        """Extend the lease until it is over, or until STOP. A request never delays the end of the lease."""
+        request = self._grip.terms.extend(self.owner, lease.grant)
+        is_asking = False
+        while True:
+            wake_at = lease.until if is_asking else lease.wake_at
+            answer: tuple[float, Exception | None] | None = None
+            with contextlib.suppress(Empty):
+                answer = inbox.get(timeout=max(0.0, wake_at - now()))
+                if answer is STOP:
+                    return
+            moment = now()
+            if not lease.is_running(moment):
+                self._lose(lease)
+                return
+            if answer is not None:
+                is_asking = False
+                asked_at, error = answer
+                if isinstance(error, FencedError):
+                    self._lose(lease, error)
+                    return
+                if error is None:
+                    lease.extended(asked_at)
+                else:
+                    lease.failed(moment)
+            if not is_asking and moment >= lease.next_at:
+                is_asking = True
+                threading.Thread(target=_extend, args=(client, request, inbox), daemon=True).start()
+
+    def _lose(self, lease: LockLease, error: Exception | None = None) -> None:
+        lease.is_lost = True
+        _log.warning("%s", self._grip.loss() if error is None else f"{self._grip.loss()} ({error})")
+        if self._grip.last is lease:  # This object was not used again meanwhile.
+            self.lost.set()
+        if self._on_lost is not None:
+            self._on_lost(self)
+
+    def release(self) -> bool:
+        """Give the lock back → whether it was held. Another owner may have it at once.
+
+        Raises NoQuorumError or DisqueConnectionError if no majority confirmed it; the lock ends with its lease then.
+        RuntimeError if the lock was not acquired.
+        """
+        lease = self._grip.current()
+        client = self._client
+        assert client is not None
+        self._inbox.put(STOP)
+        try:
+            return client.run(self._grip.terms.release(self.owner, lease.grant))
+        finally:
+            self._end(client)
+
+    def done(self, seconds: Span) -> None:
+        """Give the lock back, and let the cluster remember that the work is done. No owner gets the lock meanwhile.
+
+        seconds   seconds for which the end is remembered, at most the voters' `claim-lease-max`
+
+        Raises LockLostError if another owner had the lock since; NoQuorumError or DisqueConnectionError if no majority
+        confirmed it, and then the lock is still held. RuntimeError if the lock was not acquired.
+        """
+        lease = self._grip.current()
+        client = self._client
+        assert client is not None
+        request = self._grip.terms.release(self.owner, lease.grant, float_seconds("seconds", seconds))
+        self._inbox.put(STOP)  # An extension behind the release would be refused.
+        try:
+            is_done = client.run(request)
+        except BaseException:
+            self._watch(client, lease)
+            raise
+        self._end(client)
+        if not is_done:
+            self._lose(lease)
+            raise self._grip.loss()
+
+    def _end(self, client: Runner) -> None:
+        client.close()
+        self._grip.lease = None
+        self._client = None
+        self._in_use.release()
+
+    def __enter__(self) -> Self:
+        return self.acquire()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._grip.lease is None or self._grip.pid != os.getpid():
+            return
+        was_held = self.is_held
+        try:
+            self.release()
+        except DisqueError as problem:
+            _log.warning("a lock was not given back, and ends with its lease: %s", problem)
+        if not was_held and kind is None:
+            raise self._grip.loss()
+
+
+def _extend(client: Runner, request: Request[int], inbox: SimpleQueue[Any]) -> None:
+    asked_at = now()
+    try:
+        client.run(request)
+    except DisqueError as error:
+        inbox.put((asked_at, error))
+    else:
+        inbox.put((asked_at, None))
+
+
+class AsyncRunner(Protocol):
+    """The client that serves one lock, for asyncio."""
+
+    async def run(self, request: Request[T]) -> T:
+        """Execute one command."""
+
+    async def close(self) -> None:
+        """Close its connections."""
+
+
+class AsyncLock(_Facts):
+    """A lock for asyncio programs; `AsyncDisque.lock` makes it. Use it as a context, by one task at a time.
+
+    The lease is extended by a task. Code that blocks the event loop for longer than the lease loses the lock.
+
+    lost   is set when the lock is lost; each acquisition has a new one
+    """
+
+    def __init__(
+        self,
+        terms: LockTerms,
+        owner: str | bytes | None,
+        on_lost: Callable[[AsyncLock], object] | None,
+        connect: Callable[[], AsyncRunner],
+    ) -> None:
+        super().__init__(terms, owner)
+        self.lost = asyncio.Event()
+        self._on_lost = on_lost
+        self._connect = connect
+        self._client: AsyncRunner | None = None
+        self._keeping: asyncio.Task[None] | None = None
+        self._is_in_use = False
+
+    async def acquire(self) -> Self:
+        """Take the lock, and extend its lease until it is given back.
+
+        Raises LockHeldError if another owner has it for all the time that was given, LockDoneError, LockSpentError,
+        NoQuorumError, DisqueConnectionError; RuntimeError if this object has it already.
+        """
+        if self._is_in_use:
+            raise RuntimeError(IN_USE)
+        self._is_in_use = True
+        try:
+            client = self._connect()
+            try:
+                lease = await self._take(client)
+            except BaseException:
+                await client.close()
+                raise
+        except BaseException:
+            self._is_in_use = False
+            raise
+        self._client = client
+        self.lost = asyncio.Event()
+        self._grip.begin(lease)
+        self._watch(client, lease)
+        return self
+
+    async def _take(self, client: AsyncRunner) -> LockLease:
+        terms, owner = self._grip.terms, self.owner
+        deadline = None if terms.wait_s is None else now() + terms.wait_s
+        while True:
+            asked_at = now()
+            wait_s = WAIT_S if deadline is None else min(WAIT_S, deadline - asked_at)
+            grant = await client.run(terms.acquire(owner, wait_s))
+            if grant is None:
+                if deadline is not None and now() >= deadline:
+                    raise self._grip.refusal()
+                continue
+            lease = LockLease(grant, terms.lease_s, asked_at)
+            if now() < lease.next_at:
+                return lease
+            # The request waited, so most of the lease may be over by our clock.
+            asked_at = now()
+            try:
+                await client.run(terms.extend(owner, grant))
+            except FencedError:
+                continue
+            lease.extended(asked_at)
+            if lease.is_running(now()):
+                return lease
+            raise self._grip.loss()
+
+    def _watch(self, client: AsyncRunner, lease: LockLease) -> None:
+        self._keeping = asyncio.get_running_loop().create_task(self._keep(client, lease))
+
+    async def _keep(self, client: AsyncRunner, lease: LockLease) -> None:
+        """Extend the lease until it is over, or until it is cancelled. A request never delays the lease's end."""
+        request = self._grip.terms.extend(self.owner, lease.grant)
+        while True:
+            await asyncio.sleep(max(0.0, lease.wake_at - now()))
+            asked_at = now()
+            if asked_at < lease.wake_at:
+                continue
+            error: Exception | None = None
+            try:
+                async with asyncio.timeout(max(0.0, lease.until - asked_at)):
+                    await client.run(request)
+            except (DisqueError, TimeoutError) as caught:
+                error = caught
+            moment = now()
+            if isinstance(error, FencedError) or not lease.is_running(moment):
+                self._lose(lease, error)
+                return
+            if error is None:
+                lease.extended(asked_at)
+            else:
+                lease.failed(moment)
+
+    def _lose(self, lease: LockLease, error: Exception | None = None) -> None:
+        lease.is_lost = True
+        _log.warning("%s", self._grip.loss() if error is None else f"{self._grip.loss()} ({error})")
+        if self._grip.last is lease:  # This object was not used again meanwhile.
+            self.lost.set()
+        if self._on_lost is not None:
+            self._on_lost(self)
+
+    def _stop(self) -> None:
+        if self._keeping is not None:
+            self._keeping.cancel()
+
+    async def release(self) -> bool:
+        """Give the lock back → whether it was held. Another owner may have it at once.
+
+        Raises NoQuorumError or DisqueConnectionError if no majority confirmed it; the lock ends with its lease then.
+        RuntimeError if the lock was not acquired.
+        """
+        lease = self._grip.current()
+        client = self._client
+        assert client is not None
+        self._stop()
+        try:
+            return await client.run(self._grip.terms.release(self.owner, lease.grant))
+        finally:
+            await self._end(client)
+
+    async def done(self, seconds: Span) -> None:
+        """Give the lock back, and let the cluster remember that the work is done. No owner gets the lock meanwhile.
+
+        seconds   seconds for which the end is remembered, at most the voters' `claim-lease-max`
+
+        Raises LockLostError if another owner had the lock since; NoQuorumError or DisqueConnectionError if no majority
+        confirmed it, and then the lock is still held. RuntimeError if the lock was not acquired.
+        """
+        lease = self._grip.current()
+        client = self._client
+        assert client is not None
+        request = self._grip.terms.release(self.owner, lease.grant, float_seconds("seconds", seconds))
+        self._stop()  # An extension behind the release would be refused.
+        try:
+            is_done = await client.run(request)
+        except BaseException:
+            self._watch(client, lease)
+            raise
+        await self._end(client)
+        if not is_done:
+            self._lose(lease)
+            raise self._grip.loss()
+
+    async def _end(self, client: AsyncRunner) -> None:
+        self._grip.lease = None
+        self._client = None
+        self._is_in_use = False
+        await client.close()
+
+    async def __aenter__(self) -> Self:
+        return await self.acquire()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._grip.lease is None:
+            return
+        was_held = self.is_held
+        try:
+            await self.release()
+        except DisqueError as problem:
+            _log.warning("a lock was not given back, and ends with its lease: %s", problem)
+        if not was_held and kind is None:
+            raise self._grip.loss()

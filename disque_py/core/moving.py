@@ -1,0 +1,189 @@
+"""Changes of single jobs that an operator asks for: promote, reschedule, move, redrive.
+
+Each is one change of the job's changeable part (changing.py), and one event. The caller has found the node that is to
+act: asking.py for commands that name jobs, tasks.py for commands that name a queue. A job that a worker has, or that is
+being handed over, is left as it is. A function returns whether it changed the job.
+
+While the input of the job's queue is paused, a job that would be pending is invisible until the pause ends. A job keeps
+its id, its KEY and its place in the order. Spec MV1, MV2, MV3, MV4.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from disque_py import event_format
+from disque_py.core import census, changing, events, lifecycle, pausing, requeue
+from disque_py.core.broker import Broker
+from disque_py.core.job import ACTIVE, COUNTER_MAX, QUEUED, Job
+
+# DELAY and PRIORITY of a RESCHEDULE that does not name them.
+NO_DELAY: Final = -1
+
+
+def is_delayed(broker: Broker, job: Job) -> bool:
+    """Whether the job is invisible because of its DELAY, a NACK's delay or a RESCHEDULE, as far as this node knows."""
+    if job.state != ACTIVE or job.work is not None or job in broker.pauses.deferred:
+        return False
+    part = job.part
+    if part is not None and (part.is_errored or part.is_delayed):
+        return not part.is_errored
+    if not job.was_queued:
+        return job.requeue_at_ms > broker.now_ms and not job.is_leased_here and not job.is_delivered
+    return census.is_delayed_elsewhere(broker, job)
+
+
+def promote(broker: Broker, job_id: bytes) -> int:
+    """End the delay of a job; return 1 if one lasted, else 0. Spec MV1."""
+    job = broker.find(job_id)
+    if job is None or not is_delayed(broker, job):
+        return 0
+    _end_delay(broker, job, event_format.PROMOTED, event_format.PROMOTED_INVISIBLE)
+    return 1
+
+
+def _end_delay(broker: Broker, job: Job, code: int, paused_code: int) -> None:
+    part = changing.begin(broker, job)
+    part.is_delayed = False
+    is_paused = pausing.is_paused_in(broker, job)
+    events.note(broker, job, paused_code if is_paused else code, left=event_format.INVISIBLE)
+    changing.change(broker, job)
+    _show(broker, job, is_paused=is_paused)
+
+
+def _show(broker: Broker, job: Job, *, is_paused: bool) -> None:
+    """Queue an ACTIVE job that was changed, or let it wait for the end of the pause."""
+    if is_paused:
+        pausing.defer(broker, job)
+        lifecycle.mark_dirty(broker, job)
+        return
+    broker.pauses.deferred.pop(job, None)
+    requeue.release(broker, job)
+
+
+def reschedule(broker: Broker, job_id: bytes, delay_ms: int, priority: int | None) -> int:
+    """Give a pending or invisible job another delay (ms from now; NO_DELAY: none) or priority; return 1, else 0.
+
+    Spec MV2.
+    """
+    job = broker.find(job_id)
+    if job is None or not is_changeable(broker, job):
+        return 0
+    part = job.part
+    if part is not None and (part.is_errored or part.is_spent(job.attempt)):
+        return 0
+    is_here = job.state == QUEUED
+    left = event_format.INVISIBLE if is_delayed(broker, job) else events.status_of(job)
+    if left == event_format.RUNNING:
+        return 0
+    if is_here and (delay_ms > 0 or priority is not None):
+        lifecycle.dequeue(broker, job)
+    part = changing.begin(broker, job)
+    attributes = job.attributes
+    assert attributes is not None
+    if priority is not None:
+        lifecycle.set_priority(broker, job, attributes, priority)
+    if delay_ms > 0:
+        events.note(broker, job, event_format.RESCHEDULED_INVISIBLE, left=left)
+        broker.pauses.deferred.pop(job, None)
+        changing.delay(broker, job, part, delay_ms)
+        changing.change(broker, job)
+    elif delay_ms == 0 and left == event_format.INVISIBLE:
+        _end_delay(broker, job, event_format.RESCHEDULED, event_format.RESCHEDULED_INVISIBLE)
+    else:
+        is_invisible = left == event_format.INVISIBLE
+        code = event_format.RESCHEDULED_INVISIBLE if is_invisible else event_format.RESCHEDULED
+        events.note(broker, job, code, left=left)
+        changing.change(broker, job)
+        if is_here and job.state == ACTIVE:
+            lifecycle.put_back(broker, job)
+    return 1
+
+
+def is_changeable(broker: Broker, job: Job) -> bool:
+    """Whether no worker has the job, it is not being handed over, and it is not over; as far as this node knows."""
+    if job.state == QUEUED:
+        return True
+    if job.state != ACTIVE or job.work is not None:
+        return False
+    if job.terms.retry_ms:
+        return not (job.is_leased_here and job.requeue_at_ms > broker.now_ms)
+    return not job.is_delivered
+
+
+def move(broker: Broker, job: Job, name: bytes) -> bool:
+    """Move a job to another queue. It stays invisible or errored if it was. Spec MV3."""
+    if not is_changeable(broker, job) or job.terms.queue == name:
+        return False
+    source = job.terms.queue
+    is_pending = job.state == QUEUED
+    if is_pending:
+        lifecycle.dequeue(broker, job)
+    part = changing.begin(broker, job)
+    lifecycle.rename_queue(broker, job, name)
+    rare = {"from_queue": _text(source)}
+    if part.is_errored:
+        events.note(broker, job, event_format.MOVED_ERRORED, rare, left=event_format.ERRORED)
+        changing.change(broker, job)
+        return True
+    is_paused = pausing.is_paused_in(broker, job)
+    was_deferred = job in broker.pauses.deferred
+    is_shown = is_pending or was_deferred
+    code = event_format.MOVED if is_shown and not is_paused else event_format.MOVED_INVISIBLE
+    left = event_format.PENDING if is_pending else event_format.INVISIBLE
+    events.note(broker, job, code, rare, left=left)
+    changing.change(broker, job)
+    if is_shown:
+        _show(broker, job, is_paused=is_paused)
+    return True
+
+
+def is_redrivable(job: Job) -> bool:
+    """Whether QREDRIVE acts on jobs like this: an errored one, or a dead letter that no worker has."""
+    part = job.part
+    return part is not None and (part.is_errored or part.is_dead_letter)
+
+
+def redrive(broker: Broker, job: Job, to: bytes) -> bool:
+    """Give an errored job or a dead letter fresh attempts and a fresh TTL, and queue it. Spec MV4.
+
+    to   the queue that it goes to; empty: a dead letter goes where it came from, another job stays
+    """
+    if not is_changeable(broker, job) or not is_redrivable(job):
+        return False
+    part = changing.begin(broker, job)
+    source = job.terms.queue
+    left = event_format.ERRORED if part.is_errored else events.status_of(job)
+    history = part.history
+    name = to
+    if not name:
+        name = history[0] if part.is_dead_letter and history is not None else source
+    if job.state == QUEUED:
+        lifecycle.dequeue(broker, job)
+    if part.is_errored and job.deliveries < COUNTER_MAX:
+        job.deliveries += 1
+    if name != source:
+        if part.is_dead_letter and history is not None:
+            part.limit = history[5]
+            part.is_dead_letter = False
+        lifecycle.rename_queue(broker, job, name)
+    part.is_errored = False
+    part.is_delayed = False
+    part.start = job.attempt
+    part.error = None
+    job.expire_at_ms = broker.now_ms + part.ttl_ms
+    is_paused = pausing.is_paused_in(broker, job)
+    if name != source:
+        code = event_format.MOVED_INVISIBLE if is_paused else event_format.MOVED
+        events.note(broker, job, code, {"from_queue": _text(source)}, left=left)
+    else:
+        code = event_format.ENQUEUED_INVISIBLE if is_paused else event_format.ENQUEUED
+        events.note(broker, job, code, left=left)
+    lifecycle.arm(broker, job)
+    changing.change(broker, job)
+    _show(broker, job, is_paused=is_paused)
+    return True
+
+
+def _text(value: bytes) -> str:
+    return value.decode("utf-8", "replace")

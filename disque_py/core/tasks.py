@@ -1,0 +1,833 @@
+"""Tasks: QPURGE, QMOVE and QREDRIVE, work on the jobs of a queue on all linked nodes. TASK, TASK_STATE, SYNC, SYNCED.
+
+The node that got the command *leads* the task. Each linked node, the leader included, has a *share*: the jobs that
+count there (spec Z2). A share walks over all jobs of its node, a slice per tick, and *offers* up to OFFER_MAX jobs. The
+leader grants a number of them. The share acts on these, a slice per tick, and offers the next ones. So LIMIT and RATE
+hold for the whole cluster, and a share does nothing for a leader that is gone.
+
+An *ordered* task takes the first jobs of all nodes first. Its shares offer the places of jobs in the order, and the
+leader merges the offers of all. Each walk keeps the first CHOSEN_MAX places, so memory is bounded; further walks find
+the places behind. Other tasks take jobs as the walk finds them, and each share goes on by itself.
+
+A task acts on jobs that were there when its share began, and have not changed their state since. No list is kept for
+that: a job knows when it entered its state.
+
+After each grant a share asks all linked nodes whether they have handled what it sent (SYNC), and waits for the answers.
+So a slow node holds the task up, and no link collects the changes of a million jobs.
+
+Messages may be lost. A share repeats its state once a second, and rounds are numbered. A grant is repeated when the
+state shows that it was lost. A share whose leader is not linked ends. A leader gives a silent node up after SILENCE_MS.
+Spec MV5, MV6, MV7, MV8.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Generator
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from cluster_bus.messages import SYNC, SYNCED, TASK, TASK_STATE
+from disque_py.core import acks, census, memory, moving
+from disque_py.core.broker import SHARDS, Broker
+from disque_py.core.errors import CommandError
+from disque_py.core.filters import PAIRS_MAX, Filter
+from disque_py.core.job import ACTIVE, CTIMES_PER_MS, QUEUED, Handover, Job
+
+if TYPE_CHECKING:
+    from cluster_bus.node import Node
+    from disque_py.core.client import Client
+
+# Commands, as they travel.
+PURGE: Final = 1
+MOVE: Final = 2
+REDRIVE: Final = 3
+COMMAND_NAMES: Final[dict[int, bytes]] = {PURGE: b"qpurge", MOVE: b"qmove", REDRIVE: b"qredrive"}
+
+PENDING: Final = b"pending"
+INVISIBLE: Final = b"invisible"
+ERRORED: Final = b"errored"
+STATUSES: Final = (INVISIBLE, PENDING, ERRORED)
+
+# Actions of a TASK, and outcomes of a TASK_STATE.
+BEGIN: Final = 0
+GO: Final = 1
+END: Final = 2
+GOES_ON: Final = 0
+OVER: Final = 1
+UNABLE: Final = 2
+
+# States of a task.
+RUNNING: Final = b"running"
+DONE: Final = b"done"
+CANCELED: Final = b"canceled"
+ABORTED: Final = b"aborted"
+
+# Jobs that a share offers at a time; its link carries the changes of no more than these at once.
+OFFER_MAX: Final = 250
+# Places that an ordered share keeps: about three megabytes.
+CHOSEN_MAX: Final = 20_000
+# Per slice: jobs looked at, and jobs acted on. Each is about a millisecond.
+LOOKED_PER_PART: Final = 500
+ACTED_PER_PART: Final = 25
+# Tasks that a node leads at the same time, and shares that it keeps for another node.
+RUNNING_MAX: Final = 16
+FULL: Final = f"ERR too many tasks, at most {RUNNING_MAX}"
+# Finished tasks are known for so long, and no more than these.
+KEPT_MS: Final = 3_600_000
+KEPT_MAX: Final = 1_000
+REPEAT_MS: Final = 1_000
+SILENCE_MS: Final = 10_000
+SYNC_MS: Final = 1_000
+LIMIT_MAX: Final = (1 << 63) - 1
+RATE_MAX: Final = 1_000_000
+# RATE: so much of a second may be made up for at once.
+BURST_MS: Final = 100
+NUMBER_MAX: Final = 1 << 53
+
+# A job's place: two numbers that order it, and its id.
+Place = tuple[int, int, bytes]
+Steps = Generator[None, None, None]
+
+
+class Work:
+    """The work of a task, as its command says it.
+
+    is_ordered   the first jobs of all nodes come first
+    limit        the most jobs to change; 0: all
+    rate         jobs per second; 0: no bound
+    """
+
+    __slots__ = ("command", "is_ordered", "limit", "queue", "rate", "status", "to", "where")
+
+    def __init__(self, command: int, queue: bytes, where: Filter | None, status: bytes, to: bytes) -> None:
+        self.command = command
+        self.queue = queue
+        self.where = where
+        self.status = status
+        self.to = to
+        self.is_ordered = command == REDRIVE
+        self.limit = 0
+        self.rate = 0
+
+
+class Helper:
+    """One node's share, as the leader knows it.
+
+    round, granted     the last grant, and its number of jobs
+    offers             places of jobs that it offers; None: it is at work
+    changed, failed    its jobs so far
+    heard_ms           when it said something last
+    is_over, is_lost   it is done; it did not get to its end
+    """
+
+    __slots__ = ("changed", "failed", "granted", "heard_ms", "is_heard", "is_lost", "is_over", "offers", "round")
+
+    def __init__(self, now_ms: int) -> None:
+        self.round = 0
+        self.granted = 0
+        self.offers: list[tuple[int, int]] | None = None
+        self.changed = 0
+        self.failed = 0
+        self.heard_ms = now_ms
+        self.is_heard = False
+        self.is_over = False
+        self.is_lost = False
+
+
+class Task:
+    """A task that this node leads, or has led within the last hour.
+
+    id           as clients know it; `number` is the name that nodes use
+    helpers      node -> its share, this node's included
+    missing      known nodes that were not linked when it began
+    started_ms   Unix time
+    ended_ms     monotonic; 0: it runs
+    client       waits for its end
+    level        jobs that RATE allows now, in thousandths; as of `level_ms`
+    is_timed     a timer for the next grant is pending
+    """
+
+    __slots__ = (
+        "client",
+        "ended_ms",
+        "helpers",
+        "id",
+        "is_timed",
+        "level",
+        "level_ms",
+        "missing",
+        "number",
+        "started_ms",
+        "state_name",
+        "work",
+    )
+
+    def __init__(self, task_id: bytes, number: int, work: Work, client: Client | None) -> None:
+        self.id = task_id
+        self.number = number
+        self.work = work
+        self.client = client
+        self.state_name = RUNNING
+        self.helpers: dict[Node, Helper] = {}
+        self.missing: list[Node] = []
+        self.started_ms = 0
+        self.ended_ms = 0
+        self.level = 0
+        self.level_ms = 0
+        self.is_timed = False
+
+    @property
+    def changed(self) -> int:
+        """Jobs that were changed, on all nodes."""
+        return sum([helper.changed for helper in self.helpers.values()])
+
+    @property
+    def failed(self) -> int:
+        """Jobs that were left out, because a worker has them or they are being handed over."""
+        return sum([helper.failed for helper in self.helpers.values()])
+
+    def lost(self) -> list[Node]:
+        """Return the nodes that do not take part, or did not get to their end."""
+        return [*self.missing, *[node for node, helper in self.helpers.items() if helper.is_lost]]
+
+
+class Share:
+    """This node's share of a task that `leader` leads under this number.
+
+    began_ms, mark    the Unix time when it began, and the highest creation time of a job that was there
+    chosen, at        places of jobs to act on, and the next of them
+    floor, was_cut    the walks before have seen all places up to here; the last one dropped some behind
+    round, granted    the grant that was done last; the number of jobs of the one under way
+    changed, failed   jobs so far
+    is_idle           it waits for a grant, or for other nodes
+    is_offering       … for a grant
+    unsynced          nodes that have not said that they handled all changes
+    """
+
+    __slots__ = (
+        "at",
+        "began_ms",
+        "changed",
+        "chosen",
+        "failed",
+        "floor",
+        "granted",
+        "is_dropped",
+        "is_idle",
+        "is_offering",
+        "leader",
+        "mark",
+        "number",
+        "outcome",
+        "round",
+        "shard",
+        "steps",
+        "unsynced",
+        "was_cut",
+        "work",
+    )
+
+    def __init__(self, broker: Broker, leader: Node, number: int, work: Work) -> None:
+        self.leader = leader
+        self.number = number
+        self.work = work
+        self.began_ms = broker.wall_ms
+        self.mark = broker.last_ctime
+        self.chosen: list[Place] = []
+        self.at = 0
+        self.floor: Place | None = None
+        self.was_cut = False
+        self.shard = 0
+        self.round = 0
+        self.granted = 0
+        self.changed = 0
+        self.failed = 0
+        self.outcome = GOES_ON
+        self.is_idle = False
+        self.is_offering = False
+        self.is_dropped = False
+        self.unsynced: dict[Node, None] = {}
+        self.steps: Steps = _steps(broker, self)
+
+
+# -- the leader -------------------------------------------------------------------------------------
+
+
+def begin(broker: Broker, client: Client | None, work: Work) -> Task:
+    """Begin a task on all linked nodes. CommandError if too many run."""
+    tasks = broker.tasks
+    _forget_old(broker)
+    if len(tasks.running) >= RUNNING_MAX:
+        raise CommandError(FULL)
+    tasks.number += 1
+    task_id = b"%b-%b" % (broker.me.name[:8], broker.rng.randbytes(8).hex().encode())
+    task = Task(task_id, tasks.number, work, client)
+    task.started_ms = broker.wall_ms
+    task.level_ms = broker.now_ms
+    task.level = 1_000
+    tasks.known[task_id] = task
+    tasks.running[task.number] = task
+    linked = broker.cluster.linked
+    for node in (broker.me, *linked):
+        task.helpers[node] = Helper(broker.now_ms)
+    task.missing = [node for node in broker.members() if not node.is_newcomer and node not in task.helpers]
+    if linked:
+        broker.send(linked, TASK, _begin_item(task))
+        broker.schedule.call_at(broker.now_ms + REPEAT_MS, partial(_watch, broker, task))
+    _begin_share(broker, broker.me, task.number, work)
+    return task
+
+
+def _begin_item(task: Task) -> tuple[Any, ...]:
+    work = task.work
+    pairs: list[bytes] = []
+    if work.where is not None:
+        for name, value in zip(work.where.names, work.where.values, strict=True):
+            pairs += (name, value)
+    return (task.number, BEGIN, work.command, work.queue, pairs, work.status, work.to, int(work.is_ordered))
+
+
+def wait(broker: Broker, client: Client, task: Task) -> Generator[None, None, None]:
+    """Wait for the end of a task, as steps of a long command."""
+    while task.state_name == RUNNING:
+        broker.waits.stalled[client] = None
+        yield
+
+
+def cancel(broker: Broker, task_id: bytes) -> bool:
+    """End a task where it is; return whether it ran. Spec MV8."""
+    task = broker.tasks.known.get(task_id)
+    if task is None or task.state_name != RUNNING:
+        return False
+    _end(broker, task, CANCELED)
+    return True
+
+
+def known(broker: Broker) -> list[Task]:
+    """Return the tasks that this node leads, or has led within the last hour, oldest first."""
+    _forget_old(broker)
+    return list(broker.tasks.known.values())
+
+
+def find(broker: Broker, task_id: bytes) -> Task | None:
+    """Return the task with this id."""
+    _forget_old(broker)
+    return broker.tasks.known.get(task_id)
+
+
+def count_of(broker: Broker, name: bytes) -> int:
+    """Return how many tasks on this queue run that this node leads."""
+    return sum([task.work.queue == name for task in broker.tasks.running.values()])
+
+
+def _forget_old(broker: Broker) -> None:
+    tasks = broker.tasks
+    for task_id, task in list(tasks.known.items()):
+        if task.ended_ms and (broker.now_ms - task.ended_ms >= KEPT_MS or len(tasks.known) > KEPT_MAX):
+            del tasks.known[task_id]
+
+
+def on_task_state(broker: Broker, sender: Node, items: list[Any]) -> None:
+    """Note how far a node's share is."""
+    for number, at_round, offers, changed, failed, outcome, *_ in items:
+        for value in (number, at_round, changed, failed, outcome):
+            if type(value) is not int or not 0 <= value <= NUMBER_MAX:
+                raise ValueError("a task with a number that is none")
+        places = _places_of(offers)
+        task = broker.tasks.running.get(number)
+        if task is None or sender not in task.helpers:
+            broker.send(broker.sets.only(sender), TASK, (number, END))
+            continue
+        _heard(broker, task, sender, at_round, places, changed, failed, outcome)
+
+
+def _places_of(offers: Any) -> list[tuple[int, int]] | None:
+    """Return offered places, None if the share is at work. ValueError."""
+    if offers is None:
+        return None
+    if type(offers) not in (list, tuple) or len(offers) % 2 or len(offers) > 2 * OFFER_MAX:
+        raise ValueError("offers that are none")
+    if not all(type(value) is int for value in offers):
+        raise ValueError("offers that are no numbers")
+    return list(zip(offers[::2], offers[1::2], strict=True))
+
+
+def _heard(
+    broker: Broker,
+    task: Task,
+    node: Node,
+    at_round: int,
+    places: list[tuple[int, int]] | None,
+    changed: int,
+    failed: int,
+    outcome: int,
+) -> None:
+    helper = task.helpers[node]
+    helper.heard_ms = broker.now_ms
+    helper.is_heard = True
+    if helper.is_over:
+        if node is not broker.me:
+            broker.send(broker.sets.only(node), TASK, (task.number, END))
+        return
+    if changed >= helper.changed and failed >= helper.failed:
+        helper.changed = changed
+        helper.failed = failed
+    if outcome != GOES_ON:
+        _lose(broker, task, node, is_lost=outcome == UNABLE)
+    elif places is None:
+        helper.offers = None
+    elif at_round == helper.round:
+        helper.offers = places
+    elif helper.granted and node is not broker.me:
+        broker.send(broker.sets.only(node), TASK, (task.number, GO, helper.round, helper.granted))
+    _go_on(broker, task)
+
+
+def _lose(broker: Broker, task: Task, node: Node, *, is_lost: bool) -> None:
+    """End a node's share: it is done, or it is lost."""
+    helper = task.helpers[node]
+    helper.is_over = True
+    helper.is_lost = is_lost
+    helper.offers = None
+    if node is not broker.me:
+        broker.send(broker.sets.only(node), TASK, (task.number, END))
+
+
+def _go_on(broker: Broker, task: Task) -> None:
+    """Grant what may be done now, or end the task."""
+    if task.state_name != RUNNING:
+        return
+    work = task.work
+    going = [(node, helper) for node, helper in task.helpers.items() if not helper.is_over]
+    if not going:
+        _end(broker, task, ABORTED if task.helpers[broker.me].is_lost else DONE)
+        return
+    ready = [(node, helper) for node, helper in going if helper.offers]
+    if not ready or (work.is_ordered and len(ready) < len(going)):
+        return
+    allowed = LIMIT_MAX
+    if work.limit:
+        allowed = work.limit - task.changed
+        if allowed <= 0:
+            _end(broker, task, DONE)
+            return
+    if work.rate:
+        allowed = min(allowed, _rated(broker, task))
+        if allowed <= 0:
+            return
+    if work.is_ordered:
+        _grant_in_order(broker, task, ready, min(allowed, OFFER_MAX))
+        return
+    for node, helper in ready:
+        assert helper.offers is not None
+        count = min(len(helper.offers), allowed)
+        if count:
+            allowed -= count
+            _grant(broker, task, node, helper, count)
+
+
+def _grant_in_order(broker: Broker, task: Task, ready: list[tuple[Node, Helper]], count: int) -> None:
+    """Grant the first jobs of all nodes. Each node offers its own first ones, so they are among these."""
+    offered: list[tuple[tuple[int, int], int]] = []
+    for number, (_, helper) in enumerate(ready):
+        assert helper.offers is not None
+        offered += [(place, number) for place in helper.offers]
+    offered.sort()
+    counts = [0] * len(ready)
+    for _, number in offered[:count]:
+        counts[number] += 1
+    for number, (node, helper) in enumerate(ready):
+        if counts[number]:
+            _grant(broker, task, node, helper, counts[number])
+
+
+def _grant(broker: Broker, task: Task, node: Node, helper: Helper, count: int) -> None:
+    helper.round += 1
+    helper.granted = count
+    helper.offers = None
+    if task.work.rate:
+        task.level -= 1_000 * count
+    if node is broker.me:
+        _granted(broker, broker.tasks.shares[node, task.number], helper.round, count)
+    else:
+        broker.send(broker.sets.only(node), TASK, (task.number, GO, helper.round, count))
+
+
+def _rated(broker: Broker, task: Task) -> int:
+    """Return how many jobs RATE allows now; if none, look again when it allows some."""
+    rate = task.work.rate
+    full = max(2_000, rate * BURST_MS)
+    task.level = min(full, task.level + rate * (broker.now_ms - task.level_ms))
+    task.level_ms = broker.now_ms
+    if task.level < 1_000 and not task.is_timed:
+        task.is_timed = True
+        wanted = max(1_000, full // 4) - task.level
+        broker.schedule.call_at(broker.now_ms + -(-wanted // rate), partial(_on_rate, broker, task))
+    return task.level // 1_000
+
+
+def _on_rate(broker: Broker, task: Task) -> None:
+    task.is_timed = False
+    _go_on(broker, task)
+
+
+def _watch(broker: Broker, task: Task) -> None:
+    """Repeat the beginning to nodes that have said nothing yet, and give silent nodes up."""
+    if task.state_name != RUNNING:
+        return
+    for node, helper in list(task.helpers.items()):
+        if helper.is_over or node is broker.me:
+            continue
+        if broker.now_ms - helper.heard_ms >= SILENCE_MS:
+            _lose(broker, task, node, is_lost=True)
+        elif not helper.is_heard:
+            broker.send(broker.sets.only(node), TASK, _begin_item(task))
+    broker.schedule.call_at(broker.now_ms + REPEAT_MS, partial(_watch, broker, task))
+    _go_on(broker, task)
+
+
+def _end(broker: Broker, task: Task, state: bytes) -> None:
+    assert task.state_name == RUNNING
+    task.state_name = state
+    task.ended_ms = broker.now_ms
+    del broker.tasks.running[task.number]
+    for node, helper in task.helpers.items():
+        if node is broker.me:
+            share = broker.tasks.shares.get((node, task.number))
+            if share is not None:
+                helper.changed, helper.failed = share.changed, share.failed
+                _drop(broker, share)
+        elif not helper.is_over:
+            broker.send(broker.sets.only(node), TASK, (task.number, END))
+    client = task.client
+    if client is not None:
+        task.client = None
+        broker.waits.stalled.pop(client, None)  # Its command goes on with the next tick, which is now due.
+
+
+def node_lost(broker: Broker, node: Node) -> None:
+    """End the shares of a node whose link broke, and of a leader that can't be heard any more."""
+    tasks = broker.tasks
+    for share in list(tasks.shares.values()):
+        share.unsynced.pop(node, None)
+        if share.leader is node:
+            _drop(broker, share)
+        elif not share.unsynced:
+            _wake(broker, share)
+    for task in list(tasks.running.values()):
+        helper = task.helpers.get(node)
+        if helper is not None and not helper.is_over:
+            _lose(broker, task, node, is_lost=True)
+            _go_on(broker, task)
+
+
+# -- a node's share ---------------------------------------------------------------------------------
+
+
+def on_task(broker: Broker, sender: Node, items: list[Any]) -> None:
+    """Begin this node's share of a task, go on with it, or end it."""
+    tasks = broker.tasks
+    for number, action, *fields in items:
+        if type(number) is not int or not 0 <= number <= NUMBER_MAX or type(action) is not int:
+            raise ValueError("a task that is none")
+        share = tasks.shares.get((sender, number))
+        if action == BEGIN:
+            work = _work_of(fields)
+            if share is not None:
+                _tell(broker, share)
+            elif broker.is_loading or work is None or _share_count(broker, sender) >= RUNNING_MAX:
+                broker.send(broker.sets.only(sender), TASK_STATE, (number, 0, None, 0, 0, UNABLE))
+            else:
+                _begin_share(broker, sender, number, work)
+        elif share is None:
+            broker.stats.ignored("message for a task that is over")
+        elif action == GO:
+            at_round, count, *_ = fields
+            if type(at_round) is not int or type(count) is not int or not 0 < count <= OFFER_MAX:
+                raise ValueError("a grant that is none")
+            _granted(broker, share, at_round, count)
+        else:
+            _drop(broker, share)
+
+
+def _work_of(fields: list[Any]) -> Work | None:
+    """Return the work that a leader asks for; None: a later version has it. ValueError."""
+    command, queue, pairs, status, to, is_ordered, *_ = fields
+    if type(command) is not int or type(is_ordered) is not int or type(pairs) not in (list, tuple):
+        raise ValueError("a task without a command")
+    if type(queue) is not bytes or type(to) is not bytes or type(status) is not bytes:
+        raise ValueError("a task without queues")
+    if len(pairs) % 2 or len(pairs) > 2 * PAIRS_MAX or not all(type(word) is bytes for word in pairs):
+        raise ValueError("a task with pairs that are none")
+    if command not in COMMAND_NAMES or status not in STATUSES:
+        return None
+    found: dict[bytes, bytes] = dict(zip(pairs[::2], pairs[1::2], strict=True))
+    work = Work(command, queue, Filter(found) if found else None, status, to)
+    work.is_ordered = bool(is_ordered)
+    return work
+
+
+def _share_count(broker: Broker, leader: Node) -> int:
+    return sum([share.leader is leader for share in broker.tasks.shares.values()])
+
+
+def _begin_share(broker: Broker, leader: Node, number: int, work: Work) -> None:
+    share = Share(broker, leader, number, work)
+    broker.tasks.shares[leader, number] = share
+    broker.tasks.busy[share] = None
+    if leader is not broker.me:
+        broker.schedule.call_at(broker.now_ms + REPEAT_MS, partial(_repeat, broker, share))
+
+
+def _granted(broker: Broker, share: Share, at_round: int, count: int) -> None:
+    if not share.is_offering or at_round != share.round + 1:
+        return  # Repeated, and under way or done.
+    share.granted = min(count, len(share.chosen) - share.at)
+    share.is_offering = False
+    _wake(broker, share)
+
+
+def _wake(broker: Broker, share: Share) -> None:
+    """Let a share go on that waited, unless it waits for a grant."""
+    if share.is_idle and not share.is_offering and not share.is_dropped and share.outcome == GOES_ON:
+        share.is_idle = False
+        broker.tasks.busy[share] = None
+
+
+def _drop(broker: Broker, share: Share) -> None:
+    """Forget a share, because its task is over or its leader is gone."""
+    tasks = broker.tasks
+    share.is_dropped = True
+    tasks.shares.pop((share.leader, share.number), None)
+    tasks.busy.pop(share, None)
+    for number in [number for number, waiting in tasks.syncs.items() if waiting is share]:
+        del tasks.syncs[number]
+
+
+def _repeat(broker: Broker, share: Share) -> None:
+    """Tell the leader again how far this share is: a message may have been lost."""
+    if not share.is_dropped:
+        _tell(broker, share)
+        broker.schedule.call_at(broker.now_ms + REPEAT_MS, partial(_repeat, broker, share))
+
+
+def _tell(broker: Broker, share: Share) -> None:
+    """Tell the leader how far this share is, and the places that it offers."""
+    offers: list[int] | None = None
+    if share.is_offering:
+        offers = []
+        for place in share.chosen[share.at : share.at + OFFER_MAX]:
+            offers += place[:2]
+    if share.leader is not broker.me:
+        item = (share.number, share.round, offers, share.changed, share.failed, share.outcome)
+        broker.send(broker.sets.only(share.leader), TASK_STATE, item)
+        return
+    task = broker.tasks.running.get(share.number)
+    if task is not None:
+        places = _places_of(offers)
+        _heard(broker, task, broker.me, share.round, places, share.changed, share.failed, share.outcome)
+
+
+def step(broker: Broker) -> None:
+    """Do one slice of one share; the others have their turn with the next ticks."""
+    busy = broker.tasks.busy
+    share = next(iter(busy))
+    del busy[share]
+    busy[share] = None  # To the end of the line.
+    if next(share.steps, broker) is broker or share.is_idle:
+        busy.pop(share, None)
+
+
+def _steps(broker: Broker, share: Share) -> Steps:
+    while True:
+        yield from _choose(broker, share)
+        if not share.chosen:
+            break
+        while share.at < len(share.chosen):
+            share.is_offering = True
+            share.is_idle = True
+            _tell(broker, share)  # The leader may grant at once, if it is this node.
+            while share.is_idle:
+                yield
+            for number in range(1, share.granted + 1):
+                if broker.journal.disk_level:
+                    share.outcome = UNABLE
+                    _tell(broker, share)
+                    return
+                _act(broker, share, share.chosen[share.at][2])
+                share.at += 1
+                if number % ACTED_PER_PART == 0:
+                    yield
+            share.round += 1
+            share.granted = 0
+            yield from _synced(broker, share)
+        if share.work.is_ordered and not share.was_cut:
+            break
+    share.outcome = OVER
+    _tell(broker, share)
+
+
+def _choose(broker: Broker, share: Share) -> Steps:
+    """Look for jobs, a slice per step: OFFER_MAX of them, or the first ones of all that were not seen yet."""
+    is_ordered = share.work.is_ordered
+    if is_ordered and share.chosen:
+        share.floor = share.chosen[-1]
+        share.shard = 0
+    is_first = share.floor is None
+    share.was_cut = False
+    share.chosen = chosen = []
+    share.at = 0
+    looked = 0
+    while share.shard < SHARDS:
+        shard = broker.shards[share.shard]
+        share.shard += 1
+        looked += 1
+        for job in list(shard.values()) if shard else ():
+            looked += 1
+            if job.terms.queue != share.work.queue:
+                continue
+            looked += 4
+            if is_wanted(broker, share, job):
+                if is_ordered:
+                    _insert(share, job)
+                else:
+                    chosen.append((0, 0, job.id))
+            elif is_first and _was_taken(broker, share, job):
+                share.failed += 1
+            if looked >= LOOKED_PER_PART:
+                looked = 0
+                yield
+        if not is_ordered and len(chosen) >= OFFER_MAX:
+            return
+        if looked >= LOOKED_PER_PART:
+            looked = 0
+            yield
+
+
+def _insert(share: Share, job: Job) -> None:
+    """Keep the job's place, if it is among the first of those that were not seen yet."""
+    chosen = share.chosen
+    place = _place_of(share.work, job)
+    if share.floor is not None and place <= share.floor:
+        return
+    if len(chosen) >= CHOSEN_MAX:
+        share.was_cut = True
+        if place >= chosen[-1]:
+            return
+        chosen.pop()
+    insort(chosen, place)
+
+
+def _place_of(work: Work, job: Job) -> Place:
+    """Return a job's place: for QREDRIVE the oldest job comes first, else the one that is served first."""
+    if work.command == REDRIVE:
+        return (0, job.ctime, job.id)
+    return (job.priority, job.ctime, job.id)
+
+
+def is_wanted(broker: Broker, share: Share, job: Job) -> bool:
+    """Whether the share acts on this job of its queue: it was there when the share began, and counts here."""
+    work = share.work
+    if work.command == REDRIVE:
+        if not moving.is_redrivable(job):
+            return False
+        if not (job.state == QUEUED or census.is_errored(broker, job) or census.is_invisible(broker, job)):
+            return False
+    elif work.status == PENDING:
+        if job.state != QUEUED:
+            return False
+    elif work.status == ERRORED:
+        if not census.is_errored(broker, job):
+            return False
+    elif not census.is_invisible(broker, job):
+        return False
+    return _was_there(share, job) and (work.where is None or work.where.takes(job))
+
+
+def _was_there(share: Share, job: Job) -> bool:
+    """Whether the job entered its state before the share began."""
+    since_ms = job.since_ms
+    if since_ms != share.began_ms:
+        return since_ms < share.began_ms
+    return job.ctime <= share.mark or job.ctime // CTIMES_PER_MS < since_ms
+
+
+def _was_taken(broker: Broker, share: Share, job: Job) -> bool:
+    """Whether a job that was there is with a worker meanwhile, or being handed over. It counts as failed."""
+    work = share.work
+    if job.state != ACTIVE or work.status != PENDING or (work.command == REDRIVE and not moving.is_redrivable(job)):
+        return False
+    if isinstance(job.work, Handover):
+        is_taken = job.work.client is None and job.terms.retry_ms > 0 and _was_there(share, job)
+    else:
+        is_taken = census.is_running(broker, job) and not _was_there(share, job) and job.ctime <= share.mark
+    return is_taken and (work.where is None or work.where.takes(job))
+
+
+def _act(broker: Broker, share: Share, job_id: bytes) -> None:
+    """Change one job, unless it is over or has changed meanwhile."""
+    job = broker.find(job_id)
+    work = share.work
+    if job is None or job.terms.queue != work.queue:
+        return
+    if not is_wanted(broker, share, job):
+        share.failed += _was_taken(broker, share, job)
+        return
+    if isinstance(job.work, Handover):
+        is_done = False
+    elif work.command == PURGE:
+        is_done = acks.cancel_here(broker, job_id) > 0
+    elif memory.is_full(broker):
+        is_done = False
+    elif work.command == MOVE:
+        is_done = moving.move(broker, job, work.to)
+    else:
+        is_done = moving.redrive(broker, job, work.to)
+    if is_done:
+        share.changed += 1
+    else:
+        share.failed += 1
+
+
+# -- the pace ---------------------------------------------------------------------------------------
+
+
+def _synced(broker: Broker, share: Share) -> Steps:
+    """Wait until all linked nodes have handled the changes so far, at most SYNC_MS."""
+    linked = broker.cluster.linked
+    if not linked:
+        return
+    tasks = broker.tasks
+    tasks.sync_number += 1
+    number = tasks.sync_number
+    share.unsynced = dict.fromkeys(linked)
+    tasks.syncs[number] = share
+    broker.send(linked, SYNC, number)
+    until_ms = broker.now_ms + SYNC_MS
+    broker.schedule.call_at(until_ms, partial(_wake, broker, share))
+    while share.unsynced and broker.now_ms < until_ms:
+        share.is_idle = True
+        yield
+    tasks.syncs.pop(number, None)
+    share.unsynced = {}
+
+
+def on_sync(broker: Broker, sender: Node, items: list[Any]) -> None:
+    """Say that everything before this was handled."""
+    for number in items:
+        if type(number) is not int:
+            raise ValueError("a number that is none")
+        broker.send(broker.sets.only(sender), SYNCED, number)
+
+
+def on_synced(broker: Broker, sender: Node, items: list[Any]) -> None:
+    """Note that a node has handled all changes."""
+    for number in items:
+        share = broker.tasks.syncs.get(number) if type(number) is int else None
+        if share is None:
+            broker.stats.ignored("answer to a question that is over")
+            continue
+        share.unsynced.pop(sender, None)
+        if not share.unsynced:
+            _wake(broker, share)

@@ -1,0 +1,182 @@
+"""Moving: in good weather, while jobs stand still, tasks and changes do exactly as much as they say (spec MV1 to MV6).
+
+Each node gets jobs with as many copies as there are nodes for. Some are delayed. Then any node is asked to promote,
+to give jobs up and redrive them, to move some of them and all of them, and to purge them. After each command every node
+must count the same jobs in the queues, and no node may be missing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from disque_py.core.job import QUEUED
+from disque_py.simulator.clients.connection import Connection, words
+from disque_py.simulator.oracle import RuleBrokenError
+
+if TYPE_CHECKING:
+    from disque_py.simulator.oracle import Promise
+    from disque_py.simulator.simulation import Simulation
+    from disque_py.simulator.world.machine import Machine
+
+# No client of a plan uses them, so no job is left over in them.
+SOURCE: Final = b"source"
+TARGET: Final = b"target"
+READY: Final = 3
+DELAYED: Final = 2
+RETRY_S: Final = 90
+SETTLE_MS: Final = 3_000
+ANSWERS_MS: Final = 20_000
+STEP_MS: Final = 20
+# Pending, invisible and errored jobs of SOURCE and of TARGET.
+Figures = tuple[int, int, int, int, int, int]
+STATUSES: Final = (b"pending", b"invisible", b"errored")
+
+
+class Operator(Connection):
+    """A client that asks one thing after the other."""
+
+    __slots__ = ("replies",)
+
+    def __init__(self, simulation: Simulation) -> None:
+        super().__init__(simulation.world)
+        self.replies: list[Any] = []
+
+    def on_reply(self, reply: Any) -> None:
+        """Keep it."""
+        self.replies.append(reply)
+
+
+class Play:
+    """The operators, one per node, and the jobs."""
+
+    def __init__(self, simulation: Simulation) -> None:
+        self._simulation = simulation
+        self._world = simulation.world
+        self._machines = self._world.running()
+        self._operators: list[Operator] = []
+        self._turn = simulation.plan.seed
+        for machine in self._machines:
+            operator = Operator(simulation)
+            self._world.connect(machine, operator)
+            self._operators.append(operator)
+
+    def ask(self, operator: Operator, *command: str | bytes | int) -> Any:
+        """Ask one node, and wait for the reply."""
+        operator.replies = []
+        operator.send([words(*command)])
+        end_ms = self._world.now_ms + ANSWERS_MS
+        while not operator.replies:
+            if self._world.now_ms >= end_ms:
+                raise RuleBrokenError("operators are answered", f"not within {ANSWERS_MS} ms: {command}")
+            self._world.run(STEP_MS)
+        return operator.replies[0]
+
+    def do(self, expected: Any, *command: str | bytes | int) -> None:
+        """Ask the next node to do something; its reply, or the number of changed jobs, must be this."""
+        self._turn += 1
+        reply = self.ask(self._operators[self._turn % len(self._operators)], *command)
+        if isinstance(reply, list) and reply and reply[0] == b"task":
+            found = dict(zip(reply[::2], reply[1::2], strict=True))
+            if found[b"nodes"] != len(self._machines) or found[b"nodes-missing"] or found[b"failed"]:
+                raise RuleBrokenError("tasks are whole in good weather", f"{found} for {command}")
+            reply = found[b"jobs"]
+        if reply != expected:
+            raise RuleBrokenError("tasks count what they change", f"{reply!r}, not {expected!r}, for {command}")
+        self._world.run(SETTLE_MS)
+
+    def meet(self, expected: Figures) -> None:
+        """Compare the figures of every node with these."""
+        for operator in self._operators:
+            told = [
+                self.ask(operator, "QLEN", queue, "STATUS", status, "CLUSTER")
+                for queue in (SOURCE, TARGET)
+                for status in STATUSES
+            ]
+            if tuple(told) != expected:
+                raise RuleBrokenError(
+                    "tasks leave what they say", f"{told}, not {expected}, on {operator.machine.name}"
+                )
+
+    def add(self, machine: Machine, copies: int, *options: str | int) -> Promise:
+        """Add a job at a node."""
+        simulation = self._simulation
+        promise = simulation.oracle.add(SOURCE, 20, RETRY_S * 1000, 3_600_000, copies, self._world.now_ms)
+        head = ("RETRY", RETRY_S, "TTL", 3_600, "REPLICATE", copies)
+        simulation.targets.ask(machine, "ADDJOB", SOURCE, promise.body(), 0, *head, *options)
+        return promise
+
+    def play(self) -> None:
+        """Play it; RuleBrokenError."""
+        nodes = len(self._machines)
+        copies = min(3, nodes)
+        for machine in self._machines:
+            for number in range(READY + DELAYED):
+                self.add(machine, copies, *(("DELAY", 600) if number >= READY else ("PRIORITY", number)))
+        self._world.run(SETTLE_MS)
+        ready, delayed = READY * nodes, DELAYED * nodes
+        if not self._agree():
+            self.do(ready, "QPURGE", SOURCE)
+            self.do(delayed, "QPURGE", SOURCE, "STATUS", "invisible")
+            return
+        self.meet((ready, delayed, 0, 0, 0, 0))
+        hidden = [job_id for machine in self._machines for job_id in _delayed_of(machine)]
+        self.do(len(hidden), "PROMOTE", *hidden)
+        ready += delayed
+        self.meet((ready, 0, 0, 0, 0, 0))
+        self.do(1, "RESCHEDULE", hidden[0], "DELAY", 600)
+        self.meet((ready - 1, 1, 0, 0, 0, 0))
+        self.do(1, "RESCHEDULE", hidden[0], "DELAY", 0, "PRIORITY", -1)
+        self.do(1, "QMOVE", SOURCE, TARGET, "LIMIT", 1)
+        self.meet((ready - 1, 0, 0, 1, 0, 0))
+        self._check_queue(hidden[0])
+        given_up = 0
+        for operator in self._operators:
+            got = self.ask(operator, "GETJOB", "NOHANG", "FROM", SOURCE)
+            given_up += self.ask(operator, "NACK", got[0][1], "FINAL") if got else 0
+        self._world.run(SETTLE_MS)
+        self.meet((ready - 1 - given_up, 0, given_up, 1, 0, 0))
+        self.do(given_up, "QREDRIVE", SOURCE)
+        self.meet((ready - 1, 0, 0, 1, 0, 0))
+        self.do(ready - 1, "QMOVE", SOURCE, TARGET)
+        self.meet((0, 0, 0, ready, 0, 0))
+        self.do(ready, "QPURGE", TARGET)
+        self.meet((0, 0, 0, 0, 0, 0))
+        for operator in self._operators:
+            operator.hang_up()
+
+    def _agree(self) -> bool:
+        """Whether all holders of each job know the same holders. On slow links further nodes were asked for copies.
+
+        Two holders may each believe to have the lowest id then, and an errored job counts on both (spec Z2).
+        """
+        sets: dict[bytes, set[bytes]] = {}
+        for machine in self._machines:
+            for shard in machine.broker.shards:
+                for job in shard.values():
+                    if job.queue == SOURCE:
+                        sets.setdefault(job.id, set()).add(machine.broker.sets.pack(job.holders))
+        return all(len(known) == 1 for known in sets.values())
+
+    def _check_queue(self, job_id: bytes) -> None:
+        """Check that the holders which the acting node knows of know the queue. Others hear of it when it matters."""
+        found = [(machine, machine.broker.find(job_id)) for machine in self._machines]
+        aware = {node.id for _, job in found if job is not None and job.state == QUEUED for node in job.holders}
+        for machine, job in found:
+            if job is not None and job.queue != TARGET and machine.membership.me.id in aware:
+                raise RuleBrokenError("holders know of a move", f"{job.queue!r} on {machine.name}", job_id)
+
+
+def _delayed_of(machine: Machine) -> list[bytes]:
+    """Return the ids of the delayed jobs that this node created."""
+    broker = machine.broker
+    return [
+        job.id
+        for shard in broker.shards
+        for job in shard.values()
+        if job.queue == SOURCE and job.delay_ms and job.id[2:10] == broker.me.name[:8]
+    ]
+
+
+def play(simulation: Simulation) -> None:
+    """Play it; RuleBrokenError."""
+    Play(simulation).play()

@@ -1,0 +1,156 @@
+"""Checks of repairs: lost copies are replaced, and a replaced copy hears of the ack.
+
+`missing` tells a job with too few copies. In calm weather, after `repair-after` and the turns of its holders, there is
+none: every job has min(REPLICATE, nodes) copies that exist. Left out are jobs whose copies went without a suspicion:
+by DEBUG FLUSHALL, CLUSTER RESET, DELJOB, DEBUG LOADAOF, eviction, or with a leaving node that found no other. So are
+ASYNC jobs, whose copies may never have come.
+
+`RepairChecker` notes each copy that a repair made, and the processes that knew its node as a holder then. If one of
+them goes on and has forgotten the job as done, the copy must not live: its node was to be asked before. So no job is
+queued again on account of a repaired copy after its ack was answered everywhere.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from disque_py.core.job import ACKED, ACTIVE, QUEUED
+from disque_py.simulator.checks.cluster_invariants import jobs_of, may_have_died
+from disque_py.simulator.checks.leases import holder_ids
+from disque_py.simulator.oracle import Oracle, Promise, RuleBrokenError
+
+if TYPE_CHECKING:
+    from disque_py.simulator.checks.cluster_invariants import Losses
+    from disque_py.simulator.world.machine import Machine
+    from disque_py.simulator.world.world import World
+
+# A job with less to live may be left alone, or end during the repair.
+LIFE_MS_MIN: Final = 200_000
+# Messages that say so are on their way, or wait for a disk, for no longer.
+SAID_MS: Final = 3_000
+
+
+class Repaired:
+    """A copy that a repair made: where, and the processes that knew of it; `wrong_ms`: since when it should be gone."""
+
+    __slots__ = ("knowers", "machine", "wrong_ms")
+
+    def __init__(self, machine: Machine, knowers: list[tuple[Machine, int]]) -> None:
+        self.machine = machine
+        self.knowers = knowers
+        self.wrong_ms = 0
+
+
+class RepairChecker:
+    """Judges repaired copies; see the module.
+
+    copies    id -> name of the node -> the copy there
+    excused   ids of jobs of which a copy went without a suspicion
+    """
+
+    def __init__(self, world: World, oracle: Oracle, losses: Losses) -> None:
+        self._world = world
+        self._oracle = oracle
+        self._losses = losses
+        self.copies: dict[bytes, dict[str, Repaired]] = {}
+        self.excused: dict[bytes, None] = {}
+        self.count = 0
+
+    def excuse(self, machine: Machine) -> None:
+        """A node is about to forget its jobs without being suspected."""
+        for job in jobs_of(machine.broker):
+            self.excused[job.id] = None
+
+    def copied(self, machine: Machine, job_id: bytes) -> None:
+        """A node was sent a copy by a repair."""
+        job = machine.broker.find(job_id) if machine.is_up else None
+        if job is None or job.state == ACKED:
+            return
+        self.count += 1
+        knowers = [
+            (other, other.runs)
+            for other in self._world.running()
+            if other is not machine and machine.membership.me.id in holder_ids(other, job_id)
+        ]
+        known = self.copies.setdefault(job_id, {}).get(machine.name)
+        if known is None:
+            self.copies[job_id][machine.name] = Repaired(machine, knowers)
+        else:
+            known.knowers += knowers
+
+    def look(self) -> None:
+        """Compare repaired copies with acks; RuleBrokenError."""
+        for job_id, copies in list(self.copies.items()):
+            promise = self._oracle.by_id.get(job_id)
+            if promise is None or not promise.ack_answered_ms:
+                continue
+            if promise.is_over or promise.is_deleted or may_have_died(promise, self._world.now_ms):
+                del self.copies[job_id]
+                continue
+            for copy in copies.values():
+                self._look_at(promise, copy)
+
+    def _look_at(self, promise: Promise, copy: Repaired) -> None:
+        now_ms = self._world.now_ms
+        if not self._is_wrong(promise, copy):
+            copy.wrong_ms = 0
+        elif not copy.wrong_ms:
+            copy.wrong_ms = now_ms
+        elif now_ms - copy.wrong_ms > SAID_MS and self._world.traffic.oldest_ms() > copy.wrong_ms:
+            raise RuleBrokenError(
+                "a repaired copy hears of the ack",
+                f"{promise}: all others have forgotten it as done, and it lives on {copy.machine.name}",
+                promise.id,
+            )
+
+    def _is_wrong(self, promise: Promise, copy: Repaired) -> bool:
+        machine = copy.machine
+        job = machine.broker.find(promise.id) if machine.is_up and not machine.broker.is_loading else None
+        if job is None or job.state == ACKED:
+            return False
+        if any(promise.id in (*asleep.ids, *asleep.acked) for asleep in self._losses.asleep.values()):
+            return False
+        up = self._world.running()
+        forgotten = {node_id for other in self._world.machines.values() for node_id in other.forgot}
+        if machine.membership.me.id in forgotten:
+            return False
+        for other in up:
+            known = other.broker.find(promise.id)
+            if other.broker.is_loading or (known is not None and other is not machine):
+                return False
+        return any(
+            other.is_up
+            and other.runs == run
+            and other.membership.me.id not in forgotten
+            and promise.id not in self.excused
+            and not other.count("jobs_evicted")
+            for other, run in copy.knowers
+        )
+
+    # -- calm weather ------------------------------------------------------------------------------------
+
+    def missing(self) -> str:
+        """Return a job that has too few copies, in calm weather; empty if there is none."""
+        up = self._world.running()
+        if any(machine.count("copies_missing_leaving") or machine.count("jobs_evicted") for machine in up):
+            return ""
+        copies: dict[bytes, int] = {}
+        wanted: dict[bytes, int] = {}
+        over: dict[bytes, None] = {}
+        for machine in up:
+            broker = machine.broker
+            for job in jobs_of(broker):
+                if job.state not in (ACTIVE, QUEUED) or job.expire_at_ms - broker.now_ms < LIFE_MS_MIN:
+                    over[job.id] = None
+                elif job.retry_ms:
+                    copies[job.id] = copies.get(job.id, 0) + 1
+                    wanted[job.id] = min(job.replicate, wanted.get(job.id, job.replicate))
+        for job_id, count in copies.items():
+            promise = self._oracle.by_id.get(job_id)
+            if job_id in over or job_id in self.excused or promise is None or promise.is_deleted or promise.acked_ms:
+                continue
+            if not promise.copies:
+                continue  # Of an ASYNC job a copy may never have arrived.
+            if count < min(wanted[job_id], len(up)):
+                return f"{promise} has {count} copies, {wanted[job_id]} are wanted, {len(up)} nodes are there"
+        return ""

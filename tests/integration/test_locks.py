@@ -1,0 +1,195 @@
+"""Locks of the client library against three real nodes: killed nodes, stopped holders, many threads."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from contextlib import contextmanager
+from itertools import pairwise
+
+import pytest
+
+from disque_py.client import AsyncDisque, Disque, LockHeldError, LockLostError
+from disque_py.client.lock import now
+from servers import HOST, Cluster
+
+HOLDER = """
+import sys, time
+from disque_py.client import Disque, LockLostError
+lock = Disque(*sys.argv[1:]).lock("stopped", lease=1.5)
+try:
+    with lock:
+        print(lock.fence, flush=True)
+        while lock.is_held and not lock.lost.is_set():
+            time.sleep(0.01)
+        lock.lost.wait(5)
+        print("lost" if lock.lost.is_set() else "held", flush=True)
+except LockLostError:
+    print("told", flush=True)
+"""
+THREADS = 10
+SECONDS = 5
+
+
+@pytest.fixture(scope="module")
+def three(tmp_path_factory):
+    """Three nodes, all of them voters."""
+    with Cluster(tmp_path_factory.mktemp("locks"), 3) as cluster:
+        cluster[0].command("CLUSTER", "VOTERS", "INIT", *(server.node_id for server in cluster.servers))
+        yield cluster
+
+
+def addresses(cluster):
+    return [f"{HOST}:{server.port}" for server in cluster.servers]
+
+
+@contextmanager
+def holder_of(cluster):
+    """A process that has the lock `stopped`; its fence was the first line of its output."""
+    command = [sys.executable, "-c", HOLDER, *addresses(cluster)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        try:
+            yield process, int(process.stdout.readline())
+        finally:
+            process.kill()
+
+
+def overlaps(history):
+    """Return neighbours in a history of (fence, from, until) that held a lock at the same time, or in a wrong order."""
+    ordered = sorted(history, key=lambda held: held[1])
+    return [(before, after) for before, after in pairwise(ordered) if after[1] < before[2] or after[0] <= before[0]]
+
+
+def test_a_history_with_an_overlap_or_a_wrong_fence_is_found():
+    assert overlaps([(1, 0.0, 1.0), (2, 1.0, 2.0)]) == []
+    assert overlaps([(1, 0.0, 1.1), (2, 1.0, 2.0)]) != []
+    assert overlaps([(2, 0.0, 1.0), (1, 1.0, 2.0)]) != []
+
+
+def test_an_extension_goes_on_at_another_node(three):
+    """The node that the holder asks is killed."""
+    with Disque(*addresses(three)) as client, client.lock("nodes", lease=3) as lock:
+        answering = [server for server in three.servers if holds_connection_of(server, lock)]
+        assert len(answering) == 1
+        answering[0].kill()
+        try:
+            until = time.monotonic() + 5
+            while time.monotonic() < until:
+                assert lock.is_held
+                time.sleep(0.05)
+            assert lock.left_s > 0
+            assert client.show_lock("nodes").fence == lock.fence
+        finally:
+            answering[0].restart()
+    three.wait_whole()
+
+
+def holds_connection_of(server, lock):
+    """Whether a connection of this lock leads to the node; its last command tells."""
+    return b"cmd=lock" in server.command("CLIENT", "LIST")
+
+
+def test_a_stopped_holder_loses_its_lock_to_another_owner(three):
+    """Spec CL8: when it goes on, it knows at once."""
+    with holder_of(three) as (holder, fence):
+        os.kill(holder.pid, signal.SIGSTOP)
+        with Disque(*addresses(three)) as client, client.lock("stopped", lease=5, timeout=10) as lock:
+            assert lock.fence > fence
+            assert lock.attempt == 2
+            os.kill(holder.pid, signal.SIGCONT)
+            output, _ = holder.communicate(timeout=10)
+            assert output == "lost\ntold\n"
+            assert lock.is_held
+
+
+def test_no_two_threads_have_a_lock_at_a_time(three):
+    """A history of ten threads with locks of their own, at three nodes."""
+    history = []
+    until = now() + SECONDS
+    inside = []
+
+    def work(number):
+        names = addresses(three)
+        with Disque(names[number % 3], discover=False) as client:
+            while now() < until:
+                with client.lock("busy", lease=5, timeout=30) as lock:
+                    began = now()
+                    inside.append(number)
+                    assert inside == [number]
+                    time.sleep(0.002)
+                    inside.remove(number)
+                    history.append((lock.fence, began, now()))
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(THREADS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(history) > THREADS
+    assert overlaps(history) == []
+
+
+def test_a_backup_of_a_killed_holder_goes_on(three):
+    """With the next attempt, when the lease is over."""
+    with holder_of(three) as (holder, _), Disque(*addresses(three)) as client:
+        with pytest.raises(LockHeldError):
+            client.lock("stopped", lease=5, timeout=0.2).acquire()
+        before = client.show_lock("stopped").attempt
+        holder.kill()
+        with client.lock("stopped", lease=5, timeout=10) as lock:
+            assert lock.attempt == before + 1
+
+
+def test_tasks_take_turns(three):
+    """Each extends its lease meanwhile."""
+
+    async def work(client, order):
+        async with client.lock("tasks", lease=1, timeout=30) as lock:
+            order.append(lock.fence)
+            await asyncio.sleep(1.2)
+            lock.check()
+
+    async def main():
+        order = []
+        async with AsyncDisque(*addresses(three)) as client:
+            await asyncio.gather(*(work(client, order) for _ in range(3)))
+        assert order == sorted(set(order))
+
+    asyncio.run(main())
+
+
+def test_a_lock_that_no_majority_extends_is_lost_by_the_clock(three):
+    """Two of three nodes are stopped by SIGSTOP."""
+    lost = []
+    with Disque(addresses(three)[0], discover=False, patience=1) as client:
+        lock = client.lock("minority", lease=2, on_lost=lost.append).acquire()
+        for server in three.servers[1:]:
+            server.pause()
+        try:
+            assert lock.lost.wait(4)
+            assert lost == [lock]
+            with pytest.raises(LockLostError):
+                lock.check()
+        finally:
+            for server in three.servers[1:]:
+                server.resume()
+        three.wait_whole()
+        lock.release()
+
+
+def test_a_backup_that_hung_up_gets_no_lock(three):
+    """Spec CL9: no program extends it, so all others would wait for its lease."""
+    a = three[0]
+    fence = a.command("LOCK", "ACQUIRE", "hung", "one", 60_000)[0]
+    with a.connect() as backup:
+        backup.send("LOCK", "ACQUIRE", "hung", "two", 60_000, "TIMEOUT", 60_000)
+        time.sleep(0.3)
+    time.sleep(0.3)
+    assert a.command("LOCK", "RELEASE", "hung", "one", fence) == 1
+    time.sleep(0.5)
+    assert a.command("LOCK", "ACQUIRE", "hung", "three", 60_000) is not None

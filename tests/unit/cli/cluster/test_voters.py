@@ -1,0 +1,119 @@
+"""cluster/voters.py: the voters as the nodes of a cluster describe them."""
+
+from __future__ import annotations
+
+import pytest
+
+from disque_py.cli.address import Target
+from disque_py.cli.cluster import voters
+from disque_py.cli.cluster.view import ClusterView, NodeView, TableRow
+from disque_py.cli.cluster.voters import VotersView, first_voters, set_voters
+from disque_py.client import Address, ReplyError, UnreachableError
+from disque_py.client.results import Voters
+
+IDS = [letter * 40 for letter in "abcd"]
+
+
+def told(*ids, epoch=1, state="ready", mute=()):
+    return Voters(epoch, 3600, list(ids), state, list(mute), len(ids))
+
+
+def cluster(*accounts, **fields):
+    """Nodes at 10.0.0.1 and following; each gives its account of the voters."""
+    nodes = [
+        NodeView(Address(f"10.0.0.{number}", 7711), id=node_id, voters=account)
+        for number, (node_id, account) in enumerate(zip(IDS, accounts, strict=False), 1)
+    ]
+    for name, value in fields.items():
+        setattr(nodes[0], name, value)
+    return ClusterView(nodes)
+
+
+def test_the_newest_list_counts():
+    """Spec CL4: a node may not have heard of it."""
+    view = VotersView(cluster(told(*IDS[:3]), told(*IDS[1:], epoch=2), None, None))
+    assert view.newest is not None
+    assert view.newest.epoch == 2
+    assert view.problems() == []
+    assert view.summary() == "Voters:   ready, epoch 2, 3 of 3 reachable"
+
+
+def test_every_node_has_a_role():
+    found = cluster(*[told(*IDS[:3], mute=[IDS[1]])] * 4)
+    assert [VotersView(found).role_of(node) for node in found.nodes] == ["voter", "mute", "voter", "no"]
+    assert VotersView(cluster(None)).role_of(found.nodes[0]) is None
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"id": "f" * 40}, f"The voter {IDS[0]} is unknown"),
+        ({"error": "Connection refused"}, "does not answer"),
+        ({"is_leaving": True}, "is leaving: CLUSTER VOTERS ADD another node"),
+    ],
+)
+def test_a_voter_that_can_not_be_counted_on_is_a_problem(fields, words):
+    problems = VotersView(cluster(*[told(*IDS[:3])] * 3, **fields)).problems()
+    assert len(problems) == 1
+    assert words in problems[0]
+
+
+def test_a_failed_or_mute_voter_is_a_problem():
+    """Spec CL6."""
+    found = cluster(*[told(*IDS[:3], mute=[IDS[1]])] * 3)
+    found.nodes[0].table = [TableRow(IDS[2], found.nodes[2].address, frozenset({"fail"}), is_linked=False)]
+    problems = VotersView(found).problems()
+    assert [problem.split(") ")[1] for problem in problems] == [
+        "is mute: it lost its votes, or copies those of others",
+        "is fail for other nodes",
+    ]
+
+
+def test_two_first_lists_are_a_conflict():
+    """Spec CL4: also where the nodes have not met each other's list yet."""
+    view = VotersView(cluster(told(*IDS[:3]), told(*IDS[1:])))
+    assert view.state == "conflict"
+    assert "RESET FORCE" in view.problems()[0]
+    assert VotersView(cluster(told(*IDS[:3], state="conflict"))).state == "conflict"
+
+
+def test_an_even_number_and_a_single_voter_are_hints():
+    """A cluster of two nodes can't have more than one voter that helps."""
+    assert "2 voters, an even number: 1 may lose as many" in VotersView(cluster(told(*IDS[:2]))).hints()[0]
+    assert "one voter" in VotersView(cluster(*[told(IDS[0])] * 3)).hints()[0]
+    assert VotersView(cluster(*[told(IDS[0])] * 2)).hints() == []
+    assert VotersView(cluster(*[told(*IDS[:3])] * 3)).hints() == []
+
+
+def test_the_first_voters_are_an_odd_number_of_the_first_nodes():
+    """Spec CL7. A cluster that has voters keeps them."""
+    none = told(epoch=0, state="none")
+    for count, expected in ((1, 1), (2, 1), (3, 3), (4, 3)):
+        found = cluster(*[none] * count)
+        targets = [Target(node.address) for node in found.nodes]
+        assert first_voters(found, targets) == IDS[:expected]
+    assert first_voters(cluster(none, told(IDS[0])), [Target(Address("10.0.0.1", 7711))]) == []
+
+
+def test_the_first_list_is_asked_for_until_all_links_are_up(scripted, bulk_reply, monkeypatch):
+    """A server that knows no voters refuses at once."""
+    monkeypatch.setattr(voters, "INIT_PAUSE_S", 0.0)
+    answers = [b"-UNREACHABLE Node b is not linked\r\n", b"+OK\r\n"]
+    hello = b"*2\r\n:1\r\n" + bulk_reply(IDS[0])
+    node = scripted({"HELLO": hello, "CLUSTER VOTERS": lambda words: answers.pop(0)})
+    target = Target(Address("127.0.0.1", node.port))
+    set_voters(target, IDS[:1])
+    assert answers == []
+    answers += [b"-UNREACHABLE Node b is not linked\r\n"] * voters.INIT_TRIES
+    with pytest.raises(UnreachableError):
+        set_voters(target, IDS[:1])
+    answers += [b"-ERR Wrong CLUSTER subcommand or number of arguments\r\n"]
+    with pytest.raises(ReplyError):
+        set_voters(target, IDS[:1])
+
+
+def test_an_older_server_tells_no_voters():
+    view = VotersView(cluster(None, None))
+    assert (view.summary(), view.problems(), view.hints(), view.state) == ("", [], [], "none")
+    assert VotersView.as_json(None) is None
+    assert "no claims and locks" in VotersView(cluster(told(epoch=0, state="none"))).summary()

@@ -1,0 +1,244 @@
+"""Locks over scripted nodes: extension, loss, the end of the work. Real nodes: tests/integration/test_locks.py."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+
+import pytest
+
+from client_node import HANG_UP, SILENCE, Node, wait_until
+from disque_py.client import AsyncDisque, Disque
+from disque_py.client.errors import FencedError, LockDoneError, LockHeldError, LockLostError, NoQuorumError
+from disque_py.client.lock import IN_USE
+
+GRANTED = b"*3\r\n:7\r\n:2\r\n:1\r\n"
+HELD = b"*-1\r\n"
+FENCED = b"-FENCED A later claim is known\r\n"
+NO_MAJORITY = b"-NOQUORUM no majority of the voters answered\r\n"
+
+
+def lock_node(letter="a", acquire=GRANTED, extend=b":300\r\n", release=b":1\r\n"):
+    """A node that answers LOCK; each answer may be a list of answers, the last of which stays."""
+    answers = {b"ACQUIRE": acquire, b"EXTEND": extend, b"RELEASE": release}
+
+    def answer(words):
+        found = answers[words[1]]
+        if isinstance(found, list):
+            found = found.pop(0) if len(found) > 1 else found[0]
+        return found
+
+    return Node(letter, {"LOCK": answer})
+
+
+def sent(node, name):
+    return [words for words in node.named("LOCK") if words[1] == name.encode()]
+
+
+def test_a_lock_has_a_fence_and_attempts():
+    """The owner's name is unique."""
+    with lock_node() as node, Disque(node.address) as client:
+        lock = client.lock("l", lease=30, attempts=3)
+        with lock:
+            assert (lock.fence, lock.attempt, lock.attempts_left) == (7, 2, 1)
+            assert lock.is_held
+            assert not lock.is_last_attempt
+            assert 29 < lock.left_s < 30
+        assert not lock.is_held
+        assert sent(node, "RELEASE")[0][2:] == [b"l", lock.owner.encode(), b"7"]
+        assert client.lock("l").owner != lock.owner
+
+
+def test_a_lease_is_extended_in_the_background():
+    with lock_node() as node, Disque(node.address) as client, client.lock("l", lease=0.3) as lock:
+        wait_until(lambda: len(sent(node, "EXTEND")) > 3)
+        assert lock.is_held
+        assert sent(node, "EXTEND")[0][2:] == [b"l", lock.owner.encode(), b"7", b"300"]
+
+
+def test_an_extension_without_an_answer_goes_to_another_node():
+    """So does one that no majority of the voters answers."""
+    with lock_node("a", extend=SILENCE) as a, lock_node("b", extend=[NO_MAJORITY, b":900\r\n"]) as b:
+        a.peers, b.peers = [b], [a]
+        with Disque(a.address, b.address) as client, client.lock("l", lease=0.9) as lock:
+            wait_until(lambda: len(sent(b, "EXTEND")) > 2)
+            assert lock.is_held
+
+
+def test_a_lock_of_another_owner_is_lost_at_once():
+    """The callback runs once, and leaving the block says so."""
+    lost = []
+    with lock_node(extend=FENCED) as node, Disque(node.address) as client:
+        lock = client.lock("l", lease=1, on_lost=lost.append).__enter__()
+        assert lock.lost.wait(5)
+        assert not lock.is_held
+        with pytest.raises(LockLostError):
+            lock.check()
+        with pytest.raises(LockLostError):
+            lock.__exit__(None, None, None)
+        wait_until(lambda: lost == [lock])
+
+
+def test_a_lock_that_no_node_extends_is_lost_by_the_clock():
+    """Although the request for it is still under way."""
+    with lock_node(extend=SILENCE) as node, Disque(node.address, timeout=60) as client:
+        lock = client.lock("l", lease=0.5).acquire()
+        assert lock.lost.wait(5)
+        assert lock.left_s == 0.0
+        assert lock.release()
+
+
+def test_an_error_of_the_block_is_not_covered_by_the_loss():
+    with lock_node(extend=FENCED) as node, Disque(node.address) as client:
+        lock = client.lock("l", lease=0.3).__enter__()
+        lock.lost.wait(5)
+        error = KeyError("of the block")
+        lock.__exit__(KeyError, error, None)
+        assert len(sent(node, "RELEASE")) == 1
+
+
+def test_the_end_of_the_work_is_remembered():
+    """The block's end sends no second release."""
+    with lock_node() as node, Disque(node.address) as client:
+        with client.lock("l") as lock:
+            lock.done(60)
+            assert not lock.is_held
+        assert [words[5:] for words in sent(node, "RELEASE")] == [[b"DONE", b"60000"]]
+
+
+def test_an_end_that_comes_too_late_is_an_error():
+    """Another owner had the lock since."""
+    with lock_node(release=b":0\r\n") as node, Disque(node.address) as client:
+        with client.lock("l") as lock, pytest.raises(LockLostError):
+            lock.done(60)
+        assert lock.lost.is_set()
+
+
+def test_an_end_that_no_majority_confirmed_may_be_tried_again():
+    """The lease is extended meanwhile."""
+    release = [NO_MAJORITY, b":1\r\n"]
+    with lock_node(release=release) as node, Disque(node.address, patience=0) as client:
+        lock = client.lock("l", lease=0.3).acquire()
+        with pytest.raises(NoQuorumError):
+            lock.done(60)
+        before = len(sent(node, "EXTEND"))
+        wait_until(lambda: len(sent(node, "EXTEND")) > before)
+        lock.done(60)
+
+
+def test_a_lock_that_is_not_given_back_ends_with_its_lease():
+    """The block ends without an error."""
+    with lock_node(release=HANG_UP) as node, Disque(node.address, patience=0) as client, client.lock("l", lease=0.3):
+        pass
+
+
+def test_the_reasons_for_no_lock():
+    answers = [HELD, b"-LOCKDONE The work under this lock is done\r\n", GRANTED]
+    with lock_node(acquire=answers) as node, Disque(node.address) as client:
+        lock = client.lock("l", timeout=0)
+        with pytest.raises(LockHeldError):
+            lock.acquire()
+        with pytest.raises(LockDoneError):
+            lock.acquire()
+        with lock, pytest.raises(RuntimeError, match=IN_USE):
+            lock.acquire()
+
+
+def test_a_request_for_a_lock_is_sent_again_with_the_same_owner():
+    """Spec CL9: its answer was lost."""
+    with lock_node(acquire=[HANG_UP, GRANTED]) as node, Disque(node.address) as client, client.lock("l"):
+        first, second = sent(node, "ACQUIRE")
+        assert first[:6] == second[:6]
+
+
+def test_a_lease_that_began_long_ago_is_extended_before_the_block():
+    """The node had waited for another owner, and the lease counts from before the request. Spec CL8."""
+
+    def slow(words):
+        if words[1] == b"ACQUIRE":
+            time.sleep(0.5)
+            return GRANTED
+        return b":1\r\n"
+
+    node = Node(answers={"LOCK": slow})
+    with node, Disque(node.address) as client, client.lock("l", lease=1, timeout=5) as lock:
+        assert len(sent(node, "EXTEND")) == 1
+        assert lock.left_s > 0.6
+
+
+def test_a_forked_child_does_not_hold_its_parents_lock():
+    with lock_node() as node, Disque(node.address) as client, client.lock("l") as lock:
+        owner = lock.owner
+        child = os.fork()
+        if not child:
+            os._exit(0 if not lock.is_held and lock.owner != owner else 1)
+        assert os.waitpid(child, 0)[1] == 0
+        assert lock.is_held
+
+
+def test_threads_need_objects_of_their_own():
+    with lock_node() as node, Disque(node.address) as client, client.lock("l") as lock:
+        errors = []
+
+        def take():
+            try:
+                lock.acquire()
+            except RuntimeError as error:
+                errors.append(str(error))
+
+        thread = threading.Thread(target=take)
+        thread.start()
+        thread.join()
+        assert errors == [IN_USE]
+
+
+# -- asyncio -----------------------------------------------------------------------------------------
+
+
+def test_a_task_extends_the_lease_under_asyncio():
+    async def main(node):
+        async with AsyncDisque(node.address) as client, client.lock("l", lease=0.3) as lock:
+            await asyncio.sleep(0.6)
+            assert lock.is_held
+            await lock.done(60)
+
+    with lock_node() as node:
+        asyncio.run(main(node))
+        assert len(sent(node, "EXTEND")) >= 3
+        assert len(sent(node, "RELEASE")) == 1
+
+
+def test_a_lost_lock_wakes_a_task():
+    lost = []
+
+    async def main(node):
+        client = AsyncDisque(node.address)
+        async with client, client.lock("l", lease=0.5, on_lost=lost.append) as lock:
+            await asyncio.wait_for(lock.lost.wait(), 5)
+
+    with lock_node(extend=SILENCE) as node, pytest.raises(LockLostError):
+        asyncio.run(main(node))
+    assert len(lost) == 1
+
+
+def test_a_cancelled_request_for_a_lock_hangs_up():
+    """So the node knows that it need not wait any more; the object can be used again."""
+
+    async def main(node):
+        async with AsyncDisque(node.address) as client:
+            lock = client.lock("l", timeout=30)
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.3):
+                    await lock.acquire()
+            async with lock:
+                assert lock.fence == 7
+
+    with lock_node(acquire=[SILENCE, GRANTED]) as node:
+        asyncio.run(main(node))
+
+
+def test_an_extension_that_is_refused_is_an_error_of_the_plain_method():
+    with lock_node(extend=FENCED) as node, Disque(node.address) as client, pytest.raises(FencedError):
+        client.extend_lock("l", "me", 7, 1000)

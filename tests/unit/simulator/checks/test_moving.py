@@ -1,0 +1,31 @@
+"""Moving: tasks and changes do exactly as much as they say, in good weather (spec MV1 to MV6)."""
+
+from __future__ import annotations
+
+import pytest
+
+from cluster_bus.messages import CHANGED
+from disque_py.simulator.checks.moving import play
+from disque_py.simulator.oracle import RuleBrokenError
+from disque_py.simulator.simulation import Simulation
+from simulated import small_plan
+
+
+@pytest.fixture
+def simulation():
+    simulation = Simulation(small_plan(4, weather="fair", duration_ms=1, clients=()))
+    simulation.world.join(30_000)
+    return simulation
+
+
+def test_all_nodes_give_the_same_exact_figures(simulation):
+    """Spec MV1, MV2, MV3, MV4, MV5, MV6."""
+    play(simulation)
+    assert simulation.oracle.promises
+
+
+def test_a_change_that_no_holder_hears_of_is_noticed(simulation):
+    """Spec MV2."""
+    simulation.world.traffic.filter = lambda sender, receiver, kind, item: kind == CHANGED
+    with pytest.raises(RuleBrokenError):
+        play(simulation)

@@ -1,0 +1,74 @@
+"""simulator/checks/repairs.py: lost copies are replaced, and a replaced copy hears of the ack."""
+
+from __future__ import annotations
+
+import pytest
+
+from disque_py.simulator.checks.cluster_invariants import Losses, jobs_of
+from disque_py.simulator.checks.repairs import SAID_MS, RepairChecker
+from disque_py.simulator.oracle import Oracle, RuleBrokenError
+from world import World
+
+
+def make_world(names="abc", replicate=2):
+    """A world, its checker, and a promised job that is on some nodes."""
+    world = World(names, repair_after=0)
+    world.join(30_000)
+    oracle = Oracle()
+    checker = RepairChecker(world, oracle, Losses(oracle))
+    promise = oracle.add(b"q", 20, 60_000, 3_600_000, replicate, world.now_ms)
+    reply = world.ask("a", "ADDJOB", "q", promise.body(), 0, "REPLICATE", replicate, "RETRY", 60, "TTL", 3_600)
+    oracle.answered(promise, reply, world.now_ms)
+    return world, checker, oracle, promise
+
+
+def holders_of(world, promise):
+    return [machine for machine in world.running() if machine.broker.find(promise.id) is not None]
+
+
+def test_a_job_with_too_few_copies_is_told():
+    world, checker, _, promise = make_world()
+    assert checker.missing() == ""
+    holders_of(world, promise)[1].die()
+    assert "has 1 copies, 2 are wanted" in checker.missing()
+
+
+@pytest.mark.parametrize("why", ["excused", "acknowledged", "asynchronous"])
+def test_some_jobs_are_left_out(why):
+    world, checker, _, promise = make_world()
+    machine = holders_of(world, promise)[1]
+    if why == "excused":
+        checker.excuse(machine)
+    elif why == "acknowledged":
+        promise.acked_ms = world.now_ms
+    else:
+        promise.copies = 0
+    machine.die()
+    assert checker.missing() == ""
+
+
+def test_a_copy_that_lives_after_all_others_forgot_it_is_wrong():
+    world, checker, oracle, promise = make_world()
+    first, second = holders_of(world, promise)
+    checker.copied(second, promise.id)
+    oracle.acknowledging(promise, world.now_ms)
+    oracle.acknowledged(promise, world.now_ms)
+    checker.look()
+    world.ask(first.name, "DELJOB", promise.id)
+    assert len(list(jobs_of(second.broker))) == 1
+    checker.look()
+    world.run(SAID_MS + 100)
+    with pytest.raises(RuleBrokenError, match="a repaired copy hears of the ack"):
+        checker.look()
+
+
+def test_a_copy_whose_knowers_are_gone_is_excused():
+    world, checker, oracle, promise = make_world()
+    first, second = holders_of(world, promise)
+    checker.copied(second, promise.id)
+    oracle.acknowledging(promise, world.now_ms)
+    oracle.acknowledged(promise, world.now_ms)
+    first.die()
+    checker.look()
+    world.run(SAID_MS + 100)
+    checker.look()
