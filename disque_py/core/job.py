@@ -323,7 +323,7 @@ class Job:
 
     @attempt.setter
     def attempt(self, count: int) -> None:
-        self._attempt = i32(min(count, ATTEMPT_MAX) - _ATTEMPT_MIDDLE)
+        self._attempt = (count if count < ATTEMPT_MAX else ATTEMPT_MAX) - _ATTEMPT_MIDDLE
 
     @property
     def nacks(self) -> int:
@@ -332,7 +332,7 @@ class Job:
 
     @nacks.setter
     def nacks(self, count: int) -> None:
-        self._nacks = i16(min(count, COUNTER_MAX) - _COUNTER_MIDDLE)
+        self._nacks = (count if count < COUNTER_MAX else COUNTER_MAX) - _COUNTER_MIDDLE
 
     @property
     def deliveries(self) -> int:
@@ -341,7 +341,7 @@ class Job:
 
     @deliveries.setter
     def deliveries(self, count: int) -> None:
-        self._deliveries = i16(min(count, COUNTER_MAX) - _COUNTER_MIDDLE)
+        self._deliveries = (count if count < COUNTER_MAX else COUNTER_MAX) - _COUNTER_MIDDLE
 
     @property
     def priority(self) -> int:

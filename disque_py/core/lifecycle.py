@@ -20,7 +20,6 @@ from disque_py.core.filters import Filter
 from disque_py.core.job import (
     ACKED,
     ACTIVE,
-    ATTEMPT_MAX,
     GONE,
     JOB_BYTES,
     NAME_BYTES_FREE,
@@ -329,8 +328,7 @@ def lease(broker: Broker, job: Job) -> None:
     """Start the lease of a job that goes to a consumer of this node (spec L1, Q9)."""
     assert job.state == ACTIVE
     assert job.work is None
-    if job.attempt < ATTEMPT_MAX:
-        job.attempt += 1
+    job.attempt += 1
     job.version += 1
     events = broker.events
     if events is not None:
