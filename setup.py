@@ -41,6 +41,28 @@ FILES = (
     "disque_py/server/turn_loop.py",
 )
 STAYS_PYTHON = re.compile(r"^# Stays Python: \S.*\.$", re.MULTILINE)
+# Modules that no command of a producer or a consumer passes. The C compiler does not optimize them, because it would
+# spend more than half of its time on that.
+SELDOM = (
+    "disque_py/simulator/",
+    "disque_py/commands/cluster.py",
+    "disque_py/commands/configuring.py",
+    "disque_py/commands/debugging.py",
+    "disque_py/commands/describing.py",
+    "disque_py/commands/events.py",
+    "disque_py/commands/hello.py",
+    "disque_py/commands/info.py",
+    "disque_py/commands/latency.py",
+    "disque_py/commands/latency_report.py",
+    "disque_py/commands/monitoring.py",
+    "disque_py/commands/queue_settings.py",
+    "disque_py/commands/scanning.py",
+    "disque_py/commands/server.py",
+    "disque_py/commands/shares.py",
+    "disque_py/commands/subcommands.py",
+)
+PIECES = 4  # Of the modules of each level: enough for two to four cores.
+MODULE_C = "__native_"  # So mypyc names the C file of a module, with three underscores for each dot.
 BUILDS = {"bdist_wheel", "build", "build_ext"}
 
 
@@ -73,17 +95,56 @@ def modules() -> list[str]:
     )
 
 
+def pieces(sources: list[str]) -> list[tuple[str, bool]]:
+    """Return C files that include those of mypyc, and whether their code is run seldom.
+
+    Each module's C file includes a header of a megabyte. The files of a piece share one reading of it. The longest
+    pieces come first, so no core waits long for the last one.
+    """
+    seldom = tuple(MODULE_C + re.sub(r"\.py$", ".c", path).replace("/", "___") for path in SELDOM)
+    of_modules = [source for source in sources if Path(source).name.startswith(MODULE_C)]
+    heaps: list[tuple[int, str, bool, list[str]]] = []
+    for is_seldom, word in ((False, "often"), (True, "seldom")):
+        heaps += [(0, f"piece_{at}_{word}.c", is_seldom, []) for at in range(PIECES)]
+    for source in sorted(of_modules, key=lambda source: (-os.path.getsize(source), source)):
+        is_seldom = Path(source).name.startswith(seldom)
+        smallest = min(heap for heap in heaps if heap[2] == is_seldom)
+        heaps.remove(smallest)
+        heaps.append((smallest[0] + os.path.getsize(source), smallest[1], is_seldom, [*smallest[3], source]))
+    made = []
+    for _, name, is_seldom, heap in sorted(heaps, reverse=True):
+        if heap:
+            path = Path(heap[0]).with_name(name)
+            path.write_text("".join(f'#include "{Path(source).name}"\n' for source in sorted(heap)), encoding="utf-8")
+            made.append((str(path), is_seldom))
+    return made + [(source, False) for source in sources if source not in of_modules]
+
+
 class Build(build_ext):
     """A build that uses all cores. Without DISQUE_PY_COMPILE=yes, a failed build makes pure Python."""
 
+    def finalize_options(self) -> None:
+        """Build extensions side by side: there is a small one for each module, besides the large one with all code."""
+        super().finalize_options()
+        self.parallel = self.parallel or os.cpu_count()
+
     def build_extensions(self) -> None:
-        """Run as many compilers as cores. All modules are one extension, whose files would be compiled one by one."""
+        """Compile the large extension in pieces, as many at once as there are cores."""
         compile_in_order = self.compiler.compile
+        unoptimized = ["-O0"] if self.compiler.compiler_type == "unix" else []
 
         def compile_at_once(sources: list[str], *args: Any, **options: Any) -> list[str]:
+            if len(sources) == 1:
+                return compile_in_order(sources, *args, **options)
+            usual = options.pop("extra_postargs", None) or []
+
+            def compile_piece(piece: tuple[str, bool]) -> list[str]:
+                source, is_seldom = piece
+                level = unoptimized if is_seldom else []
+                return compile_in_order([source], *args, extra_postargs=[*usual, *level], **options)
+
             with ThreadPoolExecutor(os.cpu_count()) as pool:
-                made = pool.map(lambda source: compile_in_order([source], *args, **options), sources)
-                return [file for files in made for file in files]
+                return [file for files in pool.map(compile_piece, pieces(sources)) for file in files]
 
         self.compiler.compile = compile_at_once
         super().build_extensions()
@@ -108,7 +169,7 @@ def compiled() -> list[Extension]:
     from mypyc.build import mypycify
 
     # When a wheel is built, the libraries are not installed, so mypy must not report them as missing. Each module is
-    # one unit of C. Calls between modules are as fast as in a single unit, and several cores compile sooner.
+    # one C file, and several are compiled as one (`pieces`). Calls between modules are as fast as within one.
     options = ["--ignore-missing-imports", "--no-warn-unused-ignores"]
     try:
         return mypycify([*options, *modules()], opt_level="1", debug_level="0", multi_file=True)

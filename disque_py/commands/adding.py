@@ -18,7 +18,7 @@ from disque_py.core.broker import Broker
 from disque_py.core.changeable import ATTEMPTS_MAX, Changeable, read_backoff
 from disque_py.core.client import Client
 from disque_py.core.errors import OOM, PAUSED, SYNTAX, CommandError
-from disque_py.core.job import Job
+from disque_py.core.job import Job, terms_of
 from disque_py.core.job_attributes import META_BYTES_MAX, TRACE_BYTES_MAX, TRACE_NAMES, JobAttributes
 from disque_py.core.queue import PAUSED_IN, Queue
 from disque_py.core.queue_settings import QUORUM, QueueSettings
@@ -158,13 +158,10 @@ def addjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
 
     job = Job(
         broker.ids.next(ttl_ms, retry_ms > 0),
-        name,
+        terms_of(broker.terms, name, retry_ms, delay_ms, replicate),
         argv[2],
         broker.next_ctime(),
         broker.now_ms + ttl_ms,
-        retry_ms,
-        delay_ms,
-        replicate,
         broker.sets.mine,
     )
     if more is not None:
@@ -239,22 +236,22 @@ def _create_with_key(
 ) -> bytes | None:
     """Do the rest of an ADDJOB whose key is not used, perhaps after some time (keying.py, `Create`)."""
     if is_default:
-        job.replicate = replication.default_copies(broker, is_external=is_external)
+        replication.set_copies(broker, job, replication.default_copies(broker, is_external=is_external))
     if broker.queue_settings.in_force:
-        rules = broker.queue_settings.in_force.get(job.queue)
+        rules = broker.queue_settings.in_force.get(job.terms.queue)
         if rules is not None:
             pairs = job.attributes.meta if job.attributes is not None else ()
             _refuse_by_settings(
-                broker, job.queue, rules, size_of(job.body), dict(zip(pairs[::2], pairs[1::2], strict=True))
+                broker, job.terms.queue, rules, size_of(job.body), dict(zip(pairs[::2], pairs[1::2], strict=True))
             )
-    _refuse(broker, broker.queues.get(job.queue), job.replicate, is_external, maxlen)
+    _refuse(broker, broker.queues.get(job.terms.queue), job.terms.replicate, is_external, maxlen)
     if broker.used_memory > broker.memory.limits[1] and memory.is_full(broker):
         raise CommandError(OOM)
     timeout_ms = max(1, deadline_ms - broker.now_ms) if deadline_ms else 0
-    if is_external and not job.retry_ms:
+    if is_external and not job.terms.retry_ms:
         handover.start_once(broker, client, job, timeout_ms, slot)
         return None
-    if not is_external and (is_async or job.replicate == 1):
+    if not is_external and (is_async or job.terms.replicate == 1):
         _start_alone(broker, job)
         lifecycle.mark_dirty(broker, job)
         broker.stats.jobs_added += 1
@@ -294,7 +291,7 @@ def _key_of(argv: list[bytes]) -> bytes:
 
 def _start_alone(broker: Broker, job: Job) -> None:
     """Queue a job whose producer doesn't wait for copies."""
-    if job.replicate > 1:
+    if job.terms.replicate > 1:
         replication.start_async(broker, job)
     lifecycle.register(broker, job)
     replication.queue_or_delay(broker, job)

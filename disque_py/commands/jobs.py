@@ -47,8 +47,18 @@ from disque_py.core.client import Client
 from disque_py.core.errors import BAD_ID, PAUSED, SYNTAX, CommandError
 from disque_py.core.ids import is_valid_id
 from disque_py.core.incremental import PART
-from disque_py.core.job import ACKED, ACTIVE, QUEUED, STATE_NAMES, WAIT_REPL, Cancellation, Collection, Job, Replication
-from disque_py.core.job_snapshot import COUNTER_MAX
+from disque_py.core.job import (
+    ACKED,
+    ACTIVE,
+    COUNTER_MAX,
+    QUEUED,
+    STATE_NAMES,
+    WAIT_REPL,
+    Cancellation,
+    Collection,
+    Job,
+    Replication,
+)
 from disque_py.resp.replies import array, bulk, bulk_array, error, integer, nil_bulk
 
 DELAY_ERROR: Final = "ERR DELAY time must be a non negative number"
@@ -219,11 +229,11 @@ def working(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
         raise CommandError(
             "TOOLATE Half of job TTL already elapsed, you are no longer allowed to postpone the next delivery."
         )
-    if not job.retry_ms:
+    if not job.terms.retry_ms:
         return integer(0)
     if attempt:
         _learn_attempt(broker, job, attempt)
-    lease_ms = lease_ms or job.retry_ms
+    lease_ms = lease_ms or job.terms.retry_ms
     if job.state != WAIT_REPL:
         if job.state == QUEUED:
             lifecycle.dequeue(broker, job)
@@ -311,7 +321,7 @@ def nack_one(broker: Broker, job_id: bytes, how: NackWords | None = None) -> int
             return 0
     if job.nacks < COUNTER_MAX:
         job.nacks += 1
-    if job.retry_ms and (how is not None or part is not None or broker.queue_settings.in_force):
+    if job.terms.retry_ms and (how is not None or part is not None or broker.queue_settings.in_force):
         return _give_back(broker, job, how if how is not None else NackWords())
     if pausing.is_paused_in(broker, job):
         events.note(broker, job, event_format.NACKED_INVISIBLE)
@@ -341,7 +351,7 @@ def _may_be_delivered(broker: Broker, job: Job, part: Changeable) -> bool:
     """
     if not job.was_queued or job.holders is broker.sets.mine or (part.is_delayed and part.due_ms > broker.now_ms):
         return False
-    if job.delay_ms and not job.attempt and job.requeue_at_ms > broker.now_ms + job.retry_ms:
+    if job.terms.delay_ms and not job.attempt and job.requeue_at_ms > broker.now_ms + job.terms.retry_ms:
         return False  # The DELAY of its ADDJOB is not over.
     return broker.pauses.deferred.get(job) != job.requeue_at_ms
 
@@ -369,7 +379,7 @@ def _give_back(broker: Broker, job: Job, how: NackWords) -> int:
     if delay_ms < 0:
         policy = part.backoff if part is not None else b""
         spent = job.attempt - part.start if part is not None else job.attempt
-        delay_ms = backoff_ms(policy or broker.queue_settings.of(job.queue).backoff, spent, broker.rng)
+        delay_ms = backoff_ms(policy or broker.queue_settings.of(job.terms.queue).backoff, spent, broker.rng)
     is_paused = pausing.is_paused_in(broker, job)
     events.note(broker, job, event_format.NACKED_INVISIBLE if delay_ms or is_paused else event_format.NACKED)
     if part is not None or delay_ms or how.reason is not None or how.attempt:
@@ -447,8 +457,8 @@ def _dequeue(broker: Broker, job_id: bytes) -> int:
         return 0
     events.note(broker, job, event_format.DEQUEUED)
     lifecycle.dequeue(broker, job)
-    if job.retry_ms:
-        job.requeue_at_ms = broker.now_ms + job.retry_ms + broker.jitter()
+    if job.terms.retry_ms:
+        job.requeue_at_ms = broker.now_ms + job.terms.retry_ms + broker.jitter()
     lifecycle.arm(broker, job)
     return 1
 
@@ -489,7 +499,7 @@ def described(broker: Broker, protocol: int, job: Job, body: bytes) -> bytes:
         if job.state == ACKED:
             confirmed.append(broker.me.name)
     if job.state == QUEUED:
-        requeue_ms = job.retry_ms or None
+        requeue_ms = job.terms.retry_ms or None
     elif job.state == ACTIVE and job.requeue_at_ms:
         requeue_ms = max(0, job.requeue_at_ms - now_ms)
     else:
@@ -502,13 +512,13 @@ def described(broker: Broker, protocol: int, job: Job, body: bytes) -> bytes:
     error_text = changing.error_of(job)
     fields = (
         ("id", bulk(job.id)),
-        ("queue", nil if is_dummy else bulk(job.queue)),
+        ("queue", nil if is_dummy else bulk(job.terms.queue)),
         ("state", bulk(STATE_NAMES[job.state])),
-        ("repl", integer(job.replicate)),
+        ("repl", integer(job.terms.replicate)),
         ("ttl", integer(max(0, -((now_ms - job.expire_at_ms) // 1000)))),
         ("ctime", integer(job.ctime)),
-        ("delay", integer(-(-job.delay_ms // 1000))),
-        ("retry", integer(-(-job.retry_ms // 1000))),
+        ("delay", integer(-(-job.terms.delay_ms // 1000))),
+        ("retry", integer(-(-job.terms.retry_ms // 1000))),
         ("nacks", integer(job.nacks)),
         ("additional-deliveries", integer(job.deliveries)),
         ("nodes-delivered", bulk_array(broker.sets.names(job.holders))),
@@ -525,8 +535,8 @@ def described(broker: Broker, protocol: int, job: Job, body: bytes) -> bytes:
         ("attempts-left", nil if left is None else integer(left)),
         ("error", nil if error_text is None else bulk(error_text)),
         ("backoff", nil if part is None or not part.backoff else bulk(part.backoff)),
-        ("delay-ms", integer(job.delay_ms)),
-        ("retry-ms", integer(job.retry_ms)),
+        ("delay-ms", integer(job.terms.delay_ms)),
+        ("retry-ms", integer(job.terms.retry_ms)),
         ("ttl-ms", integer(max(0, job.expire_at_ms - now_ms))),
         ("copies", integer(repair.copies_of(broker, job))),
         ("repairing", integer(int(repair.is_repairing(broker, job)))),

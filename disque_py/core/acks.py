@@ -39,7 +39,7 @@ from disque_py.core.broker import SHARDS, Broker
 from disque_py.core.broker_parts import ACK_ASKED_MS
 from disque_py.core.changing import OUTCOME_CANCELED
 from disque_py.core.ids import is_retried_id, is_valid_id, ttl_minutes
-from disque_py.core.job import ACKED, WAIT_REPL, Cancellation, Collection, Job, Replication
+from disque_py.core.job import ACKED, NO_TERMS, WAIT_REPL, Cancellation, Collection, Job, Replication
 from disque_py.core.journaling import mark_holders_dirty
 from disque_py.core.node_sets import EMPTY, NodeSet
 from disque_py.core.schedule import Line
@@ -191,7 +191,7 @@ def ack_here(broker: Broker, job_id: bytes) -> int:
         job.holders is broker.sets.mine
         and job.state != WAIT_REPL
         and job.work is None
-        and (job.era == broker.era or job.replicate <= 1)
+        and (job.era == broker.era or job.terms.replicate <= 1)
     ):
         # No other node can have a copy, so there is nothing to collect.
         broker.stats.jobs_acked += 1
@@ -206,7 +206,7 @@ def ack_here(broker: Broker, job_id: bytes) -> int:
 def dummy_ack(broker: Broker, job_id: bytes) -> Job:
     """Make a record of an ack for a job we never held. It lives as long as the id says (at least one minute)."""
     ttl_ms = max(1, ttl_minutes(job_id)) * 60_000
-    job = Job(job_id, b"", b"", 0, broker.now_ms + ttl_ms, 0, 0, 0, EMPTY)
+    job = Job(job_id, NO_TERMS, b"", 0, broker.now_ms + ttl_ms, EMPTY)
     lifecycle.register_acked(broker, job)
     return job
 
@@ -281,7 +281,7 @@ def _missing(broker: Broker, job: Job, work: Collection) -> tuple[Node, ...]:
     sets = broker.sets
     confirmed = work.confirmed
     others = sets.others(job.holders or sets.of(broker.members()))
-    if job.era != broker.era and job.holders and job.replicate > 1:
+    if job.era != broker.era and job.holders and job.terms.replicate > 1:
         others = sets.others(sets.union(job.holders, sets.of(broker.cluster.linked)))
         holders, passed = job.holders, work.passed
         missing = [
@@ -416,7 +416,7 @@ def _hold_ack(broker: Broker, job_id: bytes, holders: NodeSet) -> None:
         broker.tombstones.add(job_id, broker.now_ms)
         return
     ttl_ms = max(1, ttl_minutes(job_id)) * 60_000
-    job = Job(job_id, b"", b"", 0, broker.now_ms + ttl_ms, 0, 0, 0, holders)
+    job = Job(job_id, NO_TERMS, b"", 0, broker.now_ms + ttl_ms, holders)
     lifecycle.register_acked(broker, job)
     _look_later(broker, job, broker.acks.heard)
 
@@ -561,7 +561,7 @@ def fast_ack(broker: Broker, job_id: bytes) -> int:
         broker.send(others, DELJOB, (job_id, None))
     elif not job.holders and broker.cluster.linked:
         broker.send(broker.cluster.linked, DELJOB, (job_id, None, IS_DONE))
-    if others and job.retry_ms:
+    if others and job.terms.retry_ms:
         broker.tombstones.add(job_id, broker.now_ms)
     broker.stats.jobs_acked += job.state != ACKED
     events.ended(broker, job, event_format.ACKED)

@@ -34,7 +34,7 @@ from disque_py.core.claims import Claims
 from disque_py.core.filters import adopt
 from disque_py.core.gathering import Gatherings
 from disque_py.core.ids import IdSource
-from disque_py.core.job import Job
+from disque_py.core.job import Job, JobTerms
 from disque_py.core.node_sets import NodeSets
 from disque_py.core.outbox import Outbox
 from disque_py.core.queue import QUEUE_BYTES, Queue
@@ -192,6 +192,7 @@ class Broker:
         self.commands: dict[bytes, CommandEntry] = {}
         self.is_journaling = False
         self.dirty: dict[Job, bool] = {}
+        self.terms: dict[bytes, JobTerms] = {}
         self.events: Noted | None = None
         self.event_source: EventSource | None = None
         self.spill = Spill()

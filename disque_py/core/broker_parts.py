@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from disque_py.core.queue import Queue
     from disque_py.core.tasks import Share, Task
 
-# Above the number of every segment, so no job's `place` counts (journaling.py).
-NO_PLACE: Final = 1 << 62
+# Above the number of every segment, so no job's `place` counts (journaling.py). It has 31 bits, as that field (job.py).
+NO_PLACE: Final = (1 << 31) - 1
 
 # The first retry of a collection comes soon, because a single lost packet is common. A node that was only told of the
 # ack leaves the asking to the node that told it, for a little longer (acks.py).

@@ -93,16 +93,16 @@ def _counted(broker: Broker, census: Census) -> Iterator[None]:
         shard = broker.shards[number]  # FLUSHALL puts other shards there.
         for job in shard.values():
             if job.state == QUEUED:
-                of_queue = _of(figures, job.queue)
+                of_queue = _of(figures, job.terms.queue)
                 ready_ms = ready_since_ms(job)
                 if not of_queue.ready_ms or ready_ms < of_queue.ready_ms:
                     of_queue.ready_ms = ready_ms
             elif is_running(broker, job):
-                _of(figures, job.queue).running += 1
+                _of(figures, job.terms.queue).running += 1
             elif is_invisible(broker, job):
-                _of(figures, job.queue).invisible += 1
+                _of(figures, job.terms.queue).invisible += 1
             elif is_errored(broker, job):
-                _of(figures, job.queue).errored += 1
+                _of(figures, job.terms.queue).errored += 1
         looked += len(shard)
         if looked >= LOOKED_PER_PART:
             looked = 0
@@ -125,7 +125,7 @@ def walk(
     for number in range(SHARDS):
         shard = broker.shards[number]
         for job in shard.values():
-            if job.queue == name and counts(broker, job) and (where is None or where.takes(job)):
+            if job.terms.queue == name and counts(broker, job) and (where is None or where.takes(job)):
                 look(job)
         looked += len(shard)
         if looked >= LOOKED_PER_PART:
@@ -135,14 +135,14 @@ def walk(
 
 def ready_since_ms(job: Job) -> int:
     """Return when a pending job became ready (Unix). After a restart that is not known, so its creation counts."""
-    return job.since_ms or job.ctime // CTIMES_PER_MS + job.delay_ms
+    return job.since_ms or job.ctime // CTIMES_PER_MS + job.terms.delay_ms
 
 
 def is_running(broker: Broker, job: Job) -> bool:
     """Whether a consumer of this node has the job. An at-most-once job runs until its ack, or the end of its TTL."""
     if job.state != ACTIVE:
         return False
-    if job.retry_ms:
+    if job.terms.retry_ms:
         return job.is_leased_here and not job.is_errored and job.requeue_at_ms > broker.now_ms
     return job.is_delivered and job.attempt > 0
 
@@ -168,9 +168,9 @@ def is_invisible(broker: Broker, job: Job) -> bool:
 
 def is_delayed_elsewhere(broker: Broker, job: Job) -> bool:
     """Whether this is a copy of a job whose DELAY lasts: its timer is the delay, then RETRY, and a random bit."""
-    if not job.delay_ms or not job.retry_ms or job.attempt or job.status != UNKNOWN:
+    if not job.terms.delay_ms or not job.terms.retry_ms or job.attempt or job.status != UNKNOWN:
         return False
-    return job.requeue_at_ms - job.retry_ms - JITTER_MS > broker.now_ms
+    return job.requeue_at_ms - job.terms.retry_ms - JITTER_MS > broker.now_ms
 
 
 def _counts_delay_here(broker: Broker, job: Job) -> bool:

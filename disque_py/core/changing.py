@@ -150,8 +150,8 @@ def give_up(broker: Broker, job: Job, error: bytes | None) -> bool:
         broker.pauses.deferred.pop(job, None)
     if broker.tokens.by_job:
         broker.tokens.drop(job)
-    rules = broker.queue_settings.of(job.queue)
-    if rules.dead_letter and rules.dead_letter != job.queue and not part.is_dead_letter:
+    rules = broker.queue_settings.of(job.terms.queue)
+    if rules.dead_letter and rules.dead_letter != job.terms.queue and not part.is_dead_letter:
         return _move(broker, job, part, rules.dead_letter)
     events.note(broker, job, event_format.ERRORED_EVENT, None if error is None else {"error": _text(error)})
     part.is_errored = True
@@ -164,7 +164,7 @@ def give_up(broker: Broker, job: Job, error: bytes | None) -> bool:
 
 def _move(broker: Broker, job: Job, part: Changeable, name: bytes) -> bool:
     """Move a job to a dead-letter queue; return whether it is queued there."""
-    source = job.queue
+    source = job.terms.queue
     count = part.history[4] + 1 if part.history is not None else 1
     spent = max(0, job.attempt - part.start)
     part.history = (source, part.error or b"", spent, broker.wall_ms, count, part.limit)
@@ -183,7 +183,7 @@ def _move(broker: Broker, job: Job, part: Changeable, name: bytes) -> bool:
     events.note(broker, job, code, rare, left=left)
     change(broker, job)
     if is_paused:
-        lifecycle.postpone(broker, job, broker.now_ms + job.retry_ms + broker.jitter())
+        lifecycle.postpone(broker, job, broker.now_ms + job.terms.retry_ms + broker.jitter())
         lifecycle.arm(broker, job)
         broker.pauses.deferred[job] = job.requeue_at_ms
         return False
@@ -253,7 +253,7 @@ def hear(broker: Broker, sender: Node, job: Job, theirs: tuple[int, bytes]) -> b
     left, heard = broker.behind.get(job, NOT_BEHIND)
     broker.behind[job] = (left or ASKS_MAX, max(heard, theirs[0]))
     broker.send(broker.sets.only(sender), ASKCHANGED, job.id)
-    if job.state == QUEUED and job.retry_ms:
+    if job.state == QUEUED and job.terms.retry_ms:
         # It may be errored, delayed or in another queue: it is not delivered before that is known.
         lifecycle.dequeue(broker, job)
         job.requeue_at_ms = broker.now_ms + ASK_AGAIN_MS
@@ -343,13 +343,17 @@ def adopt(broker: Broker, job: Job, part: Changeable, field: Any) -> None:
     priority: int | None = field[changeable.PRIORITY_AT]
     broker.behind.pop(job, None)
     job.attempt = max(job.attempt, part.start, part.ended)  # We may not have heard of these deliveries.
-    retry_at_ms = broker.now_ms + job.retry_ms + broker.jitter()
+    retry_at_ms = broker.now_ms + job.terms.retry_ms + broker.jitter()
     if job.state == QUEUED and (
-        part.is_errored or part.is_spent(job.attempt) or due_ms or name != job.queue or priority != attributes.priority
+        part.is_errored
+        or part.is_spent(job.attempt)
+        or due_ms
+        or name != job.terms.queue
+        or priority != attributes.priority
     ):
         lifecycle.dequeue(broker, job)
         job.requeue_at_ms = retry_at_ms
-    if name != job.queue:
+    if name != job.terms.queue:
         lifecycle.rename_queue(broker, job, name)
     if priority != attributes.priority:
         lifecycle.set_priority(broker, job, attributes, priority)
@@ -374,10 +378,10 @@ def adopt(broker: Broker, job: Job, part: Changeable, field: Any) -> None:
         part.due_ms = broker.now_ms + due_ms
         job.is_leased_here = False
         events.learn(broker, job, event_format.INVISIBLE)
-        if job.retry_ms and job.state == ACTIVE:
+        if job.terms.retry_ms and job.state == ACTIVE:
             margin_ms = 2 * lifecycle.WILLQUEUE_LEAD_MS + broker.jitter()
             lifecycle.postpone(broker, job, part.due_ms + margin_ms)
-    elif was_held and job.state == ACTIVE and job.retry_ms and not job.is_leased_here:
+    elif was_held and job.state == ACTIVE and job.terms.retry_ms and not job.is_leased_here:
         events.learn(broker, job, event_format.PENDING)
         lifecycle.postpone(broker, job, retry_at_ms)
     lifecycle.arm(broker, job)

@@ -80,7 +80,7 @@ def deliver(broker: Broker, queue: Queue, job: Job, options: FetchOptions) -> by
             lifecycle.extend(broker, job, options.lease_ms)
         if options.token:
             broker.tokens.add(options.token, job)
-    if job.retry_ms and job.holders is not broker.sets.mine:
+    if job.terms.retry_ms and job.holders is not broker.sets.mine:
         requeue.tell_leased(broker, job)
     body: bytes = job.body  # type: ignore[assignment]  # fetch never gives a job whose body is on disk.
     if options is PLAIN:
@@ -99,7 +99,7 @@ def deliver(broker: Broker, queue: Queue, job: Job, options: FetchOptions) -> by
 
 def entry_of(broker: Broker, job: Job, body: bytes, shows: int) -> bytes:
     """Return a delivered job as an entry of GETJOB's reply, with all fields that were asked for (spec R6)."""
-    name, job_id = job.queue, job.id
+    name, job_id = job.terms.queue, job.id
     count = 3
     more = b""
     if shows & COUNTERS:
@@ -110,7 +110,7 @@ def entry_of(broker: Broker, job: Job, body: bytes, shows: int) -> bytes:
         more += b"$4\r\nmeta\r\n%b" % (bulk_array(job.meta) if job.meta else EMPTY_ARRAY)
     if shows & LEASE:
         count += 4
-        left_ms = job.requeue_at_ms - broker.now_ms if job.retry_ms else 0
+        left_ms = job.requeue_at_ms - broker.now_ms if job.terms.retry_ms else 0
         more += b"$8\r\nlease-ms\r\n:%d\r\n$7\r\nattempt\r\n:%d\r\n" % (max(0, left_ms), job.attempt)
     return b"*%d\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n%b" % (
         count,
@@ -283,7 +283,7 @@ def _match(broker: Broker, queue: Queue) -> tuple[Job | None, Client]:
     if queue.picky == len(waiting):
         return lifecycle.fetch_retried(broker, queue), first
     job = lifecycle.fetch(broker, queue)
-    if job is None or job.retry_ms:
+    if job is None or job.terms.retry_ms:
         return job, first
     return job, next(client for client in waiting if not client.options.is_picky)
 

@@ -85,7 +85,7 @@ class Noted:
     def added(self, job: Job, size: int) -> None:
         """(ADDED, id, creation time, queue, bytes)"""
         if not IS_COMPILED or not _is_usual(job):
-            self.append((ADDED, job.id, job.ctime, job.queue, size))
+            self.append((ADDED, job.id, job.ctime, job.terms.queue, size))
             return
         writer = self._begun()
         write_i32_be(writer, START_OF_ADDED)
@@ -96,7 +96,7 @@ class Noted:
     def delivered(self, job: Job, size: int) -> None:
         """(DELIVERED, id, version, entered, attempt, nacks, deliveries, creation time, queue, bytes)"""
         if IS_COMPILED and _is_usual(job):
-            version: i64 = job.version
+            version = i64(job.version)
             since_ms: i64 = job.since_ms
             attempt: i64 = job.attempt
             nacks: i64 = job.nacks
@@ -120,7 +120,7 @@ class Noted:
                 job.nacks,
                 job.deliveries,
                 job.ctime,
-                job.queue,
+                job.terms.queue,
                 size,
             )
         )
@@ -128,8 +128,8 @@ class Noted:
     def acked(self, job: Job, size: int) -> None:
         """(ACKED, id, version, state left, entered, attempt, nacks, deliveries, creation time, queue, bytes)"""
         if IS_COMPILED and _is_usual(job):
-            version: i64 = job.version
-            status: i64 = job.status
+            version = i64(job.version)
+            status = i64(job.status)
             since_ms: i64 = job.since_ms
             attempt: i64 = job.attempt
             nacks: i64 = job.nacks
@@ -155,7 +155,7 @@ class Noted:
                 job.nacks,
                 job.deliveries,
                 job.ctime,
-                job.queue,
+                job.terms.queue,
                 size,
             )
         )
@@ -184,7 +184,7 @@ class Noted:
     def _end(self, writer: BytesWriter, job: Job, size: int) -> None:
         """Write the common end of all three: creation time, queue, bytes."""
         write_i64_be(writer, job.ctime)
-        queue = job.queue
+        queue = job.terms.queue
         name_bytes: i64 = len(queue)
         write_i16_be(writer, i16(_BIN8_HIGH + name_bytes))
         writer.write(queue)
@@ -214,7 +214,11 @@ def _packed(events: list[Any]) -> tuple[bytes, int]:
 
 def _is_usual(job: Job) -> bool:
     """Whether a compiled int holds its times, and msgpack needs one byte for each length."""
-    return _TIME_MIN <= job.ctime <= _TIME_MAX and len(job.id) == USUAL_ID_BYTES and len(job.queue) <= _QUEUE_BYTES_MAX
+    return (
+        _TIME_MIN <= job.ctime <= _TIME_MAX
+        and len(job.id) == USUAL_ID_BYTES
+        and len(job.terms.queue) <= _QUEUE_BYTES_MAX
+    )
 
 
 def _number(writer: BytesWriter, number: i64) -> None:

@@ -47,8 +47,9 @@ if TYPE_CHECKING:
     from disque_py.core.broker import Broker
     from disque_py.core.job import Job
 
-# The highest version that another node may send. A packed version has 32 bits; no job is changed so often.
-VERSION_MAX: Final = 2**31
+# The highest version that another node may send. A job's version has 31 bits (job.py), and has room to rise.
+# No job is changed so often.
+VERSION_MAX: Final = 2**31 - 2**16
 
 _STATUS_OF: Final = tuple(CODES.get(code, UNKNOWN_EVENT)[1] for code in range(max(CODES) + 1))
 
@@ -140,7 +141,7 @@ def event_of(job: Job, code: int, rare: dict[str, Any] | None = None, *, left: i
         job.nacks,
         job.deliveries,
         job.ctime,
-        job.queue,
+        job.terms.queue,
         size_of(job.body),
     )
     attributes = job.attributes

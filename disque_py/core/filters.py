@@ -162,7 +162,7 @@ class Group:
 
     def add(self, job: Job) -> bool:
         """Add a job. Return whether it was not there."""
-        if job.retry_ms:
+        if job.terms.retry_ms:
             return self.retried.add(job)
         if self.once is NO_JOBS:
             self.once = SortedJobs()
@@ -170,7 +170,7 @@ class Group:
 
     def remove(self, job: Job) -> bool:
         """Remove a job. Return whether it was there."""
-        return (self.retried if job.retry_ms else self.once).remove(job)
+        return (self.retried if job.terms.retry_ms else self.once).remove(job)
 
     @property
     def length(self) -> int:
@@ -507,7 +507,7 @@ class Filters:
         cost = len(jobs)
         name = self.queue.name
         for job in jobs:
-            if job.attributes is not None and job.state == QUEUED and job.queue == name:
+            if job.attributes is not None and job.state == QUEUED and job.terms.queue == name:
                 values = values_of(job, index.names)
                 if values is not None:
                     cost += LOOKED_PER_ENTRY

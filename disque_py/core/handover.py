@@ -154,9 +154,9 @@ def hand_over(broker: Broker, node: Node, jobs: list[Job], due_ms: int = 0) -> H
         job.work = handover
         job.is_leased_here = False
         mark_holders_dirty(broker, job)
-        if job.retry_ms:
+        if job.terms.retry_ms:
             job.holders = sets.add(job.holders, node)
-            job.requeue_at_ms = broker.now_ms + job.retry_ms + broker.jitter()
+            job.requeue_at_ms = broker.now_ms + job.terms.retry_ms + broker.jitter()
         else:
             job.requeue_at_ms = 0
         lifecycle.arm(broker, job)
@@ -180,7 +180,7 @@ def _snapshot(broker: Broker, job: Job | None, handover: Handover) -> tuple[Any,
     if job is None:
         return None
     snapshot = snapshot_of(broker, job, max(0, handover.due_ms - broker.now_ms) if handover.due_ms else 0)
-    if job.retry_ms:
+    if job.terms.retry_ms:
         return snapshot
     # Only the taker will have it.
     receiver = broker.sets.of((handover.node,))
@@ -247,7 +247,7 @@ def _settle(broker: Broker, job: Job, handover: Handover, answer: int) -> None:
     elif answer == TAKEN:
         broker.stats.jobs_exported += 1
         taken(broker, job)
-    elif job.retry_ms:
+    elif job.terms.retry_ms:
         job.work = None  # Done elsewhere: the ack is on its way; until then its timer looks after it.
         lifecycle.mark_dirty(broker, job)
     else:
@@ -259,8 +259,8 @@ def taken(broker: Broker, job: Job) -> None:
     job.work = None
     job.was_queued = True  # The taker queues it for the first time.
     lifecycle.mark_dirty(broker, job)
-    if job.retry_ms:
-        until_ms = broker.now_ms + job.retry_ms + broker.jitter()
+    if job.terms.retry_ms:
+        until_ms = broker.now_ms + job.terms.retry_ms + broker.jitter()
         if until_ms > job.requeue_at_ms:
             lifecycle.postpone(broker, job, until_ms)
     else:
@@ -269,7 +269,7 @@ def taken(broker: Broker, job: Job) -> None:
 
 def _refused(broker: Broker, job: Job, handover: Handover) -> None:
     """Offer no job of this queue to the node for a while; the job goes back to its former place."""
-    remember_refusal(broker, handover.node, job.queue)
+    remember_refusal(broker, handover.node, job.terms.queue)
     if handover.client is not None:
         _hand_on(broker, job, handover, handover.tried)
         return
@@ -287,7 +287,7 @@ def _refused(broker: Broker, job: Job, handover: Handover) -> None:
     else:  # It was given away as soon as it was added, and its producer is gone.
         events.note(broker, job, event_format.QUEUED)
         lifecycle.enqueue(broker, job)
-    queue = broker.queues[job.queue]
+    queue = broker.queues[job.terms.queue]
     broker.consumers.hint_due.pop(queue, None)
     broker.schedule.call_at(broker.now_ms + REFUSED_MS, partial(broker.owe_hint, queue))
 
@@ -312,7 +312,7 @@ def start_once(
         slot = replication.wait_for_copies(client, job)
         broker.waits.blocked_count += 1
     lifecycle.register(broker, job)
-    first = Handover(broker.me, 0, broker.now_ms + job.delay_ms if job.delay_ms else 0)
+    first = Handover(broker.me, 0, broker.now_ms + job.terms.delay_ms if job.terms.delay_ms else 0)
     first.client = client
     first.slot = slot
     first.deadline_ms = broker.now_ms + timeout_ms if timeout_ms else 0
@@ -395,7 +395,7 @@ def on_renamed(broker: Broker) -> None:
 
 def _given_up(broker: Broker, job: Job, handover: Handover) -> None:
     """Let a job with RETRY wait for its timer; drop and count an at-most-once job, which may be delivered there."""
-    if job.retry_ms:
+    if job.terms.retry_ms:
         job.work = None
         lifecycle.mark_dirty(broker, job)
         return

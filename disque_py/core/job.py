@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from mypy_extensions import i16, i32, mypyc_attr, u8
+
 from disque_py.core.spilled import Body
 
 if TYPE_CHECKING:
@@ -36,6 +38,16 @@ NAME_BYTES_FREE: Final = 64
 
 # A creation time is milliseconds times this, plus a sequence that keeps jobs of one millisecond apart.
 CTIMES_PER_MS: Final = 1_000_000
+
+# The highest values of attempts and of the best-effort counters. They are stored as signed numbers around the middle.
+ATTEMPT_MAX: Final = 2**32 - 1
+_ATTEMPT_MIDDLE: Final = 2**31
+COUNTER_MAX: Final = 65_535
+_COUNTER_MIDDLE: Final = 32_768
+
+# How much of the moment of a hand-over a job keeps, and of how many queues the last terms are known.
+IMPORT_BITS: Final = (1 << 31) - 1
+TERMS_MAX: Final = 4_096
 
 JobNodes = frozenset["Node"]
 
@@ -142,28 +154,63 @@ class Wanted:
         self.is_over = False
 
 
+@mypyc_attr(acyclic=True)
+class JobTerms:
+    """The part of jobs that the usual jobs of a queue have in common. Many jobs share one; it never changes.
+
+    queue            name of the queue; b"" with no holders is a dummy ack (see `Job.is_dummy`)
+    retry_ms, delay_ms   spans as asked for; retry 0 means at most once
+    replicate        copies the producer asked for
+    """
+
+    __slots__ = ("delay_ms", "queue", "replicate", "retry_ms")
+
+    def __init__(self, queue: bytes, retry_ms: int, delay_ms: int, replicate: int) -> None:
+        self.queue = queue
+        self.retry_ms = retry_ms
+        self.delay_ms = delay_ms
+        self.replicate = replicate
+
+
+NO_TERMS: Final = JobTerms(b"", 0, 0, 0)  # Of acks for jobs that this node never held.
+
+
+def terms_of(known: dict[bytes, JobTerms], queue: bytes, retry_ms: int, delay_ms: int, replicate: int) -> JobTerms:
+    """Return terms with these values: the last ones of the queue if they are the same, so jobs in a row share them.
+
+    known   the last terms of each queue; forgotten when there are too many
+    """
+    terms = known.get(queue)
+    if terms is None or terms.retry_ms != retry_ms or terms.delay_ms != delay_ms or terms.replicate != replicate:
+        if terms is not None:
+            queue = terms.queue  # One object for all its jobs.
+        elif len(known) >= TERMS_MAX:
+            known.clear()
+        terms = known[queue] = JobTerms(queue, retry_ms, delay_ms, replicate)
+    return terms
+
+
+@mypyc_attr(acyclic=True)  # Work refers to clients and nodes, which hold no job that has work: no cycles, no GC header.
 class Job:
-    """One job, as this node knows it.
+    """One job, as this node knows it. A million may lie in memory, so each field is as narrow as its values.
 
     id               its 40 bytes
-    queue            name of its queue; b"" with no holders is a dummy ack (see `is_dummy`)
+    terms            queue, RETRY, DELAY and REPLICATE, shared with other jobs
     body             bytes; a Spilled while they are on disk (spilling.py)
     state            constants above
-    replicate        copies the producer asked for
-    delay_ms, retry_ms   spans as asked for; retry 0 means at most once
     ctime            creation, wall clock ms x 1,000,000 + sequence, never changed on the way
     expire_at_ms     when its TTL is over (monotonic clock of this node)
     requeue_at_ms    when it is to be queued (again); 0: never
     awake_at_ms      when the schedule looks at it; 0: not scheduled (schedule.py, the horizon)
     holders          nodes that may have a copy, us included if we have; never smaller than the truth
-    nacks, deliveries   the two best-effort counters
+    nacks, deliveries   the two best-effort counters, up to COUNTER_MAX
     attempt          deliveries known to us; merged by maximum
     is_listed        an entry for it lies in its queue's run or heap
     is_delivered     this node handed it to a consumer (or gave it away) at least once
     was_queued       its next enqueue is a re-queue and is announced
     is_leased_here   delivered by us and the lease is running: we answer for it
     was_announced    the WILLQUEUE for the coming requeue has been sent
-    imported_at_ms   when another node handed it to us; 0: it did not
+    imported_at      when another node handed it to us, the low IMPORT_BITS of the millisecond; 0: it did not
     version          how often it was changed, by any node; merged by maximum (events.py)
     status, since_ms the state its users see, and when it entered that (wall clock); 0: not heard (events.py, census.py)
     place            segment of the journal that holds its base; 0: none does (journaling.py)
@@ -173,30 +220,27 @@ class Job:
     """
 
     __slots__ = (
-        "attempt",
+        "_attempt",
+        "_deliveries",
+        "_nacks",
         "attributes",
         "awake_at_ms",
         "body",
         "ctime",
-        "delay_ms",
-        "deliveries",
         "era",
         "expire_at_ms",
         "holders",
         "id",
-        "imported_at_ms",
+        "imported_at",
         "is_delivered",
         "is_leased_here",
         "is_listed",
-        "nacks",
         "place",
-        "queue",
-        "replicate",
         "requeue_at_ms",
-        "retry_ms",
         "since_ms",
         "state",
         "status",
+        "terms",
         "version",
         "was_announced",
         "was_queued",
@@ -206,65 +250,98 @@ class Job:
     def __init__(
         self,
         job_id: bytes,
-        queue: bytes,
+        terms: JobTerms,
         body: bytes,
         ctime: int,
         expire_at_ms: int,
-        retry_ms: int,
-        delay_ms: int,
-        replicate: int,
         holders: JobNodes,
     ) -> None:
+        # Wide fields come first: compiled, the object has no gaps between them. A number that is compared with a narrow
+        # field becomes as narrow, and must fit.
         self.id = job_id
-        self.queue = queue
+        self.terms = terms
         self.body: Body = body
-        self.state = ACTIVE
-        self.replicate = replicate
-        self.delay_ms = delay_ms
-        self.retry_ms = retry_ms
+        self.holders = holders
+        self.attributes: JobAttributes | None = None
+        self.work: Replication | Collection | Handover | Wanted | None = None
         self.ctime = ctime
         self.expire_at_ms = expire_at_ms
         self.requeue_at_ms = 0
         self.awake_at_ms = 0
-        self.holders = holders
-        self.nacks = 0
-        self.deliveries = 0
-        self.attempt = 0
+        self.since_ms = 0
+        self._attempt: i32 = -_ATTEMPT_MIDDLE
+        self.place: i32 = 0
+        self.era: i32 = 0
+        self.version: i32 = 1
+        self.imported_at: i32 = 0
+        self._nacks: i16 = -_COUNTER_MIDDLE
+        self._deliveries: i16 = -_COUNTER_MIDDLE
+        self.state: u8 = ACTIVE
+        self.status: u8 = 0
         self.is_listed = False
         self.is_delivered = False
         self.was_queued = False
         self.is_leased_here = False
         self.was_announced = False
-        self.imported_at_ms = 0
-        self.place = 0
-        self.era = 0
-        self.version = 1
-        self.status = 0
-        self.since_ms = 0
-        self.attributes: JobAttributes | None = None
-        self.work: Replication | Collection | Handover | Wanted | None = None
 
     def __repr__(self) -> str:
         return f"<Job {self.id[11:19].decode('ascii', 'replace')} {STATE_NAMES[self.state]} of {self.queue!r}>"
 
     def again(self, job_id: bytes) -> Job:
         """Return a copy under another id, as a job that came in a moment ago, without work or state."""
-        job = Job(
-            job_id,
-            self.queue,
-            b"",
-            self.ctime,
-            self.expire_at_ms,
-            self.retry_ms,
-            self.delay_ms,
-            self.replicate,
-            self.holders,
-        )
+        job = Job(job_id, self.terms, b"", self.ctime, self.expire_at_ms, self.holders)
         job.body = self.body
         attributes = self.attributes
         if attributes is not None:
             job.attributes = attributes.again()
         return job
+
+    @property
+    def queue(self) -> bytes:
+        """The name of its queue."""
+        return self.terms.queue
+
+    @property
+    def retry_ms(self) -> int:
+        """RETRY as asked for; 0: at most once."""
+        return self.terms.retry_ms
+
+    @property
+    def delay_ms(self) -> int:
+        """DELAY as asked for."""
+        return self.terms.delay_ms
+
+    @property
+    def replicate(self) -> int:
+        """Copies the producer asked for."""
+        return self.terms.replicate
+
+    @property
+    def attempt(self) -> int:
+        """The number of deliveries known to us."""
+        return int(self._attempt) + _ATTEMPT_MIDDLE
+
+    @attempt.setter
+    def attempt(self, count: int) -> None:
+        self._attempt = (count if count < ATTEMPT_MAX else ATTEMPT_MAX) - _ATTEMPT_MIDDLE
+
+    @property
+    def nacks(self) -> int:
+        """How often consumers gave it back, as far as we know."""
+        return int(self._nacks) + _COUNTER_MIDDLE
+
+    @nacks.setter
+    def nacks(self, count: int) -> None:
+        self._nacks = (count if count < COUNTER_MAX else COUNTER_MAX) - _COUNTER_MIDDLE
+
+    @property
+    def deliveries(self) -> int:
+        """How often it was delivered again, as far as we know."""
+        return int(self._deliveries) + _COUNTER_MIDDLE
+
+    @deliveries.setter
+    def deliveries(self, count: int) -> None:
+        self._deliveries = (count if count < COUNTER_MAX else COUNTER_MAX) - _COUNTER_MIDDLE
 
     @property
     def priority(self) -> int:
@@ -306,12 +383,12 @@ class Job:
     @property
     def is_dummy(self) -> bool:
         """Whether this is an ack for a job that this node never held, with no holder learned yet."""
-        return self.state == ACKED and not self.holders and not self.queue
+        return self.state == ACKED and not self.holders and not self.terms.queue
 
 
 def memory_of(job: Job) -> int:
     """Return the bytes that the job counts for in `used_memory`."""
     size = JOB_BYTES + len(job.body)
-    if len(job.queue) > NAME_BYTES_FREE:
-        size += len(job.queue)
+    if len(job.terms.queue) > NAME_BYTES_FREE:
+        size += len(job.terms.queue)
     return size if job.attributes is None else size + job.attributes.size

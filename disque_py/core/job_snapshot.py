@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 from disque_py.core import changeable
 from disque_py.core.events import heard
 from disque_py.core.ids import is_valid_id
-from disque_py.core.job import Job
+from disque_py.core.job import Job, terms_of
 from disque_py.core.job_attributes import JobAttributes, unpack
 from persistence.layouts import ATTRIBUTES_AT, HEADER, PART_AT, VERSION
 
@@ -42,8 +42,6 @@ PART: Final = PART_AT
 # A client's spans are at most 2^63 / 1000 milliseconds. Those from other nodes may be no more than about that: a record
 # has 63 bits for the sum of some of them.
 SPAN_BITS: Final = 54
-COUNTER_MAX: Final = 65535
-ATTEMPT_MAX: Final = 2**32 - 1
 
 
 def snapshot_of(broker: Broker, job: Job, after_ms: int = 0) -> Snapshot:
@@ -52,7 +50,7 @@ def snapshot_of(broker: Broker, job: Job, after_ms: int = 0) -> Snapshot:
     after_ms   the taker of a hand-over queues it only then
     Its body must be in memory. The codec would refuse a Spilled, and passing one is the caller's mistake.
     """
-    snapshot = (job.id, header_of(job, broker.now_ms), job.queue, job.body, broker.sets.pack(job.holders))
+    snapshot = (job.id, header_of(job, broker.now_ms), job.terms.queue, job.body, broker.sets.pack(job.holders))
     attributes = job.attributes
     if attributes is not None:
         if attributes.part is not None:
@@ -67,9 +65,9 @@ def header_of(job: Job, now_ms: int) -> bytes:
     header = _pack(
         job.ctime,
         left_ms if left_ms > 0 else 0,
-        job.retry_ms,
-        job.delay_ms,
-        job.replicate,
+        job.terms.retry_ms,
+        job.terms.delay_ms,
+        job.terms.replicate,
         job.nacks,
         job.deliveries,
         job.attempt,
@@ -84,7 +82,7 @@ def pack_part(broker: Broker, job: Job, part: Changeable) -> changeable.Packed:
     left_ms = job.expire_at_ms - now_ms
     due_ms = part.due_ms - now_ms if part.is_delayed and not part.is_errored else 0
     return part.pack(
-        job.queue,
+        job.terms.queue,
         None if attributes is None else attributes.priority,
         left_ms if left_ms > 0 else 0,
         due_ms if due_ms > 0 else 0,
@@ -118,12 +116,10 @@ def job_of(broker: Broker, snapshot: Any) -> Job:
         if (left_ms | retry_ms | delay_ms) >> SPAN_BITS or ctime >> 63:
             raise ValueError("a span or a time that no producer can have asked for")
         if type(body) is bytes and type(queue) is bytes and type(holders) is bytes and is_valid_id(job_id):
-            known = broker.queues.get(queue)
-            if known is not None:
-                queue = known.name  # One object for all jobs of a queue takes less memory, and is found sooner.
+            terms = terms_of(broker.terms, queue, retry_ms, delay_ms, replicate)
             expire_at_ms = broker.now_ms + left_ms
             nodes = broker.sets.unpack(holders)
-            job = Job(job_id, queue, body, ctime, expire_at_ms, retry_ms, delay_ms, replicate, nodes)
+            job = Job(job_id, terms, body, ctime, expire_at_ms, nodes)
             if nacks or deliveries or attempt:
                 job.nacks = nacks
                 job.deliveries = deliveries

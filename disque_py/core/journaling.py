@@ -150,7 +150,7 @@ def _collect_jobs(broker: Broker, runs: list[list[Any]]) -> None:
                 broker.spill.readings.append((job, record_read))
                 continue
             body = lent
-        queue = job.queue
+        queue = job.terms.queue
         job.place = place
         added += BASE_BYTES + len(queue) + len(body)
         base = (
@@ -205,7 +205,7 @@ def flags_of(job: Job) -> int:
 
 def base_bytes(job: Job) -> int:
     """Return about the bytes of the job's base in its segment, as long as it has its body."""
-    size = BASE_BYTES + len(job.queue) + size_of(job.body)
+    size = BASE_BYTES + len(job.terms.queue) + size_of(job.body)
     return size if job.attributes is None else size + job.attributes.packed_bytes
 
 

@@ -183,7 +183,7 @@ def _answer(broker: Broker, job: Job, work: Wanted, reply: bytes) -> None:
 
 def _refuse_unsure(broker: Broker, job: Job, asked: dict[Node, int]) -> None:
     """Refuse an at-most-once job, which must not exist twice, if a node that can't be asked might have the key."""
-    if job.retry_ms:
+    if job.terms.retry_ms:
         return
     for node in broker.members():
         if node not in asked and not node.is_newcomer:

@@ -91,7 +91,7 @@ class Drain:
         if move is not None and move.new is node and not move.is_taken:
             del self.moving[job]
             _is_no_holder(self._broker, job, node)
-            handover.remember_refusal(self._broker, node, job.queue)
+            handover.remember_refusal(self._broker, node, job.terms.queue)
 
 
 def begin(broker: Broker) -> None:
@@ -162,10 +162,10 @@ def _look_at_copies(broker: Broker, drain: Drain, targets: list[Node]) -> None:
 def _move_copy(broker: Broker, drain: Drain, job: Job, targets: list[Node]) -> None:
     if job.work is not None or job in drain.moving:
         return
-    if type(job.body) is Spilled and (job.retry_ms or not job.is_delivered):
+    if type(job.body) is Spilled and (job.terms.retry_ms or not job.is_delivered):
         _read_back(broker, drain, job)
         return
-    if not job.retry_ms:
+    if not job.terms.retry_ms:
         _move_once(broker, drain, job, targets)
         return
     if not job.was_queued and job.requeue_at_ms > broker.now_ms:
@@ -177,7 +177,7 @@ def _move_copy(broker: Broker, drain: Drain, job: Job, targets: list[Node]) -> N
         if not drain.blocked_by:
             drain.block("a job is with a worker; it goes with its ack, or when its lease ends")
         return
-    refusing = [node for node in targets if handover.exchange(node).refuses(job.queue, broker.now_ms)]
+    refusing = [node for node in targets if handover.exchange(node).refuses(job.terms.queue, broker.now_ms)]
     more = choose(broker, 1, job.holders.union(refusing))
     if more:
         drain.moving[job] = Move(more[0], broker.now_ms)
@@ -219,7 +219,7 @@ def _hand_on(broker: Broker, drain: Drain, job: Job, targets: list[Node]) -> Non
     """Hand over a job that is queued later, or never was, with the moment of its first queueing."""
     for node in targets:
         state = handover.exchange(node)
-        if len(state.pending) < PENDING_BATCHES_MAX * 8 and not state.refuses(job.queue, broker.now_ms):
+        if len(state.pending) < PENDING_BATCHES_MAX * 8 and not state.refuses(job.terms.queue, broker.now_ms):
             handover.hand_over(broker, node, [job], job.requeue_at_ms)
             return
     if targets:

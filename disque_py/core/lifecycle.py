@@ -28,9 +28,9 @@ from disque_py.core.job import (
     Cancellation,
     Collection,
     Job,
+    terms_of,
 )
 from disque_py.core.job_attributes import JobAttributes
-from disque_py.core.job_snapshot import ATTEMPT_MAX
 from disque_py.core.queue import DEAD_ENTRIES_MIN, Queue
 from disque_py.core.spilled import Spilled, released
 from disque_py.event_format import ADDED, DELIVERED, EXPIRED_EVENT, PENDING, RUNNING
@@ -59,8 +59,8 @@ def register(broker: Broker, job: Job) -> None:
     broker.job_count += 1
     job.era = broker.era
     broker.used_memory += JOB_BYTES + len(job.body)
-    if len(job.queue) > NAME_BYTES_FREE:
-        broker.used_memory += len(job.queue)
+    if len(job.terms.queue) > NAME_BYTES_FREE:
+        broker.used_memory += len(job.terms.queue)
     if job.attributes is not None:
         attributes_in(broker, job, job.attributes)
     if broker.memory.is_spilling:
@@ -78,14 +78,14 @@ def register_queued(broker: Broker, job: Job, queue: Queue | None) -> None:
     broker.job_count += 1
     job.era = broker.era
     broker.used_memory += JOB_BYTES + len(job.body)
-    if len(job.queue) > NAME_BYTES_FREE:
-        broker.used_memory += len(job.queue)
+    if len(job.terms.queue) > NAME_BYTES_FREE:
+        broker.used_memory += len(job.terms.queue)
     if job.attributes is not None:
         attributes_in(broker, job, job.attributes)
     if broker.memory.is_spilling:
         broker.spill.fresh.append(job)
     if queue is None:
-        queue = broker.queue(job.queue)
+        queue = broker.queue(job.terms.queue)
     job.state = QUEUED
     job.was_queued = True
     queue.push(job)
@@ -118,8 +118,8 @@ def register_waiting(broker: Broker, job: Job) -> None:
     broker.job_count += 1
     job.era = broker.era
     broker.used_memory += JOB_BYTES + len(job.body)
-    if len(job.queue) > NAME_BYTES_FREE:
-        broker.used_memory += len(job.queue)
+    if len(job.terms.queue) > NAME_BYTES_FREE:
+        broker.used_memory += len(job.terms.queue)
     if job.attributes is not None:
         attributes_in(broker, job, job.attributes)
     job.state = WAIT_REPL
@@ -180,7 +180,7 @@ def achieve(broker: Broker, job: Job) -> None:
 def enqueue(broker: Broker, job: Job) -> Queue:
     """Put an ACTIVE job into its queue. The caller has checked that it may be queued (pause, at-most-once)."""
     assert job.state == ACTIVE
-    name = job.queue
+    name = job.terms.queue
     queue = broker.queues.get(name)
     if queue is None:
         queue = broker.queue(name)
@@ -204,7 +204,7 @@ def enqueue(broker: Broker, job: Job) -> Queue:
 
 def arm_queued(broker: Broker, job: Job) -> None:
     """Set a QUEUED job's timer: its announcement if other nodes hold copies, else only the end of its TTL."""
-    if job.retry_ms >= ANNOUNCE_RETRY_MS_MIN and job.holders is not broker.sets.mine:
+    if job.terms.retry_ms >= ANNOUNCE_RETRY_MS_MIN and job.holders is not broker.sets.mine:
         job.requeue_at_ms = at_ms = broker.now_ms + announce_span_ms(job)
         horizon_ms = broker.schedule.horizon_ms
         if at_ms <= horizon_ms or job.awake_at_ms or job.expire_at_ms <= horizon_ms:
@@ -217,7 +217,7 @@ def arm_queued(broker: Broker, job: Job) -> None:
 
 def announce_span_ms(job: Job) -> int:
     """Return how long a job may wait in our queue before the other holders hear of it (again)."""
-    retry_ms = job.retry_ms
+    retry_ms = job.terms.retry_ms
     margin_ms = retry_ms // 10
     if margin_ms < ANNOUNCE_MARGIN_MS:
         margin_ms = ANNOUNCE_MARGIN_MS
@@ -306,7 +306,7 @@ def put_back(broker: Broker, job: Job) -> None:
     """Undo a `fetch`: the job is in its queue again, as before."""
     assert job.state == ACTIVE
     job.state = QUEUED
-    queue = broker.queue(job.queue)
+    queue = broker.queue(job.terms.queue)
     queue.push(job)
     if queue.waiting:
         broker.ready[queue] = None
@@ -318,7 +318,7 @@ def dequeue(broker: Broker, job: Job) -> None:
     """Take a QUEUED job out of its queue without delivering it; the caller sets its timer."""
     assert job.state == QUEUED
     job.state = ACTIVE
-    queue = broker.queues.get(job.queue)
+    queue = broker.queues.get(job.terms.queue)
     if queue is not None:
         _left(broker, queue, job)
     mark_dirty(broker, job)
@@ -328,8 +328,7 @@ def lease(broker: Broker, job: Job) -> None:
     """Start the lease of a job that goes to a consumer of this node (spec L1, Q9)."""
     assert job.state == ACTIVE
     assert job.work is None
-    if job.attempt < ATTEMPT_MAX:
-        job.attempt += 1
+    job.attempt += 1
     job.version += 1
     events = broker.events
     if events is not None:
@@ -340,7 +339,7 @@ def lease(broker: Broker, job: Job) -> None:
             events.append(event_of(job, DELIVERED))
     job.status = RUNNING
     job.since_ms = broker.wall_ms
-    retry_ms = job.retry_ms
+    retry_ms = job.terms.retry_ms
     if retry_ms:
         job.is_delivered = True
         job.is_leased_here = True
@@ -360,7 +359,7 @@ def lease(broker: Broker, job: Job) -> None:
 def extend(broker: Broker, job: Job, lease_ms: int) -> None:
     """Let the job's lease last `lease_ms` from now (LEASE, EXTENDTOKEN, WORKING)."""
     assert job.state == ACTIVE
-    assert job.retry_ms > 0
+    assert job.terms.retry_ms > 0
     job.requeue_at_ms = broker.now_ms + lease_ms
     job.was_announced = False
     arm(broker, job)
@@ -392,7 +391,7 @@ def rename_queue(broker: Broker, job: Job, name: bytes) -> None:
     known = broker.queues.get(name)
     if known is not None:
         name = known.name  # One object for all its jobs.
-    old = job.queue
+    old = job.terms.queue
     if job.is_listed:
         queue = broker.queues.get(old)
         if queue is not None:
@@ -403,14 +402,15 @@ def rename_queue(broker: Broker, job: Job, name: bytes) -> None:
         broker.used_memory += len(name)
     if job.place >= broker.journal.first_place:
         broker.journal.live_bytes[job.place] += len(name) - len(old)
-    job.queue = name
+    terms = job.terms
+    job.terms = terms_of(broker.terms, name, terms.retry_ms, terms.delay_ms, terms.replicate)
 
 
 def set_priority(broker: Broker, job: Job, attributes: JobAttributes, priority: int | None) -> None:
     """Give a job that is in no queue another priority."""
     assert job.state != QUEUED
     if job.is_listed:
-        queue = broker.queues.get(job.queue)
+        queue = broker.queues.get(job.terms.queue)
         if queue is not None:
             queue.unlist(job)  # Its dead entry would count again at its old place.
     attributes.priority = priority
@@ -424,10 +424,10 @@ def acknowledge(broker: Broker, job: Job, work: Collection | None = None) -> Non
     """
     assert job.state == QUEUED or job.state == ACTIVE
     if job.state == QUEUED:
-        queue = broker.queues.get(job.queue)
+        queue = broker.queues.get(job.terms.queue)
         if queue is not None:
             _left(broker, queue, job)
-    if job.retry_ms == 0 and job.is_delivered:
+    if job.terms.retry_ms == 0 and job.is_delivered:
         broker.memory.once_delivered_count -= 1
     # An ack needs an id and a set: one dead holder must not keep the bodies of all acknowledged jobs in memory.
     body = job.body
@@ -457,14 +457,14 @@ def forget(broker: Broker, job: Job) -> None:
     state = job.state
     assert state != GONE
     if state == QUEUED:
-        queue = broker.queues.get(job.queue)
+        queue = broker.queues.get(job.terms.queue)
         if queue is not None:
             _left(broker, queue, job)
     elif state == ACKED:
         broker.memory.acked_count -= 1
     elif state == WAIT_REPL:
         del broker.copies.waiting_repl[job]
-    if job.is_delivered and job.retry_ms == 0 and state != ACKED:
+    if job.is_delivered and job.terms.retry_ms == 0 and state != ACKED:
         broker.memory.once_delivered_count -= 1
     job_id = job.id
     del broker.shards[(job_id[12] & 63) << 6 | job_id[13] & 63][job_id]
@@ -472,8 +472,8 @@ def forget(broker: Broker, job: Job) -> None:
     body = job.body
     size = len(body)
     broker.used_memory -= JOB_BYTES + size
-    if len(job.queue) > NAME_BYTES_FREE:
-        broker.used_memory -= len(job.queue)
+    if len(job.terms.queue) > NAME_BYTES_FREE:
+        broker.used_memory -= len(job.terms.queue)
     assert broker.used_memory >= 0
     if job.attributes is not None:
         attributes_out(broker, job, job.attributes)
@@ -493,7 +493,7 @@ def forget(broker: Broker, job: Job) -> None:
     job.work = None
     if job.place >= broker.journal.first_place:
         broker.outbox.gone.append((job_id, job.place))
-        broker.journal.live_bytes[job.place] -= BASE_BYTES + len(job.queue) + size
+        broker.journal.live_bytes[job.place] -= BASE_BYTES + len(job.terms.queue) + size
         broker.journal.live_records[job.place] -= 1
 
 
@@ -513,7 +513,7 @@ def arm(broker: Broker, job: Job) -> None:
 
 def willqueue_lead_ms(job: Job) -> int:
     """Return how long before its requeueing a job is announced with WILLQUEUE; never more than half of RETRY."""
-    half_ms = job.retry_ms // 2
+    half_ms = job.terms.retry_ms // 2
     return half_ms if half_ms < WILLQUEUE_LEAD_MS else WILLQUEUE_LEAD_MS
 
 

@@ -65,7 +65,7 @@ def may_evict(job: Job) -> bool:
 
     A lost ack costs at most one more delivery. A delivered at-most-once job is never delivered again anyway.
     """
-    return job.state == ACKED or (job.retry_ms == 0 and job.is_delivered)
+    return job.state == ACKED or (job.terms.retry_ms == 0 and job.is_delivered)
 
 
 def is_full(broker: Broker) -> bool:

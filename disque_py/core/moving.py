@@ -15,8 +15,7 @@ from typing import Final
 from disque_py import event_format
 from disque_py.core import census, changing, events, lifecycle, pausing, requeue
 from disque_py.core.broker import Broker
-from disque_py.core.job import ACTIVE, QUEUED, Job
-from disque_py.core.job_snapshot import COUNTER_MAX
+from disque_py.core.job import ACTIVE, COUNTER_MAX, QUEUED, Job
 
 # DELAY and PRIORITY of a RESCHEDULE that does not name them.
 NO_DELAY: Final = -1
@@ -107,16 +106,16 @@ def is_changeable(broker: Broker, job: Job) -> bool:
         return True
     if job.state != ACTIVE or job.work is not None:
         return False
-    if job.retry_ms:
+    if job.terms.retry_ms:
         return not (job.is_leased_here and job.requeue_at_ms > broker.now_ms)
     return not job.is_delivered
 
 
 def move(broker: Broker, job: Job, name: bytes) -> bool:
     """Move a job to another queue. It stays invisible or errored if it was. Spec MV3."""
-    if not is_changeable(broker, job) or job.queue == name:
+    if not is_changeable(broker, job) or job.terms.queue == name:
         return False
-    source = job.queue
+    source = job.terms.queue
     is_pending = job.state == QUEUED
     if is_pending:
         lifecycle.dequeue(broker, job)
@@ -153,7 +152,7 @@ def redrive(broker: Broker, job: Job, to: bytes) -> bool:
     if not is_changeable(broker, job) or not is_redrivable(job):
         return False
     part = changing.begin(broker, job)
-    source = job.queue
+    source = job.terms.queue
     left = event_format.ERRORED if part.is_errored else events.status_of(job)
     history = part.history
     name = to

@@ -54,7 +54,7 @@ def set_pause(broker: Broker, name: bytes, flags: int) -> None:
 def _input_resumed(broker: Broker, queue: Queue) -> None:
     """Make jobs due that a NACK gave back during the pause, unless another node has taken them meanwhile."""
     for job, requeue_at_ms in list(broker.pauses.deferred.items()):
-        if job.queue == queue.name:
+        if job.terms.queue == queue.name:
             del broker.pauses.deferred[job]
             if job.requeue_at_ms == requeue_at_ms and requeue.is_queueable(job):
                 events.note(broker, job, event_format.QUEUED)
@@ -67,8 +67,8 @@ def defer(broker: Broker, job: Job) -> None:
     A lease or a queueing on another node moves its timer, which tells us of it.
     """
     job.is_leased_here = False
-    if job.retry_ms:
-        lifecycle.postpone(broker, job, broker.now_ms + job.retry_ms + broker.jitter())
+    if job.terms.retry_ms:
+        lifecycle.postpone(broker, job, broker.now_ms + job.terms.retry_ms + broker.jitter())
         lifecycle.arm(broker, job)
     broker.pauses.deferred[job] = job.requeue_at_ms
 
@@ -162,5 +162,5 @@ def remember(broker: Broker, name: bytes, flags: int, version_ms: int, version_n
 
 def is_paused_in(broker: Broker, job: Job) -> bool:
     """Whether the job's queue takes no jobs on this node now."""
-    queue = broker.queues.get(job.queue)
+    queue = broker.queues.get(job.terms.queue)
     return queue is not None and bool(queue.paused & PAUSED_IN)

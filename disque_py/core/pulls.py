@@ -25,7 +25,7 @@ from disque_py.core import lifecycle
 from disque_py.core.broker import Broker
 from disque_py.core.filters import Filter
 from disque_py.core.handover import exchange, hand_over
-from disque_py.core.job import Job
+from disque_py.core.job import IMPORT_BITS, Job
 from disque_py.core.queue import PAUSED_OUT, Queue
 from disque_py.core.rivals import Place, Rivals, Standing
 
@@ -177,6 +177,11 @@ def notable(broker: Broker, job: Job) -> int:
     return min(NOTABLE_MS, max(0, job.priority + NOTABLE_MS - broker.wall_ms))
 
 
+def _rest_ms(job: Job, now_ms: int) -> int:
+    """Return how long a job that another node handed to us still stays. Once in 25 days an old one counts as new."""
+    return REST_MS - (now_ms - int(job.imported_at) & IMPORT_BITS)
+
+
 def give(
     broker: Broker,
     node: Node,
@@ -210,7 +215,7 @@ def give(
             job = lifecycle.fetch_matching(broker, queue, where, is_picky=is_picky)
         if job is None:
             break
-        if job.imported_at_ms and now_ms - job.imported_at_ms < REST_MS:
+        if job.imported_at and _rest_ms(job, now_ms) > 0:
             resting.append(job)
             if len(resting) >= count:
                 break
@@ -221,7 +226,7 @@ def give(
         lifecycle.put_back(broker, job)
     if resting and not jobs and where is None:
         # Until they have rested no job may leave, so no hint is owed before.
-        queue.hint_until_ms = resting[0].imported_at_ms + REST_MS
+        queue.hint_until_ms = now_ms + _rest_ms(resting[0], now_ms)
         broker.schedule.call_at(queue.hint_until_ms, partial(broker.owe_hint, queue))
     if jobs:
         queue.jobs_out += len(jobs)

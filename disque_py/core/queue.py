@@ -155,7 +155,7 @@ class Queue:
     def push(self, job: Job) -> None:
         """Add a job whose state has just become QUEUED."""
         self.length += 1
-        if job.retry_ms:
+        if job.terms.retry_ms:
             jobs = self.retried
         else:
             jobs = self.once
@@ -251,14 +251,14 @@ class Queue:
         """Note that a QUEUED job left without `pop`; its entry stays until it is popped or swept."""
         self.length -= 1
         self.dead += 1
-        if not job.retry_ms:
+        if not job.terms.retry_ms:
             self.once_length -= 1
         if self.filters is not None and job.attributes is not None:
             self.filters.left(job)
 
     def unlist(self, job: Job) -> None:
         """Remove the dead entry of a job that goes to another queue."""
-        if (self.retried if job.retry_ms else self.once).remove(job):
+        if (self.retried if job.terms.retry_ms else self.once).remove(job):
             job.is_listed = False
             self.dead -= 1
 

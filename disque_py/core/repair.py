@@ -349,8 +349,8 @@ def in_scope(broker: Broker, job: Job) -> bool:
     """Whether copies of the job are replaced."""
     return (
         (job.state == ACTIVE or job.state == QUEUED)
-        and job.retry_ms > 0
-        and job.replicate > 1
+        and job.terms.retry_ms > 0
+        and job.terms.replicate > 1
         and job.expire_at_ms - broker.now_ms >= LIFE_MS_MIN
     )
 
@@ -530,7 +530,7 @@ def _judge(broker: Broker, job: Job, turn: Turn) -> None:
         if node not in turn.answers and is_presumed(broker, node) and node not in turn.tried:
             copies += 1
             repairs.presumed[node] = None
-    if copies >= job.replicate:
+    if copies >= job.terms.replicate:
         _end(broker, job, turn, RESTORED)
     elif lower is not None:
         _note(broker, TAKETURN, broker.sets.only(lower), job)
@@ -557,7 +557,7 @@ def _missing(job: Job, turn: Turn, broker: Broker) -> int:
     for node in broker.sets.others(job.holders):
         if node not in turn.answers and is_presumed(broker, node) and node not in turn.tried:
             copies += 1
-    return job.replicate - copies
+    return job.terms.replicate - copies
 
 
 def _name(broker: Broker, job: Job, turn: Turn) -> None:
@@ -623,9 +623,9 @@ def _copy(broker: Broker, job: Job, turn: Turn) -> None:
 def _timer_ms(broker: Broker, job: Job) -> int:
     """Return when a new copy's timer ends: after ours, so after a lease that we know to run."""
     if job.state == QUEUED or not job.requeue_at_ms:
-        return job.retry_ms
+        return job.terms.retry_ms
     left_ms = max(0, job.requeue_at_ms - broker.now_ms) + MARGIN_MS
-    return left_ms if job.was_queued else left_ms + job.retry_ms
+    return left_ms if job.was_queued else left_ms + job.terms.retry_ms
 
 
 def _take_answers(broker: Broker) -> None:

@@ -48,6 +48,7 @@ from disque_py.core.job import (
     Replication,
     Wanted,
     memory_of,
+    terms_of,
 )
 from disque_py.core.job_snapshot import SPAN_BITS, job_of, snapshot_of
 from disque_py.core.journaling import mark_holders_dirty
@@ -96,11 +97,11 @@ def start(
     slot         the reply slot that it waits in already, if it does
     """
     if is_external:
-        targets = choose(broker, job.replicate)
+        targets = choose(broker, job.terms.replicate)
         job.holders = broker.sets.of(targets)
         confirmed: tuple[Node, ...] = ()
     else:
-        targets, job.holders = broker.copies.replica_sets.draw(broker, job.replicate - 1)
+        targets, job.holders = broker.copies.replica_sets.draw(broker, job.terms.replicate - 1)
         confirmed = broker.sets.only(broker.me)
     if slot is None:
         slot = wait_for_copies(client, job)
@@ -129,7 +130,7 @@ def _flags(job: Job) -> int:
 
 def start_async(broker: Broker, job: Job) -> None:
     """Send copies to all nodes asked for, best effort and without confirmation; we hold the job ourselves."""
-    targets, holders = broker.copies.replica_sets.draw(broker, job.replicate - 1)
+    targets, holders = broker.copies.replica_sets.draw(broker, job.terms.replicate - 1)
     if targets:
         job.holders = holders
         broker.send(targets, REPLJOB, (snapshot_of(broker, job), NO_ANSWER))
@@ -202,17 +203,17 @@ def on_repljob(broker: Broker, sender: Node, items: list[Any]) -> None:
         shard[job_id] = job
         broker.job_count += 1
         broker.used_memory += JOB_BYTES + len(job.body)
-        if len(job.queue) > NAME_BYTES_FREE:
-            broker.used_memory += len(job.queue)
+        if len(job.terms.queue) > NAME_BYTES_FREE:
+            broker.used_memory += len(job.terms.queue)
         if job.attributes is not None:
             lifecycle.attributes_in(broker, job, job.attributes)
         if broker.memory.is_spilling:
             broker.spill.fresh.append(job)
         job.was_queued = True
         job.era = era
-        retry_ms = job.retry_ms
+        retry_ms = job.terms.retry_ms
         if retry_ms:
-            wait_ms = job.delay_ms + retry_ms if item[1] != REPAIRED else _timer_of(item[TIMER_AT])
+            wait_ms = job.terms.delay_ms + retry_ms if item[1] != REPAIRED else _timer_of(item[TIMER_AT])
             job.requeue_at_ms = requeue_at_ms = now_ms + wait_ms + broker.jitter()
             if job.attributes is not None:
                 _wait_as_copy(broker, job)
@@ -288,7 +289,7 @@ def refusal(broker: Broker, job: Job) -> int:
         return REFUSED_LEAVING
     if broker.journal.disk_level:
         return REFUSED_DISK
-    queue = broker.queues.get(job.queue)
+    queue = broker.queues.get(job.terms.queue)
     if queue is not None and queue.paused & PAUSED_IN:
         return REFUSED_PAUSED
     if broker.used_memory > broker.memory.limits[1] and not make_room(broker):
@@ -321,18 +322,18 @@ def on_gotjob(broker: Broker, sender: Node, items: list[Any]) -> None:
             confirmed = work.confirmed
             if sender not in confirmed:
                 work.confirmed = confirmed = confirmed + only
-                if len(confirmed) >= job.replicate:
+                if len(confirmed) >= job.terms.replicate:
                     achieve(broker, job, work)
 
 
 def achieve(broker: Broker, job: Job, work: Replication) -> None:
     """Queue a job that enough nodes hold, or have it queued, and answer the producer."""
     assert job.state == WAIT_REPL
-    assert len(work.confirmed) >= (job.replicate if work.is_external else job.replicate - 1)
+    assert len(work.confirmed) >= (job.terms.replicate if work.is_external else job.terms.replicate - 1)
     reply = b"+" + job.id + b"\r\n"
     if work.is_external:
         first = broker.rng.choice(sorted(work.confirmed, key=_node_id))
-        broker.send(broker.sets.only(first), ENQUEUE, (job.id, job.delay_ms))
+        broker.send(broker.sets.only(first), ENQUEUE, (job.id, job.terms.delay_ms))
         events.added(broker, job, event_format.ADDED_INVISIBLE)
         broker.stats.jobs_added += 1
         answer(broker, work.client, job, work.slot, reply)
@@ -361,6 +362,12 @@ def quorum(broker: Broker) -> int:
     return count // 2 + 1
 
 
+def set_copies(broker: Broker, job: Job, copies: int) -> None:
+    """Change the number of copies that the job should have."""
+    terms = job.terms
+    job.terms = terms_of(broker.terms, terms.queue, terms.retry_ms, terms.delay_ms, copies)
+
+
 def count_again(broker: Broker) -> None:
     """Lower the number of copies for producers that asked for none: they wait for no node that is out of sight."""
     broker.copies.counted_epoch = broker.cluster.epoch
@@ -368,16 +375,16 @@ def count_again(broker: Broker) -> None:
         work = job.work
         if isinstance(work, Replication) and work.is_default:
             copies = default_copies(broker, is_external=work.is_external)
-            if copies < job.replicate:
-                job.replicate = copies
+            if copies < job.terms.replicate:
+                set_copies(broker, job, copies)
                 if len(work.confirmed) >= copies:
                     achieve(broker, job, work)
 
 
 def queue_or_delay(broker: Broker, job: Job) -> None:
     """Queue a new job, or let it wait for its DELAY."""
-    if job.delay_ms:
-        job.requeue_at_ms = broker.now_ms + job.delay_ms
+    if job.terms.delay_ms:
+        job.requeue_at_ms = broker.now_ms + job.terms.delay_ms
         job.was_announced = True  # The first queueing concerns no other node.
         lifecycle.arm(broker, job)
         events.added(broker, job, event_format.ADDED_INVISIBLE)
@@ -425,7 +432,7 @@ def on_enqueue(broker: Broker, sender: Node, items: list[Any]) -> None:
         if job is None or job.state != ACTIVE or job.is_delivered or job.work is not None:
             broker.stats.ignored("enqueue of a job that is not waiting here")
             continue
-        queue = broker.queues.get(job.queue)
+        queue = broker.queues.get(job.terms.queue)
         if queue is not None and queue.paused & PAUSED_IN:
             continue  # Its retry timer will try again when the pause may be over.
         if delay_ms:

@@ -26,9 +26,9 @@ from disque_py import event_format
 from disque_py.core import changing, events, lifecycle
 from disque_py.core.broker import Broker
 from disque_py.core.changeable import LEASE_EXPIRED
-from disque_py.core.job import ACKED, ACTIVE, WAIT_REPL, Handover, Job
+from disque_py.core.job import ACKED, ACTIVE, ATTEMPT_MAX, COUNTER_MAX, WAIT_REPL, Handover, Job
 from disque_py.core.job import QUEUED as IS_QUEUED
-from disque_py.core.job_snapshot import ATTEMPT_MAX, COUNTER_MAX, SPAN_BITS
+from disque_py.core.job_snapshot import SPAN_BITS
 from disque_py.core.journaling import mark_holders_dirty
 from disque_py.core.queue import PAUSED_IN
 
@@ -93,7 +93,7 @@ def _is_held_back(broker: Broker, job: Job) -> bool:
         lifecycle.enqueue(broker, job)
         tell_queued(broker, job, 0)
         return True
-    if job.retry_ms and part.is_spent(job.attempt):
+    if job.terms.retry_ms and part.is_spent(job.attempt):
         if changing.give_up(broker, job, LEASE_EXPIRED):
             tell_queued(broker, job, QUEUED_RELEASED)
         return True
@@ -197,7 +197,7 @@ def on_leased(broker: Broker, sender: Node, items: list[Any]) -> None:
         job.was_queued = True
         if broker.is_journaling:
             broker.dirty.setdefault(job, False)
-        if state == WAIT_REPL or not job.retry_ms:
+        if state == WAIT_REPL or not job.terms.retry_ms:
             continue
         _moved_on(broker, job)
         if job.state == IS_QUEUED:
@@ -246,7 +246,7 @@ def on_queued(broker: Broker, sender: Node, items: list[Any]) -> None:
         if _merge(job, attempt, nacks, deliveries) or job.is_leased_here or not job.was_queued:
             lifecycle.mark_dirty(broker, job)
         job.was_queued = True
-        if job.state == WAIT_REPL or not job.retry_ms:
+        if job.state == WAIT_REPL or not job.terms.retry_ms:
             continue
         if flags == QUEUED_RELEASED:
             job.is_leased_here = False
@@ -263,7 +263,7 @@ def on_queued(broker: Broker, sender: Node, items: list[Any]) -> None:
         _moved_on(broker, job)
         events.learn(broker, job, event_format.PENDING)
         job.is_leased_here = False
-        until_ms = now_ms + job.retry_ms + broker.jitter()
+        until_ms = now_ms + job.terms.retry_ms + broker.jitter()
         if until_ms > job.requeue_at_ms:
             lifecycle.postpone(broker, job, until_ms)
 
@@ -327,7 +327,7 @@ def on_timer(broker: Broker, job: Job) -> None:
     """Announce the requeueing of an ACTIVE job, or queue it."""
     now_ms = broker.now_ms
     due_ms = job.requeue_at_ms
-    if not job.retry_ms and job.work is not None:
+    if not job.terms.retry_ms and job.work is not None:
         lifecycle.arm(broker, job)  # Being handed over: the answer decides.
         return
     if due_ms > now_ms:
@@ -337,13 +337,13 @@ def on_timer(broker: Broker, job: Job) -> None:
         tell_willqueue(broker, job)
         lifecycle.arm(broker, job)
         return
-    queue = broker.queues.get(job.queue)
-    if job.retry_ms and queue is not None and queue.paused & PAUSED_IN:
+    queue = broker.queues.get(job.terms.queue)
+    if job.terms.retry_ms and queue is not None and queue.paused & PAUSED_IN:
         if job.is_errored:
             lifecycle.rest(broker, job)
             return
         part = job.part
-        lifecycle.postpone(broker, job, now_ms + job.retry_ms + broker.jitter())
+        lifecycle.postpone(broker, job, now_ms + job.terms.retry_ms + broker.jitter())
         lifecycle.arm(broker, job)
         if job in broker.pauses.deferred or (part is not None and part.is_delayed):
             broker.pauses.deferred[job] = job.requeue_at_ms
@@ -358,7 +358,7 @@ def is_queueable(job: Job) -> bool:
     """
     if job.state != ACTIVE or (job.attributes is not None and job.is_errored):
         return False
-    return job.retry_ms > 0 or (not job.is_delivered and job.work is None)
+    return job.terms.retry_ms > 0 or (not job.is_delivered and job.work is None)
 
 
 def _is_spent(job: Job) -> bool:

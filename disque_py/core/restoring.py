@@ -27,7 +27,7 @@ from disque_py import event_format
 from disque_py.core import events, lifecycle, pausing, requeue
 from disque_py.core.broker import Broker
 from disque_py.core.changeable import LEFT_AT, PRIORITY_AT, QUEUE_AT
-from disque_py.core.job import ACKED, ACTIVE, GONE, JOB_BYTES, NAME_BYTES_FREE, QUEUED, Cancellation, Job
+from disque_py.core.job import ACKED, ACTIVE, GONE, JOB_BYTES, NAME_BYTES_FREE, QUEUED, Cancellation, Job, terms_of
 from disque_py.core.job_attributes import JobAttributes
 from disque_py.core.job_attributes import unpack as unpack_attributes
 from disque_py.core.job_snapshot import set_part
@@ -93,7 +93,6 @@ class Restoring:
         # The journal's files may name this node by ids that it had before its nodes file was lost (spec Q21).
         self._old_me = frozenset(node for node in nodes if node != broker.me.id)
         # One object for equal names and sets, however many jobs have them.
-        self._names: dict[bytes, bytes] = {}
         self._sets: dict[bytes, NodeSet] = {}
 
     # -- reading -----------------------------------------------------------------------------------
@@ -139,7 +138,7 @@ class Restoring:
         shards = broker.shards
         jobs = self.jobs
         now_ms = broker.now_ms
-        names = self._names
+        known_terms = broker.terms
         sets = self._sets
         serial = self._serial
         used = size = count = 0
@@ -147,21 +146,17 @@ class Restoring:
         broker.journal.live_records.setdefault(number, 0)
         for job_id, header, name, body, packed, state, *later in items:
             ctime, left_ms, retry_ms, delay_ms, replicate, nacks, deliveries, attempt = _unpack_header(header)
-            queue = names.get(name)
-            if queue is None:
-                queue = names[name] = name
+            terms = terms_of(known_terms, name, retry_ms, delay_ms, replicate)
+            queue = terms.queue
             holders = sets.get(packed)
             if holders is None:
                 holders = sets[packed] = broker.sets.unpack(self._renamed(packed))
             job = Job(
                 job_id,
-                queue,
+                terms,
                 body,
                 ctime,
                 now_ms + (left_ms - elapsed_ms if left_ms > elapsed_ms else 0),
-                retry_ms,
-                delay_ms,
-                replicate,
                 holders,
             )
             if len(header) > HEADER.size:
@@ -197,7 +192,7 @@ class Restoring:
                 flags, due_ms = _unpack_base(state)
                 self._apply(job, flags, due_ms, elapsed_ms)
                 if not retry_ms:
-                    job.imported_at_ms = serial  # When its story began, until `finish`.
+                    job.imported_at = serial  # When its story began, until `finish`.
             jobs.append(job)
         broker.job_count += count
         broker.used_memory += used + count * JOB_BYTES
@@ -241,25 +236,28 @@ class Restoring:
         left_ms = field[LEFT_AT] - elapsed_ms
         job.expire_at_ms = broker.now_ms + max(0, left_ms)
         name = field[QUEUE_AT]
-        if name != job.queue:
-            broker.journal.live_bytes[job.place] += len(name) - len(job.queue)
+        if name != job.terms.queue:
+            broker.journal.live_bytes[job.place] += len(name) - len(job.terms.queue)
             broker.used_memory += max(0, len(name) - NAME_BYTES_FREE) and len(name)
-            broker.used_memory -= max(0, len(job.queue) - NAME_BYTES_FREE) and len(job.queue)
-            job.queue = self._names.setdefault(name, name)
+            broker.used_memory -= max(0, len(job.terms.queue) - NAME_BYTES_FREE) and len(job.terms.queue)
+            terms = job.terms
+            job.terms = terms_of(broker.terms, name, terms.retry_ms, terms.delay_ms, terms.replicate)
 
     def _apply(self, job: Job, flags: int, due_ms: int, elapsed_ms: int) -> None:
         """Apply the recorded state. `was_announced` means "was in its queue" until `finish`."""
         now_ms = self._broker.now_ms
-        job.is_delivered = bool(flags & (IS_DELIVERED | IS_GIVEN)) if not job.retry_ms else bool(flags & IS_DELIVERED)
+        job.is_delivered = (
+            bool(flags & (IS_DELIVERED | IS_GIVEN)) if not job.terms.retry_ms else bool(flags & IS_DELIVERED)
+        )
         job.is_leased_here = bool(flags & IS_LEASED)
-        if flags & IS_GIVEN and not flags & IS_DELIVERED and not job.retry_ms:
+        if flags & IS_GIVEN and not flags & IS_DELIVERED and not job.terms.retry_ms:
             job.is_leased_here = True  # Until `finish`: it is unknown whether it was taken.
         job.was_queued = bool(flags & WAS_QUEUED)
         job.was_announced = bool(flags & IS_QUEUED)
         if flags & IS_QUEUED:
             # Its retry clock began then, at the latest.
-            left_ms = job.retry_ms - elapsed_ms
-            job.requeue_at_ms = now_ms + (left_ms if left_ms > 0 else 0) if job.retry_ms else 0
+            left_ms = job.terms.retry_ms - elapsed_ms
+            job.requeue_at_ms = now_ms + (left_ms if left_ms > 0 else 0) if job.terms.retry_ms else 0
         elif due_ms < 0:
             job.requeue_at_ms = 0
         else:
@@ -326,8 +324,8 @@ class Restoring:
         del broker.shards[(job_id[12] & 63) << 6 | job_id[13] & 63][job_id]
         broker.job_count -= 1
         broker.used_memory -= JOB_BYTES
-        if len(job.queue) > NAME_BYTES_FREE:
-            broker.used_memory -= len(job.queue)
+        if len(job.terms.queue) > NAME_BYTES_FREE:
+            broker.used_memory -= len(job.terms.queue)
         self._drop_body(job)
         broker.journal.live_bytes[job.place] -= base_bytes(job)
         broker.journal.live_records[job.place] -= 1
@@ -388,13 +386,13 @@ class Restoring:
                     lifecycle.acked_again(broker, job)
                     job.requeue_at_ms = ask_at_ms
                     lifecycle.arm(broker, job)
-                elif job.retry_ms:
+                elif job.terms.retry_ms:
                     self._place(
                         job, ask_at_ms, (is_certain or was_always) and not is_restored, is_restored, wants_queues
                     )
                 else:
-                    is_sure = is_certain or (is_whole and job.imported_at_ms > self._uncertain)
-                    job.imported_at_ms = 0
+                    is_sure = is_certain or (is_whole and job.imported_at > self._uncertain)
+                    job.imported_at = 0
                     self._place_once(job, is_sure and not is_restored)
             yield
         self._restore_tokens()
@@ -423,7 +421,7 @@ class Restoring:
         if was_in_queue and is_certain and ask_at_ms < job.requeue_at_ms:
             job.requeue_at_ms = ask_at_ms
         if not job.requeue_at_ms:
-            job.requeue_at_ms = now_ms + job.retry_ms
+            job.requeue_at_ms = now_ms + job.terms.retry_ms
         if not is_mine and job.requeue_at_ms < ask_at_ms:
             job.requeue_at_ms = ask_at_ms
         if is_restored and not is_mine:
@@ -465,7 +463,7 @@ class Restoring:
         events.ended(self._broker, job, event_format.EXPIRED_EVENT)
         if job.state == ACKED:
             lifecycle.acked_again(self._broker, job)
-        elif job.is_delivered and not job.retry_ms:
+        elif job.is_delivered and not job.terms.retry_ms:
             self._broker.memory.once_delivered_count += 1
         lifecycle.forget(self._broker, job)
 
@@ -482,7 +480,7 @@ def give_up_once(broker: Broker) -> None:
     for shard in broker.shards:
         for job in shard.values():
             if (
-                job.retry_ms
+                job.terms.retry_ms
                 or job.is_delivered
                 or job.place < broker.journal.first_place
                 or job.state not in (ACTIVE, QUEUED)

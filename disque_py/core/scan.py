@@ -54,7 +54,7 @@ class JobFilter:
         """Whether the walk returns the job; records without holders (dummy acks) are never returned."""
         if not job.holders:
             return False
-        if self.queue is not None and job.queue != self.queue:
+        if self.queue is not None and job.terms.queue != self.queue:
             return False
         if self.states and job.state not in self.states:
             return False

@@ -217,7 +217,7 @@ def may_go(broker: Broker, job: Job, eviction_level: int, near: Near) -> bool:
         return False
     state = job.state
     if state == QUEUED:
-        queue = broker.queues.get(job.queue)
+        queue = broker.queues.get(job.terms.queue)
         if queue is not None and eviction_level < KEEP_NOTHING and is_near(broker, queue, job, eviction_level, near):
             return False
     elif state != ACTIVE:
@@ -302,7 +302,7 @@ def attach(broker: Broker, job: Job, body: bytes | None) -> None:
     broker.spill.reading.pop(job, None)
     if body is not None:
         _put_back(broker, job, body)
-    queue = broker.queues.get(job.queue)
+    queue = broker.queues.get(job.terms.queue)
     if queue is not None and queue.is_stalled:
         go_on(broker, queue)
 
@@ -373,7 +373,11 @@ def lost(broker: Broker, job: Job, reason: str) -> None:
     """Forget a job whose body can't be had from anywhere: it is lost to this node (see the module)."""
     spill = broker.spill
     spill.lost += 1
-    where = "its other holders will queue it" if job.retry_ms and job.holders is not broker.sets.mine else "it is lost"
+    where = (
+        "its other holders will queue it"
+        if job.terms.retry_ms and job.holders is not broker.sets.mine
+        else "it is lost"
+    )
     tell(broker.host, "spill-lost", job=job.id.decode("ascii", "replace"), reason=reason, consequence=where)
     events.ended(broker, job, event_format.LOST, "its body can't be read")
     replication.remove(broker, job)

@@ -15,7 +15,7 @@ from disque_py import event_format
 from disque_py.core import changing, events, lifecycle, replication
 from disque_py.core.broker import Broker
 from disque_py.core.handover import TAKEN, Exchange, answer_producer, exchange, taken
-from disque_py.core.job import ACKED, ACTIVE, QUEUED, WAIT_REPL, Handover, Job
+from disque_py.core.job import ACKED, ACTIVE, IMPORT_BITS, QUEUED, WAIT_REPL, Handover, Job
 from disque_py.core.job_snapshot import AFTER, SPAN_BITS, job_of
 from disque_py.core.journaling import mark_holders_dirty
 from disque_py.core.pulls import NEEDJOBS_MAX, imported
@@ -81,7 +81,7 @@ def _take(broker: Broker, sender: Node, snapshot: Any) -> int:
             return answer
         job = known
         events.learn(broker, job, event_format.INVISIBLE if after_ms else event_format.PENDING)
-    job.imported_at_ms = broker.now_ms
+    job.imported_at = broker.now_ms & IMPORT_BITS or 1
     if after_ms:
         job.requeue_at_ms = broker.now_ms + after_ms
         job.was_announced = True

@@ -685,7 +685,7 @@ def _choose(broker: Broker, share: Share) -> Steps:
         looked += 1
         for job in list(shard.values()) if shard else ():
             looked += 1
-            if job.queue != share.work.queue:
+            if job.terms.queue != share.work.queue:
                 continue
             looked += 4
             if is_wanted(broker, share, job):
@@ -759,7 +759,7 @@ def _was_taken(broker: Broker, share: Share, job: Job) -> bool:
     if job.state != ACTIVE or work.status != PENDING or (work.command == REDRIVE and not moving.is_redrivable(job)):
         return False
     if isinstance(job.work, Handover):
-        is_taken = job.work.client is None and job.retry_ms > 0 and _was_there(share, job)
+        is_taken = job.work.client is None and job.terms.retry_ms > 0 and _was_there(share, job)
     else:
         is_taken = census.is_running(broker, job) and not _was_there(share, job) and job.ctime <= share.mark
     return is_taken and (work.where is None or work.where.takes(job))
@@ -769,7 +769,7 @@ def _act(broker: Broker, share: Share, job_id: bytes) -> None:
     """Change one job, unless it is over or has changed meanwhile."""
     job = broker.find(job_id)
     work = share.work
-    if job is None or job.queue != work.queue:
+    if job is None or job.terms.queue != work.queue:
         return
     if not is_wanted(broker, share, job):
         share.failed += _was_taken(broker, share, job)

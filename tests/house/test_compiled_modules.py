@@ -6,6 +6,7 @@ import ast
 import builtins
 import importlib.util
 import re
+from pathlib import Path
 
 import pytest
 
@@ -97,3 +98,24 @@ def only_for_types(tree):
         if isinstance(line, ast.ImportFrom) and (line.module or "").startswith(ours)
         for alias in line.names
     }
+
+
+def test_modules_that_are_not_optimized_exist(build):
+    """A name that was changed would be optimized again, and the build would take longer."""
+    compiled = build.modules()
+    assert [name for name in build.SELDOM if not any(module.startswith(name) for module in compiled)] == []
+
+
+def test_pieces_contain_every_c_file_once(build, tmp_path):
+    """A missing file would be a missing module, and a doubled one would not compile."""
+    modules = [build.MODULE_C + module[:-3].replace("/", "___") + ".c" for module in build.modules()]
+    sources = [tmp_path / name for name in [*modules, "int_ops.c"]]
+    for source in sources:
+        source.write_text("int x;\n", encoding="utf-8")
+    made = build.pieces([str(source) for source in sources])
+    assert (str(tmp_path / "int_ops.c"), False) in made
+    inside = {path: re.findall(r'#include "(.*)"', Path(path).read_text(encoding="utf-8")) for path, _ in made}
+    assert sorted(name for names in inside.values() for name in names) == sorted(modules)
+    seldom = {name for path, is_seldom in made if is_seldom for name in inside[path]}
+    assert "__native_disque_py___simulator___trace.c" in seldom
+    assert "__native_disque_py___core___acks.c" not in seldom

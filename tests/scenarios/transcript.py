@@ -39,7 +39,7 @@ from cluster_bus.messages import FIRST_JOB_KIND, NAMES
 from cluster_bus.node import Node
 from cluster_bus.outgoing import Run
 from disque_py.core import lifecycle
-from disque_py.core.job import ACTIVE, QUEUED, Job
+from disque_py.core.job import ACTIVE, QUEUED, Job, terms_of
 from disque_py.simulator.transcript import Names, state_of, tell_message, tell_reply
 from disque_py.simulator.world.machine import Machine
 from world import Talker, World
@@ -236,8 +236,8 @@ class Play:
         job_id = self.stage.names.id_of(name, is_retried=retry_ms > 0)
         nodes = [self.node(machine, holder) for holder in holders]
         day_ms = UNITS_MS["d"]
-        job = Job(job_id, queue.encode(), name.encode(), broker.next_ctime(), broker.now_ms + day_ms, retry_ms, 0,
-                  len(holders), broker.sets.of(nodes))  # fmt: skip
+        terms = terms_of(broker.terms, queue.encode(), retry_ms, 0, len(holders))
+        job = Job(job_id, terms, name.encode(), broker.next_ctime(), broker.now_ms + day_ms, broker.sets.of(nodes))
         job.was_queued = True
         job.requeue_at_ms = broker.now_ms + retry_ms if retry_ms else 0
         lifecycle.register(broker, job)

@@ -16,7 +16,7 @@ from cluster_bus.node import Node
 from disque_py.core import lifecycle, timers
 from disque_py.core.broker import Broker
 from disque_py.core.ids import ttl_suffix
-from disque_py.core.job import Job
+from disque_py.core.job import Job, terms_of
 from disque_py.core.job_snapshot import Snapshot, snapshot_of
 from disque_py.core.queue import Queue
 from disque_py.node import dispatch
@@ -48,13 +48,10 @@ def make_job(
         holders = broker.sets.mine
     return Job(
         make_id(number, retry_s=retry_s, ttl_s=ttl_s),
-        queue,
+        terms_of(broker.terms, queue, retry_s * 1000, delay_s * 1000, replicate or len(holders)),
         body,
         broker.wall_ms * 1_000_000 + number,
         broker.now_ms + ttl_s * 1000,
-        retry_s * 1000,
-        delay_s * 1000,
-        replicate or len(holders),
         holders,
     )
 

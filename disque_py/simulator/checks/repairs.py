@@ -108,7 +108,7 @@ class RepairChecker:
         job = machine.broker.find(promise.id) if machine.is_up and not machine.broker.is_loading else None
         if job is None or job.state == ACKED:
             return False
-        if any(promise.id in (*asleep.ids, *asleep.acked) for asleep in self._losses.asleep.values()):
+        if any(promise.id in asleep.ids or promise.id in asleep.acked for asleep in self._losses.asleep.values()):
             return False
         up = self._world.running()
         forgotten = {node_id for other in self._world.machines.values() for node_id in other.forgot}

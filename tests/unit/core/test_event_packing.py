@@ -8,7 +8,7 @@ import msgpack
 import pytest
 
 from disque_py.core.event_packing import EVENTS_PER_BLOCK, Noted
-from disque_py.core.job import Job
+from disque_py.core.job import Job, JobTerms
 
 ID = b"D-d15b070d-nXjPpnObB03yf/0KKtZUpGLW-05a1"
 CTIME = 1_700_000_002_650_000_001
@@ -16,7 +16,7 @@ MS = 1_700_000_002_650
 
 
 def job(**more: Any) -> Job:
-    made = Job(ID, b"queue", b"body", CTIME, 0, 0, 0, 1, frozenset())
+    made = Job(ID, JobTerms(b"queue", 0, 0, 1), b"body", CTIME, 0, frozenset())
     made.version, made.since_ms, made.status, made.attempt = 3, MS, 2, 1
     for name, value in more.items():
         setattr(made, name, value)
@@ -49,9 +49,9 @@ def expected(made: Job, size: int) -> list[Any]:
         {"since_ms": 0},
         {"ctime": 5},
         {"ctime": 2**64 - 1},
-        {"queue": b""},
-        {"queue": b"q" * 255},
-        {"queue": b"q" * 256},
+        {"terms": JobTerms(b"", 0, 0, 1)},
+        {"terms": JobTerms(b"q" * 255, 0, 0, 1)},
+        {"terms": JobTerms(b"q" * 256, 0, 0, 1)},
         {"id": b"D-short"},
     ],
 )

@@ -225,7 +225,7 @@ def _with_version(job: Any, version: int) -> Any:
     return job
 
 
-@pytest.mark.parametrize("version", [-1, 2**31 + 1, True, None, "1", 1.0])
+@pytest.mark.parametrize("version", [-1, 2**31, True, None, "1", 1.0])
 def test_a_version_that_is_none_is_refused(version):
     broker, _ = start()
     job = hold(broker, add_node(broker))

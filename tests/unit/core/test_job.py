@@ -6,8 +6,8 @@ import pytest
 
 from brokers import make_broker
 from copies import hold, make_job
-from disque_py.core import acks
-from disque_py.core.job import ACKED, ACTIVE, QUEUED, STATE_NAMES, WAIT_REPL, Job
+from disque_py.core import acks, replication
+from disque_py.core.job import ACKED, ACTIVE, COUNTER_MAX, QUEUED, STATE_NAMES, TERMS_MAX, WAIT_REPL, Job, terms_of
 
 
 def test_a_new_job_is_active_and_has_never_been_anywhere():
@@ -44,3 +44,31 @@ def test_the_text_of_a_job_says_which_it_is():
     """A reader of a trace wants its id, state and queue, not an address."""
     job = make_job(make_broker())
     assert repr(job) == f"<Job {job.id[11:19].decode()} active of b'q'>"
+
+
+def test_jobs_in_a_row_of_one_queue_share_their_terms():
+    broker = make_broker()
+    first, second, other = make_job(broker), make_job(broker, number=2), make_job(broker, number=3, delay_s=5)
+    assert first.terms is second.terms
+    assert other.terms is not first.terms
+    assert other.queue is first.queue
+
+
+def test_another_number_of_copies_is_that_of_one_job():
+    broker = make_broker()
+    job, other = make_job(broker), make_job(broker, number=2)
+    replication.set_copies(broker, job, 3)
+    assert (job.replicate, other.replicate) == (3, 1)
+
+
+def test_the_terms_of_very_many_queues_are_not_kept():
+    known = {}
+    for number in range(TERMS_MAX + 1):
+        terms_of(known, b"%d" % number, 0, 0, 1)
+    assert list(known) == [b"%d" % TERMS_MAX]
+
+
+def test_counters_stop_at_their_limit():
+    job = make_job(make_broker())
+    job.nacks = job.deliveries = COUNTER_MAX + 1
+    assert (job.nacks, job.deliveries) == (COUNTER_MAX, COUNTER_MAX)

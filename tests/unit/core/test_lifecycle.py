@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from brokers import add_node, make_broker, make_client, pass_time
 from copies import deliver, hold, hold_queued, make_job, queue_of
 from disque_py.core import lifecycle
-from disque_py.core.job import ACKED, ACTIVE, GONE, JOB_BYTES, QUEUED, WAIT_REPL, Collection
+from disque_py.core.job import ACKED, ACTIVE, GONE, JOB_BYTES, QUEUED, WAIT_REPL, Collection, JobTerms
 from disque_py.core.queue import QUEUE_BYTES
 from disque_py.core.schedule import HORIZON_MS
 from persistence.layouts import BASE_BYTES
@@ -156,7 +156,7 @@ def test_the_timer_of_a_copy_is_early_enough_to_ask_before_queueing():
     node = add_node(broker)
     assert hold(broker, node, number=1, retry_s=30).awake_at_ms == broker.now_ms + 29_500
     short = hold(broker, node, number=2, retry_s=30)
-    short.retry_ms = 600
+    short.terms = JobTerms(b"q", 600, 0, 1)
     assert lifecycle.willqueue_lead_ms(short) == 300
 
 

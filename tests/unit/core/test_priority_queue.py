@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from disque_py.core.job import QUEUED, Job
+from disque_py.core.job import QUEUED, Job, JobTerms
 from disque_py.core.job_attributes import JobAttributes
 from disque_py.core.priority_queue import PART_MAX, PriorityQueue, key_of
 
@@ -12,7 +12,7 @@ MS = 1_000_000
 
 
 def make(number, *, ctime_ms=None, priority=None):
-    job = Job(b"D-%037d-" % number, b"q", b"", (ctime_ms or number) * MS, 1 << 40, 30_000, 0, 1, frozenset())
+    job = Job(b"D-%037d-" % number, JobTerms(b"q", 30_000, 0, 1), b"", (ctime_ms or number) * MS, 1 << 40, frozenset())
     job.state = QUEUED
     if priority is not None:
         job.attributes = JobAttributes(priority, ())

@@ -14,7 +14,7 @@ from brokers import make_broker
 from copies import make_job
 from disque_py.core import priority_queue as priority_queue_module
 from disque_py.core import queue as queue_module
-from disque_py.core.job import ACTIVE, GONE, QUEUED, Job
+from disque_py.core.job import ACTIVE, GONE, QUEUED, Job, JobTerms
 from disque_py.core.job_attributes import JobAttributes
 from disque_py.core.queue import Queue
 
@@ -24,7 +24,7 @@ def make_jobs(count, *, ctimes=None):
     found = []
     for number in range(count):
         ctime = ctimes[number] if ctimes else 1000 + number
-        found.append(Job(b"D-%037d-" % number, b"q", b"", ctime, 1 << 40, 0, 0, 1, frozenset()))
+        found.append(Job(b"D-%037d-" % number, JobTerms(b"q", 0, 0, 1), b"", ctime, 1 << 40, frozenset()))
     return found
 
 
@@ -238,7 +238,7 @@ class Model:
         job = make_jobs(1, ctimes=[ctime])[0]
         job.id = b"D-%037d-" % self.made
         self.made += 1
-        job.retry_ms = self.rng.choice((0, 30_000, 30_000))
+        job.terms = JobTerms(b"q", self.rng.choice((0, 30_000, 30_000)), 0, 1)
         if self.rng.random() < self.prioritized:
             job.attributes = JobAttributes(self.rng.choice((None, -1, 0, self.rng.randrange(9))), ())
         push(self.queue, job)
@@ -315,7 +315,7 @@ def test_a_queue_is_a_sorted_list_whatever_happens(seed, chunk, part):
 def test_the_first_job_can_be_seen_without_taking_it():
     queue = Queue(b"q", 0)
     once, dead, retried = make_jobs(3)
-    dead.retry_ms = retried.retry_ms = 1_000
+    dead.terms = retried.terms = JobTerms(b"q", 1_000, 0, 1)
     for job in (once, dead, retried):
         push(queue, job)
     remove(queue, dead)

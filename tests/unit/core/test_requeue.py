@@ -11,9 +11,8 @@ from cluster_bus.messages import LEASED, QUEUED, QUEUED_RELEASED, QUEUED_WAITING
 from cluster_bus.node import Node
 from copies import advance, deliver, hold, hold_queued, make_id, pack, queue_of, say, sent, sent_of
 from disque_py.core import acks, changing, requeue
-from disque_py.core.job import ACKED, ACTIVE
+from disque_py.core.job import ACKED, ACTIVE, COUNTER_MAX
 from disque_py.core.job import QUEUED as IS_QUEUED
-from disque_py.core.job_snapshot import COUNTER_MAX
 from world import World
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from random import Random
 
-from disque_py.core.job import Job
+from disque_py.core.job import Job, JobTerms
 from disque_py.core.job_attributes import JobAttributes
 from disque_py.core.priority_queue import key_of
 from disque_py.core.sorted_jobs import PART_MAX, SortedJobs
 
 
 def make(number, priority):
-    job = Job(b"D-%037d-" % number, b"q", b"", number, 1 << 40, 30_000, 0, 1, frozenset())
+    job = Job(b"D-%037d-" % number, JobTerms(b"q", 30_000, 0, 1), b"", number, 1 << 40, frozenset())
     job.attributes = JobAttributes(priority, ())
     return job
 
