@@ -22,7 +22,8 @@ AFTER_ACK_PER_MILLE_MAX: Final = {
 MIXED: Final = "several at once"
 FAIR: Final = "fair"
 # The same for kinds that the original was not measured in: a few times what this broker showed, so that a change for
-# the worse is seen. Mixtures are judged as one kind.
+# the worse is seen. Mixtures are judged as one kind: each allows what the worst of its kinds allows, but this much at
+# least.
 OURS_PER_MILLE_MAX: Final = {"restarts": 5, "power": 30, "forgetting": 20, MIXED: 20}
 LIMITS: Final = AFTER_ACK_PER_MILLE_MAX | OURS_PER_MILLE_MAX
 # Fewer acknowledged jobs say nothing about shares.
@@ -57,6 +58,7 @@ class Figures:
     def __init__(self) -> None:
         self.total: dict[str, int] = {}
         self.by_weather: dict[str, dict[str, int]] = {}
+        self._allowed: dict[str, int] = {}
 
     def add(self, weather: tuple[str, ...], figures: dict[str, int]) -> None:
         """Those of one run."""
@@ -64,6 +66,14 @@ class Figures:
         for sums in (self.total, self.by_weather.setdefault(kind, {})):
             for name, value in figures.items():
                 sums[name] = sums.get(name, 0) + value
+        if kind in LIMITS:
+            limit = max([LIMITS[kind], *[LIMITS[each] for each in weather if each in LIMITS]])
+            self._allowed[kind] = self._allowed.get(kind, 0) + limit * figures["acked"]
+
+    def limit_of(self, kind: str) -> float | None:
+        """Return how many of a thousand acknowledged jobs may come again in this weather; None: it has no limit."""
+        acked = self.by_weather.get(kind, {}).get("acked", 0)
+        return self._allowed[kind] / acked if kind in self._allowed and acked else LIMITS.get(kind)
 
     def excesses(self) -> list[str]:
         """Where too many jobs came again after their ACKJOB was answered: kinds of weather, or all of them together."""
@@ -71,9 +81,10 @@ class Figures:
         together = self.together()
         if together.seeds >= SEEDS_MIN and together.acked >= ACKED_MIN and together.again >= together.limit:
             found.append(f"too many acknowledged jobs came again: {together}")
-        for kind, limit in LIMITS.items():
+        for kind in LIMITS:
             sums = self.by_weather.get(kind)
-            if not sums or sums["seeds"] < SEEDS_MIN or sums["acked"] < ACKED_MIN:
+            limit = self.limit_of(kind)
+            if not sums or limit is None or sums["seeds"] < SEEDS_MIN or sums["acked"] < ACKED_MIN:
                 continue
             if sums["after_ack"] * 1000 >= limit * sums["acked"]:
                 share = sums["after_ack"] / sums["acked"]
@@ -101,7 +112,7 @@ class Figures:
 
     def _row(self, kind: str, sums: dict[str, int]) -> tuple[str, ...]:
         jobs, acked, seeds = max(1, sums["jobs"]), max(1, sums["acked"]), max(1, sums["seeds"])
-        limit = LIMITS.get(kind)
+        limit = self.limit_of(kind)
         return (
             kind,
             str(sums["seeds"]),

@@ -41,7 +41,7 @@ def test_too_many_deliveries_after_an_ack_are_an_excess():
     assert figures.excesses() == []
 
 
-@pytest.mark.parametrize("weather", [("restarts",), ("power",), ("forgetting",), ("kills", "halves")])
+@pytest.mark.parametrize("weather", [("restarts",), ("power",), ("forgetting",), ("kills", "clocks")])
 def test_kinds_that_the_original_was_not_measured_in_have_limits_of_our_own(weather):
     """Mixtures are one kind."""
     figures = Figures()
@@ -51,6 +51,17 @@ def test_kinds_that_the_original_was_not_measured_in_have_limits_of_our_own(weat
     figures.add(weather, run(1_000, 400))
     [excess] = figures.excesses()
     assert excess.startswith(weather[0] if len(weather) == 1 else MIXED)
+
+
+def test_a_mixture_allows_what_the_worst_of_its_kinds_allows():
+    """41 of 1,000 for halves, where a mixture without it has 20."""
+    figures = Figures()
+    for _ in range(SEEDS_MIN):
+        figures.add(("clocks", "halves"), run(1_000, 40))
+    assert figures.excesses() == []
+    assert figures.limit_of(MIXED) == 41
+    figures.add(("clocks", "kills"), run(10_000, 400))
+    assert len(figures.excesses()) == 1
 
 
 def test_kinds_of_weather_are_judged_together_where_there_are_few_seeds_of_each():
