@@ -29,8 +29,8 @@ UNEXPECTED: Final = "unexpected argument: give directives as --name value"
 PREFIX: Final = "DISQUE_"
 # Variables of this project's other programs, which are no directives.
 OTHER_VARIABLES: Final = ("DISQUE_CHECKOUT_AGAIN", "DISQUE_PY_COMPILE", "DISQUE_RESTARTED", "DISQUE_VENV")
-# Variables that click derives from the names of our programs, for completion in shells.
-COMPLETION: Final = re.compile(r"_?DISQUE_\w+_COMPLETE")
+# Variables that click derives from the names of our programs: for completion in shells, and for options.
+OF_PROGRAMS: Final = re.compile(r"_?DISQUE_\w+_COMPLETE|DISQUE_EXPORTER(?:_\w+)?")
 # Variables with which Kubernetes and Docker links tell containers the address of a service called disque or disque-….
 SERVICE: Final = re.compile(
     r"DISQUE_(?:\w+_)?(?:SERVICE_HOST|SERVICE_PORT(?:_\w+)?|PORT_[0-9]+_(?:TCP|UDP|SCTP)(?:_\w+)?)"
@@ -135,7 +135,7 @@ class ConfigReader:
         for variable in sorted(environ):
             if not variable.startswith(PREFIX) or variable in wanted or not environ[variable]:
                 continue
-            if variable in OTHER_VARIABLES or COMPLETION.fullmatch(variable) or SERVICE.fullmatch(variable):
+            if variable in OTHER_VARIABLES or OF_PROGRAMS.fullmatch(variable) or SERVICE.fullmatch(variable):
                 continue
             if meant := close_name(variable.removeprefix(PREFIX).replace("_", "-")):
                 reason = f"there is no such directive. Did you mean {_variable(meant)}?"

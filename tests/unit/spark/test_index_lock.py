@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import threading
 
+import pytest
+
+pytest.importorskip("deltalake", reason="the extra disque-py[spark] is not installed")
+
 from disque_py.spark.index_lock import write_lock
 from disque_py.spark.store import Store
 
