@@ -433,7 +433,7 @@ def test_holders_of_a_dead_letter_follow_to_its_queue():
     broker, _, node = start()
     job = limited(broker, node)
     lifecycle.enqueue(broker, job)
-    field = changed(job, 1, queue=b"dead", is_dead_letter=True, limit=0, history=(b"q", b"broken", 1, 5, 1))
+    field = changed(job, 1, queue=b"dead", is_dead_letter=True, limit=0, history=(b"q", b"broken", 1, 5, 1, 0))
     say(broker, node, CHANGED, [job.id, field])
     assert (job.queue, job.state) == (b"dead", ACTIVE)
     assert queue_of(broker) == []

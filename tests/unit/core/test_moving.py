@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgpack
 import pytest
 
 from brokers import add_node, ask, ask_parsed, make_broker, make_client
@@ -192,7 +193,8 @@ def test_events_name_the_change():
     job = broker.find(job_id)
     moving.move(broker, job, b"new")
     assert events.status_of(job) == event_format.INVISIBLE
-    names = [event_format.CODES[event[0]][0] for event in broker.events._events]
+    noted = [event for payload, _ in broker.events.take() for event in msgpack.unpackb(payload)]
+    names = [event_format.CODES[event[0]][0] for event in noted]
     assert names == ["added", "promoted", "rescheduled", "rescheduled", "moved"]
 
 
