@@ -146,7 +146,7 @@ def test_a_long_pipe(cli):
 def test_clusters_are_looked_at(certificates, port):
     node = f"{HOST}:{port}"
     lines = run(CLUSTER, *tls(certificates), "status", node).splitlines()
-    assert [line.split()[2] for line in lines[1:]] == ["ok", "ok"]
+    assert [line.split()[2] for line in lines[1:3]] == ["ok", "ok"]
     assert run(CLUSTER, *tls(certificates), "check", node).startswith("OK: 2 nodes")
 
 
