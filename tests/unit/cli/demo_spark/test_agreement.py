@@ -34,7 +34,7 @@ def test_the_same_on_both_sides_is_agreement(db):
     [
         (NodeLog("a", "n1", "l1", 5), {b"j1", b"j2"}, ROWS, "node a wrote 5 events, the index has 4 of them (4 diff"),
         (NodeLog("a", "n1", "l2", 1), {b"j1", b"j2"}, ROWS, "node a wrote 1 events, the index has 0 of them"),
-        (LOG, {b"j1", b"j2", b"j3"}, ROWS, "1 jobs were finished and the index lacks it, such as j3"),
+        (LOG, {b"j1", b"j2", b"j3"}, ROWS, "1 jobs were finished, but not in the index, such as j3"),
         (LOG, {b"j1"}, ROWS, "1 jobs are completed in the index alone, such as j2"),
         (LOG, {b"j1", b"j2"}, {b"j1": 0, b"j2": 0}, "1 flights have no completed job in the index"),
     ],
