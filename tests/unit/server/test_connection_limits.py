@@ -326,7 +326,7 @@ def test_bytes_that_make_no_request_leave_other_clients_their_turn():
 
     async def story(server):
         flood, other = await server.connect(), await server.connect()
-        flood.write(b"\n" * 400_000 + encode("PING", "end"))
+        flood.write(b"\n" * 1_200_000 + encode("PING", "end"))
         await asyncio.sleep(0)
         answered = 0
         ending = asyncio.ensure_future(flood.reply())
