@@ -200,10 +200,10 @@ class Lock(_Facts):
             client = self._connect()
             try:
                 lease = self._take(client)
-            except BaseException:
+            except BaseException:  # An interrupt, too, must leave no connection open.
                 client.close()
                 raise
-        except BaseException:
+        except BaseException:  # An interrupt, too, must leave the lock free to be acquired again.
             self._in_use.release()
             raise
         self._client = client
@@ -311,7 +311,7 @@ class Lock(_Facts):
         self._inbox.put(STOP)  # An extension behind the release would be refused.
         try:
             is_done = client.run(request)
-        except BaseException:
+        except BaseException:  # An interrupt, too: the lock is still ours, so it is extended again.
             self._watch(client, lease)
             raise
         self._end(client)
@@ -398,10 +398,10 @@ class AsyncLock(_Facts):
             client = self._connect()
             try:
                 lease = await self._take(client)
-            except BaseException:
+            except BaseException:  # A cancellation, too, must leave no connection open.
                 await client.close()
                 raise
-        except BaseException:
+        except BaseException:  # A cancellation, too, must leave the lock free to be acquired again.
             self._is_in_use = False
             raise
         self._client = client
@@ -503,7 +503,7 @@ class AsyncLock(_Facts):
         self._stop()  # An extension behind the release would be refused.
         try:
             is_done = await client.run(request)
-        except BaseException:
+        except BaseException:  # A cancellation, too: the lock is still ours, so it is extended again.
             self._watch(client, lease)
             raise
         await self._end(client)

@@ -148,8 +148,8 @@ def start(access: Target, count: int | None, port: int | None, directory: Path, 
             targets = [access.at(address) for address in addresses]
             _set_voters(look_around(targets), targets)
             cluster = look_around(targets)
-    except BaseException:
-        # Also when interrupted: half of a new cluster is of no use. Nodes that belong to a running one stay.
+    except BaseException:  # An interrupt, too.
+        # Half of a new cluster is of no use. Nodes that belong to a running one stay.
         if not running:
             local_nodes.stop_nodes(nodes)
         if not before:

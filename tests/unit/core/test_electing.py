@@ -40,7 +40,7 @@ def test_a_voter_is_added_and_removed():
 
 
 def test_a_new_voter_knows_the_grants_of_the_old_ones():
-    """Spec CL5: a claim stays where it is, whoever votes."""
+    """Spec CL5: a claim outlives all voters that granted it."""
     world = voters("abcdef", "abc")
     fence = acquire(world, "a", "one", ms=60_000)[0]
     for added, removed in (("d", "a"), ("e", "b"), ("f", "c")):
