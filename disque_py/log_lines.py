@@ -495,6 +495,27 @@ SECTIONS: Final = (
                 "Correct the program's password. If the address is a stranger's, close the port to it.",
             ),
             Message(
+                "acl-file-failed",
+                WARNING,
+                "can't write the ACL file: {reason}",
+                "A change of a user is in force, and a restart forgets it.",
+                "Make the directory of `aclfile` writable, then send ACL SAVE.",
+            ),
+            Message(
+                "acl-rule-unknown",
+                WARNING,
+                "a rule of the user {user} that another node sent is not understood, and grants nothing",
+                "Another node has a newer version. The user may do less here than there.",
+                "Upgrade this node.",
+            ),
+            Message(
+                "access-refused",
+                WARNING,
+                "{count} commands were refused for their users' permissions",
+                "Users sent commands, or used names, that their rules do not allow. ACL LOG shows them.",
+                "Correct the program, or the rules of its user.",
+            ),
+            Message(
                 "config-set",
                 NOTICE,
                 "CONFIG SET {directive} {value}",
