@@ -516,6 +516,13 @@ SECTIONS: Final = (
                 "Correct the program, or the rules of its user.",
             ),
             Message(
+                "limit-refused",
+                WARNING,
+                "{count} commands or logins were refused for their users' limits",
+                "Users reached their limit of connections, queues or commands on this node.",
+                "Look for a program that runs away, or raise the user's limit.",
+            ),
+            Message(
                 "config-set",
                 NOTICE,
                 "CONFIG SET {directive} {value}",

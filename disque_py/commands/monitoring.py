@@ -66,6 +66,8 @@ def redact(argv: list[bytes], name: str | None = None) -> list[bytes]:
     if command == b"hello":
         return _redact_hello(argv)
     if command == b"acl":
+        if len(argv) > 3 and argv[1].lower() == b"dryrun":
+            return [*argv[:3], *redact(argv[3:])]
         return [REDACTED if word[:1] in SECRET_RULES else word for word in argv]
     if command == b"config" and len(argv) > 3 and argv[1].lower() == b"set":
         directive = BY_NAME.get(text_of(argv[2]).lower())

@@ -70,20 +70,20 @@ class RuleError(ValueError):
 
 
 class Catalog:
-    """The units that exist: name -> its categories; and the units of each command."""
+    """The units that exist: `categories` has unit -> its categories, `commands` the units of each command."""
 
-    __slots__ = ("commands", "units")
+    __slots__ = ("categories", "commands")
 
-    def __init__(self, units: dict[str, frozenset[str]]) -> None:
-        self.units = units
+    def __init__(self, categories: dict[str, frozenset[str]]) -> None:
+        self.categories = categories
         self.commands: dict[str, tuple[str, ...]] = {}
-        for unit in units:
+        for unit in categories:
             name = unit.partition("|")[0]
             self.commands[name] = (*self.commands.get(name, ()), unit)
 
     def of_category(self, category: str) -> list[str]:
         """Return the units of a category, sorted. `all` has every unit."""
-        return sorted([unit for unit, found in self.units.items() if category == "all" or category in found])
+        return sorted([unit for unit, found in self.categories.items() if category == "all" or category in found])
 
 
 class Limits:
@@ -315,7 +315,7 @@ class _Draft:
         target = rule[1:]
         units: Iterable[str]
         if target == "@all":
-            units = [*catalog.units, BODIES]
+            units = [*catalog.categories, BODIES]
             self._rules = []
         elif target.startswith("@"):
             if target[1:] not in CATEGORIES:
@@ -326,7 +326,7 @@ class _Draft:
         elif target in catalog.commands:
             units = catalog.commands[target]
             self._rules = [each for each in self._rules if not each[1:].startswith(f"{target}|")]
-        elif target in catalog.units:
+        elif target in catalog.categories:
             units = (target,)
         else:
             raise RuleError(rule.encode(), UNKNOWN)
@@ -476,7 +476,7 @@ class Users:
             and user.is_on
             and user.is_nopass
             and user.has_all_names
-            and len(user.units) == len(self.catalog.units) + 1
+            and len(user.units) == len(self.catalog.categories) + 1
             and not (limits.connections or limits.queues or limits.rate)
         )
         return None if is_plain else user

@@ -131,7 +131,7 @@ class NotedHost:
         self.audited.append(line)
 
     def random_bytes(self, count: int) -> bytes:
-        return bytes(range(count))
+        return bytes(count)
 
     def _write(self, method: str, done: Callable[[OSError | None], None]) -> None:
         def end() -> None:

@@ -50,7 +50,10 @@ def test_each_syntax_with_a_name_has_a_row_with_names():
     for command in COMMANDS:
         for form in forms_of(command):
             argv = words(form)
-            if {b"queue", b"from"} & {word.strip(b"[]") for word in argv[1:3]} and command.name not in ("getjob", "jscan"):
+            if {b"queue", b"from"} & {word.strip(b"[]") for word in argv[1:3]} and command.name not in (
+                "getjob",
+                "jscan",
+            ):
                 assert command.access.unit(argv).names is not None, form
 
 
@@ -97,6 +100,6 @@ def test_names_of_a_request(request_, names):
 
 
 def test_tokens_of_a_getjob():
-    """Whoever knows a token gets the jobs again, so their queues count. Spec US4."""
+    """A client that knows a token gets the jobs again, so their queues count. Spec US4."""
     unit = BY_NAME["getjob"]
     assert unit.tokens(words("GETJOB TOKEN t FROM a TOKEN b")) == [b"t"]
