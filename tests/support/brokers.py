@@ -198,6 +198,7 @@ def make_broker(*, seed: int = 1, node_id: bytes = ME, **settings: Any) -> Broke
         setattr(values, name, value)
     outgoing = Outgoing()
     me = Node(node_id, "127.0.0.1", 7711, 17711)
+    me.datacenter, me.zone = values.datacenter, values.zone
     cluster = Membership(me, outgoing, Random(seed), node_timeout_ms=values.cluster_node_timeout)
     broker = Broker(cluster, outgoing, values, Random(seed + 1), NotedHost())
     broker.started_ms = broker.upkeep.housekept_ms = NOW_MS
