@@ -1,7 +1,7 @@
 """Heartbeats: the content of PING, PONG and MEET, a header about the sender and gossip about others.
 
     item   = (header, [entry, ...])
-    header = map: host, port, bus_port, flags, memory, version; tls_port unless it is 0; datacenter and zone if they are named
+    header = map: host, port, bus_port, flags, memory, version; tls_port unless it is 0; datacenter and zone if named
     entry  = (node id, host, port, bus_port, flags, ms since our unanswered ping, ms since its last answer); -1: none
 
 Of a sender's own flags only LEAVING is believed (spec N1). PFAIL and FAIL in an entry are its reporter's opinion.

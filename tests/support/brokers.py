@@ -238,11 +238,21 @@ def port_of(client: Client) -> NotedPort:
     return client.port
 
 
-def add_node(broker: Broker, number: int = 2, *, is_linked: bool = True, protocol: int = PROTOCOL_MAX) -> Node:
-    """A further node of the cluster, 127.0.0.<number>:7711, whose id is that number twenty times."""
+def add_node(
+    broker: Broker,
+    number: int = 2,
+    *,
+    is_linked: bool = True,
+    protocol: int = PROTOCOL_MAX,
+    place: tuple[str, str] | None = ("", ""),
+) -> Node:
+    """A further node of the cluster, 127.0.0.<number>:7711, whose id is that number twenty times.
+
+    place   its data centre and its zone; None: it has never said
+    """
     node_id = bytes([number]) * 20
     cluster = broker.cluster
-    cluster.load([NodeLine(node_id, f"127.0.0.{number}", 7711, 17711, 0, 0, 0)])
+    cluster.load([NodeLine(node_id, f"127.0.0.{number}", 7711, 17711, 0, 0, 0, place=place)])
     node = cluster.intern(node_id)
     if is_linked:
         hello = Hello(node_id, bytes([number]) * 8, "", 7711, 17711, "0.1.0", (PROTOCOL_MIN, protocol))
