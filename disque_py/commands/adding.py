@@ -257,7 +257,7 @@ def _refuse(
         if zone_count and zones.count((*usable,) if is_external else (broker.me, *usable)) < zone_count:
             raise CommandError(NOREPL_ZONES)
     if queue is not None:
-        if maxlen and queue.length >= maxlen:
+        if maxlen and queue.pending >= maxlen:
             raise CommandError(MAXLEN_REACHED)
         if queue.paused & PAUSED_IN:
             raise CommandError(PAUSED)
