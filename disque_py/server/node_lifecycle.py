@@ -454,4 +454,5 @@ def myself(settings: Settings, node_id: bytes) -> Node:
         announced = settings.cluster_announce_port if not settings.port else 0
         me.tls_port = settings.cluster_announce_tls_port or announced or settings.tls_port
     me.version = __version__
+    me.datacenter, me.zone = settings.datacenter, settings.zone
     return me
