@@ -60,7 +60,7 @@ ADDJOB: Final = (
 GETJOB: Final = (
     "[NOHANG] [TIMEOUT ms] [COUNT count] [WITHCOUNTERS] [WITHMETA] [WITHLEASE] [LEASE sec] [LEASEMS ms] [TOKEN token]"
     " [WHERE name value ...]"
-    " FROM queue [queue ...]"
+    " FROM queue [queue ...]|FROMMATCH pattern [pattern ...]"
 )
 JSCAN: Final = (
     "[cursor] [COUNT n] [BUSYLOOP] [QUEUE name] [STATE state ...] [STATUS status ...] [WHERE name value ...]"

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from cluster_bus.node import Node
     from disque_py.core.client import Client
     from disque_py.core.filters import Filters
+    from disque_py.core.patterns import PatternGroup
     from disque_py.core.rivals import Rivals, Standing
 
 PAUSED_IN: Final = 1
@@ -58,6 +59,7 @@ class Queue:
     rivals              better jobs elsewhere, and our best one as others were told; None: no word yet (ordering.py)
     waited_ms, picky_ms   when a client last stopped waiting: one that takes all jobs, a picky one
     filters             indexes of jobs by metadata, and clients that wait with WHERE; None: none (filters.py)
+    patterns            groups of clients whose patterns the name matches; None: none (patterns.py)
     polled_ms           when a client last asked in vain and did not wait
     ahead, is_stalled   how many of the next jobs have their bodies in memory; whether the head's body is read back from
                         disk (spilling.py)
@@ -93,6 +95,7 @@ class Queue:
         "name",
         "once",
         "once_length",
+        "patterns",
         "paused",
         "picky",
         "picky_ms",
@@ -117,6 +120,7 @@ class Queue:
         self.serial = 0
         self.is_dropped = False
         self.filters: Filters | None = None
+        self.patterns: list[PatternGroup] | None = None
         self.ahead = 0
         self.is_stalled = False
         self.created_ms = now_ms
