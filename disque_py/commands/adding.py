@@ -204,7 +204,7 @@ def _refuse(broker: Broker, queue: Queue | None, replicate: int, is_external: bo
                 raise CommandError(NOREPL_EXTERNAL + reason)
             raise CommandError(NOREPL)
     if queue is not None:
-        if maxlen and queue.length >= maxlen:
+        if maxlen and queue.pending >= maxlen:
             raise CommandError(MAXLEN_REACHED)
         if queue.paused & PAUSED_IN:
             raise CommandError(PAUSED)

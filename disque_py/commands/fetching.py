@@ -44,7 +44,7 @@ SHOWN: Final = {b"withcounters": COUNTERS, b"withmeta": META, b"withlease": LEAS
 
 
 def getjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
-    """GETJOB [NOHANG] [TIMEOUT ms] [COUNT n] [WITH…] [LEASE s] [TOKEN t] [WHERE name value] … FROM queue …|FROMMATCH …."""
+    """GETJOB [NOHANG] [TIMEOUT ms] [COUNT n] [WITH…] [LEASE s] [TOKEN t] [WHERE name value] … FROM q|FROMMATCH …."""
     nohang = False
     timeout_ms = 0
     count = 1

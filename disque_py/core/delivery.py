@@ -342,7 +342,7 @@ def _serve_by_arrival(broker: Broker, queue: Queue) -> None:
         if job is not None:
             _serve(broker, queue, job, client)
         elif is_picky and not queue.is_stalled and not takes_once:
-            takes_once = True  # What is left is for others.
+            takes_once = True  # The jobs that are left are for others.
         else:
             return
 

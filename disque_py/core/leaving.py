@@ -128,6 +128,8 @@ def step(broker: Broker) -> None:
 def _give_queued(broker: Broker, drain: Drain, targets: list[Node]) -> None:
     given = 0
     for queue in list(broker.queues.values()):
+        if queue.parking is not None and queue.parking.length:
+            queue.parking.offer(JOBS_PER_STEP)  # A hand-over needs no room.
         if not queue.length:
             continue
         takers = [node for node in targets if not handover.exchange(node).refuses(queue.name, broker.now_ms)]

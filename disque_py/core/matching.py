@@ -66,13 +66,13 @@ def collect(
             at = 0
         name = names[at]
         queue = broker.queues.get(name)
-        if queue is None or not queue.length:
+        if queue is None or (not queue.length and queue.parking is None):
             broker.patterns.unlist(group, name)
             continue
         at += 1
         visit.cursor = name
         visit.missed += 1
-        if queue.paused & PAUSED_OUT:
+        if not queue.length or queue.paused & PAUSED_OUT:
             continue
         if where is None:
             rivals = queue.rivals

@@ -1,4 +1,4 @@
-"""Patterns across nodes: a client of GETJOB … FROMMATCH gets jobs of every matching queue of any node (spec TP3, TP4)."""
+"""Patterns across nodes: GETJOB … FROMMATCH gets jobs of every matching queue of any node (spec TP3, TP4)."""
 
 from __future__ import annotations
 

@@ -10,7 +10,9 @@ from disque_py.commands.table import COMMANDS
 def test_the_syntax_names_both_places_of_queues():
     """Spec TP1."""
     syntax = next(command.syntax for command in COMMANDS if command.name == "getjob")
-    assert syntax.endswith("FROM queue [queue ...]|FROMMATCH pattern [pattern ...]")
+    by_name, by_pattern = syntax.split("\n")
+    assert by_name.endswith("FROM queue [queue ...]")
+    assert by_pattern.endswith("FROMMATCH pattern [pattern ...]")
 
 
 def test_a_getjob_whose_patterns_are_new_waits_for_the_comparison_of_very_many_queues():

@@ -51,8 +51,8 @@ def test_a_waiting_client_gets_a_job_of_a_queue_that_comes_later_and_no_queue_is
 def test_clients_by_name_and_by_pattern_are_served_first_come_first_served():
     broker, producer = start()
     clients = [make_client(broker) for _ in range(4)]
-    for client, words in zip(clients, (("FROM", "q"), ("FROMMATCH", "q*"), ("FROM", "q"), ("FROMMATCH", "*"))):
-        ask(broker, client, "GETJOB", *words)
+    for client, words in zip(clients, ("FROM q", "FROMMATCH q*", "FROM q", "FROMMATCH *"), strict=True):
+        ask(broker, client, "GETJOB", *words.split())
     for number in range(3):
         ask(broker, producer, "ADDJOB", "q", f"body{number}", 0)
     dispatch.settle(broker)
