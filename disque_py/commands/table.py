@@ -57,11 +57,11 @@ ADDJOB: Final = (
     "queue body ms-timeout [REPLICATE count|QUORUM] [ZONES n] [DELAY sec] [RETRY sec] [TTL sec] [MAXLEN count] [ASYNC]"
     " [PRIORITY n] [META name value ...] [KEY key] [ATTEMPTS n] [BACKOFF policy] [DELAYMS ms] [RETRYMS ms] [TTLMS ms]"
 )
-GETJOB: Final = (
+GETJOB_OPTIONS: Final = (
     "[NOHANG] [TIMEOUT ms] [COUNT count] [WITHCOUNTERS] [WITHMETA] [WITHLEASE] [LEASE sec] [LEASEMS ms] [TOKEN token]"
     " [WHERE name value ...]"
-    " FROM queue [queue ...]"
 )
+GETJOB: Final = f"{GETJOB_OPTIONS} FROM queue [queue ...]\n{GETJOB_OPTIONS} FROMMATCH pattern [pattern ...]"
 JSCAN: Final = (
     "[cursor] [COUNT n] [BUSYLOOP] [QUEUE name] [STATE state ...] [STATUS status ...] [WHERE name value ...]"
     " [REPLY id|all]"

@@ -20,6 +20,7 @@ from disque_py.core import (
     incremental,
     leaving,
     memory,
+    pattern_interest,
     pulls,
     repair,
     replication,
@@ -167,6 +168,7 @@ def _keep_house(broker: Broker) -> None:
             broker.consumers.interest_due[broker.queue(name)] = None
         for queue in broker.consumers.told_filters.values():
             broker.consumers.interest_due[queue] = None
+        pattern_interest.tell_all_again(broker)
     broker.cluster.memory_level = level
     broker.tokens.look()
     repair.look(broker, slept_ms)
