@@ -15,7 +15,7 @@ year costs a look at each day.
 
 A span (EVERY) has its ticks at its multiples, counted from Unix time 0, so all nodes agree.
 
-The offsets come from outside, as a function: zone rules are files (ports.Host.time_zone). Spec SD1, SD2, SD3.
+The offsets come from outside, as a function: zone rules are files (ports.Host.time_zone). Spec SD1, SD2, SD3, SD11.
 """
 
 from __future__ import annotations
@@ -373,7 +373,7 @@ def _next(cron: Cron, zone: Zone, at_s: int) -> int:
     first_local = at_s + offset
     for change_s, before, after in zone.changes(at_s - CHANGE_S_MAX, end_s):
         if change_s <= at_s:
-            # What the clocks show again just now was a tick before.
+            # A local time that the clocks show again was a tick before.
             if after < before and not cron.is_hour_loose:
                 first_local = max(first_local, change_s + before)
             if change_s == at_s and _is_skipped(cron, change_s, before, after):

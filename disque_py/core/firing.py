@@ -16,7 +16,8 @@ is repeated. A tick that is late by LATE_MS or more is missed. CATCHUP decides w
 all. All ticks between the last recorded one and the one that is recorded now count as missed.
 
 `step` does what is due. It is called ten times a second, and at the moment of the next tick. Work is done in parts, so
-ten thousand schedules that are due at midnight do not stop the node. Spec SD4, SD5, SD6, SD7, SD8, SD9.
+ten thousand schedules that are due at midnight do not stop the node. Spec SD4, SD5, SD6, SD7, SD8, SD9,
+SD11.
 """
 
 from __future__ import annotations
@@ -71,6 +72,7 @@ FIRING_MAX: Final = 200
 # `step` is called this often in any case (timers.py).
 STEP_MS: Final = 100
 
+HELD_ELSEWHERE: Final = "NOQUORUM another node has the claim of this tick"
 KEY_PREFIX: Final = b"x-disque-tick:"
 META_SCHEDULE: Final = b"x-disque-schedule"
 META_TICK: Final = b"x-disque-tick"
@@ -196,7 +198,8 @@ def _consider(broker: Broker, schedule: Schedule) -> None:
         schedule.has_waited = True
         rank = rank_of(broker, schedule.name)
         if rank:
-            broker.recurring.set_due(schedule, broker.wall_ms + rank * TURN_MS)
+            at_ms = schedule.next_ms + rank * TURN_MS  # A tick that is late by more is fired in turns, too.
+            broker.recurring.set_due(schedule, at_ms if at_ms > broker.wall_ms else broker.wall_ms + rank * TURN_MS)
             return
     tick_ms = schedule.next_ms
     late_ms = broker.wall_ms - LATE_MS
@@ -310,7 +313,7 @@ def _fire(broker: Broker, schedule: Schedule, tick_ms: int) -> None:
 def _wish(broker: Broker, firing: Firing) -> Wish:
     voter_list = broker.claims.memory.list
     lease_ms = min(LEASE_MS, voter_list.lease_max_ms) if voter_list is not None else LEASE_MS
-    return Wish(CLAIM_PREFIX + _key_of(firing), broker.me.id + broker.run, lease_ms)
+    return Wish(CLAIM_PREFIX + _key_of(firing), b"%b:%b" % (broker.me.name, broker.run.hex().encode()), lease_ms)
 
 
 def _key_of(firing: Firing) -> bytes:
@@ -324,7 +327,7 @@ def _claimed(broker: Broker, firing: Firing, result: Result) -> None:
         if schedule is not None and result.until_ms > broker.now_ms:
             _add(broker, schedule, firing)
             return
-    firing.reply = error(claiming.REASONS.get(result.outcome, "NOQUORUM another node has the claim of the tick"))
+    firing.reply = error(claiming.REASONS.get(result.outcome, HELD_ELSEWHERE))
     broker.recurring.answered.append(firing)
     _wake(broker, 1)
 
@@ -376,7 +379,7 @@ def _on_answer(broker: Broker, firing: Firing) -> None:
         return
     if not is_added:
         schedule.fails += 1
-        if schedule.fails == 1:
+        if schedule.fails == 1 and HELD_ELSEWHERE.encode() not in reply:
             name, reason = firing.name.decode("utf-8", "replace"), reply[1:-2].decode("utf-8", "replace")
             tell(broker.host, "schedule-failed", schedule=name, tick_ms=firing.tick_ms, reason=reason)
     is_late = firing.tick_ms <= broker.wall_ms - LATE_MS

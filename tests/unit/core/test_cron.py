@@ -161,7 +161,7 @@ def test_every_counts_from_unix_time_0():
 
 
 def test_a_schedule_that_slept_for_a_year_costs_no_walk_over_its_ticks():
-    """Spec SD4: ticks that were missed are counted by days."""
+    """Spec SD11: ticks that were missed are counted by days."""
     made = Ticks(Cron("* * * * * *"), 0, zone(BERLIN))
     begin, end = ms("2026-01-01T00:00"), ms("2027-01-01T00:00")
     assert made.count(begin, end) == 365 * 86_400
