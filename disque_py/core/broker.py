@@ -40,6 +40,7 @@ from disque_py.core.outbox import Outbox
 from disque_py.core.patterns import Patterns
 from disque_py.core.queue import QUEUE_BYTES, Queue
 from disque_py.core.queue_settings import QueueSettingsTable
+from disque_py.core.recurring import Recurring
 from disque_py.core.repairs import Repairs
 from disque_py.core.schedule import Schedule
 from disque_py.core.spilled import NEVER, Spill
@@ -112,6 +113,7 @@ class Broker:
       queue_order, queue_serial   queues by serial, with gaps where one was dropped: QSCAN's cursor is a place in it
       pauses               paused queues
       queue_settings       the settings of QUEUE SET (queue_settings.py)
+      recurring            schedules (recurring.py)
 
     Clients
       clients, monitors    by id; clients in MONITOR
@@ -167,6 +169,7 @@ class Broker:
         self.queue_order: list[Queue] = []
         self.queue_serial = 0
         self.queue_settings = QueueSettingsTable()
+        self.recurring = Recurring()
         self.copies = Copies()
         self.repairs = Repairs()
         self.era = 1  # Jobs from the journal came before this process.

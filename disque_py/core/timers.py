@@ -16,6 +16,7 @@ from disque_py.core import (
     delivery,
     events,
     filter_interest,
+    firing,
     handover,
     incremental,
     leaving,
@@ -77,6 +78,8 @@ def tick(broker: Broker) -> bool:
         tasks.step(broker)
     if broker.waits.incremental:
         incremental.step(broker)
+    if broker.recurring.answered:
+        firing.step(broker)
     is_walking = repair.step(broker)
     return (
         is_walking
@@ -93,7 +96,11 @@ def tick(broker: Broker) -> bool:
 
 def next_ms(broker: Broker) -> int:
     """Return when `tick` has to be called at the latest."""
-    if broker.tasks.busy or (broker.repairs.to_go_on and not (broker.is_loading or broker.is_leaving)):
+    if (
+        broker.tasks.busy
+        or broker.recurring.answered
+        or (broker.repairs.to_go_on and not (broker.is_loading or broker.is_leaving))
+    ):
         return broker.now_ms
     at_ms = broker.upkeep.housekept_ms + HOUSEKEEPING_MS
     if broker.copies.extensions and broker.copies.extensions[0][0] < at_ms:
@@ -175,6 +182,7 @@ def _keep_house(broker: Broker) -> None:
     pulls.ask_for_waiting(broker, ASKING_PER_TICK)
     settings_sync.step(broker)
     claim_messages.step(broker)
+    firing.step(broker)
     filter_interest.ask_for_waiting(broker, ASKING_PER_TICK)
     # While the journal is read, a job may be over already, and its leaving would not be recorded.
     if broker.is_leaving and not broker.is_loading:

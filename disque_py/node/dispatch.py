@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from cluster_bus import messages
 from cluster_bus.node import Node
-from disque_py.commands.adding import may_be_known
+from disque_py.commands.adding import addjob, may_be_known
 from disque_py.commands.monitoring import monitor_line, redact
 from disque_py.commands.shares import TOPICS
 from disque_py.commands.table import COMMANDS, Command
@@ -27,6 +27,7 @@ from disque_py.core import (
     claim_messages,
     delivery,
     filter_interest,
+    firing,
     gathering,
     handover,
     interest,
@@ -179,6 +180,7 @@ def install(broker: Broker, renamed: list[tuple[str, str]] | tuple[tuple[str, st
             entry = _entry(command)
             for key in {name.lower(): None, name.upper(): None, name: None}:
                 broker.commands[key.encode()] = entry
+    firing.install(broker, addjob)
 
 
 def _entry(command: Command) -> CommandEntry:
