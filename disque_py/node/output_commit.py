@@ -34,6 +34,7 @@ from cluster_bus.messages import (
     ISKEY,
     MEET,
     NEEDJOBS,
+    NOWAIT,
     PING,
     PONG,
     QLENGTHS,
@@ -48,6 +49,7 @@ from cluster_bus.messages import (
     VOTE,
     VOTE_IS,
     VOTERS,
+    WAITFOR,
 )
 from cluster_bus.node import Node
 from cluster_bus.outgoing import Run, without
@@ -74,6 +76,8 @@ FREE: Final = frozenset(
         ISKEY,
         ASKCHANGED,
         ASKJOBS,
+        WAITFOR,
+        NOWAIT,
         PING,
         PONG,
         MEET,
