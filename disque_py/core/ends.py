@@ -1,4 +1,4 @@
-"""Ends: jobs that are over, by id and status, for a while; and jobs whose end somebody waits for.
+"""Ends: jobs that are over, by id and status, for a while; and jobs whose end is waited for.
 
 A job's record goes when all nodes know its end. A WAITJOB that comes a little later must still be told the truth. So
 each node remembers the ids of ended jobs with their status for twice the node time-out. The table has two generations

@@ -42,7 +42,7 @@ IDS_MAX: Final = 100_000
 REFRESH_MS: Final = 500
 ERROR_BYTES_MAX: Final = 65_536
 
-# What a node has of a job, as one byte: NOTHING, or a rank of asking.py times 16 and the status.
+# The knowledge of a node of a job, as one byte: NOTHING, or a rank of asking.py times 16 and the status.
 NOTHING: Final = 0
 RANK_SHIFT: Final = 4
 STATUS_MASK: Final = 15

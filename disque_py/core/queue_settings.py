@@ -245,8 +245,8 @@ ALL_FIELDS: Final = (
     Field(b"retention", b"604800", _read_span),
     Field(b"require-meta", b"", _read_names),
     Field(b"index", b"", _read_names),
-    Field(b"result-retention", b"3600", _read_delay),
     Field(b"type", b"simple", _read_type),
+    Field(b"result-retention", b"3600", _read_delay),
 )
 # Fields of the table that no rule obeys yet. QUEUE SET and QUEUE GET do not know them.
 NOT_OBEYED: Final = frozenset((b"index",))

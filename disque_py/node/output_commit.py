@@ -114,7 +114,15 @@ class OutputCommit:
             journal.restart()
         broker.journal.place = journal.number
         outbox = broker.outbox
-        if broker.dirty or outbox.gone or outbox.pauses or outbox.moved or outbox.tokens or outbox.keys:
+        if (
+            broker.dirty
+            or outbox.gone
+            or outbox.pauses
+            or outbox.moved
+            or outbox.tokens
+            or outbox.keys
+            or outbox.results
+        ):
             runs = journaling.collect(broker)
             if runs:
                 journal.append(runs)

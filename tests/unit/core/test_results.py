@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pytest
+
 from brokers import ask, make_broker, make_client, pass_time
 from copies import advance, make_id
 from disque_py.core import memory
 from disque_py.core.results import RESULT_BYTES, read_item
+from journaled import JournaledNode
 
 ID = make_id(1)
 NODE = bytes(20)
@@ -77,3 +79,19 @@ def test_flushall_forgets_results():
 def test_a_result_that_no_node_sends_is_refused(item):
     with pytest.raises(ValueError, match="result"):
         read_item(item)
+
+
+@pytest.mark.parametrize("retention_s", [0, 60])
+def test_a_result_survives_a_restart_and_a_rewrite_as_long_as_it_is_kept(retention_s):
+    """Spec RW1."""
+    node = JournaledNode()
+    node.settle()
+    node.answer("QUEUE", "SET", "q", "result-retention", retention_s)
+    job = node.answer("ADDJOB", "q", "x", 0)
+    assert node.answer("ACKJOB", job, "RESULT", "kept") == 1
+    node.ask("BGREWRITEAOF")
+    node.settle(2_000)
+    again = node.restart(away_ms=30_000)
+    assert again.broker.results.get(job) == (b"kept" if retention_s else None)
+    later = again.restart(away_ms=31_000)
+    assert later.broker.results.by_id == {}

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+
 from brokers import add_node, ask, make_broker, make_client
 from cluster_bus.messages import PROGRESS
 from copies import advance, deliver, hold_queued, say, sent_of
-from evented import lines_of
 from disque_py.core import telling
 
 
@@ -41,7 +41,7 @@ def test_a_holder_keeps_what_it_hears_of_the_newest_delivery():
 @pytest.mark.parametrize("item", [(101, b"", 1, 1), (-1, b"", 1, 1), (1, bytes(257), 1, 1), (1, b"", -1, 1)])
 def test_a_progress_that_no_node_sends_closes_the_link(item):
     broker, other, job = start()
-    with pytest.raises(Exception, match="progress|delivery"):
+    with pytest.raises(Exception, match=r"progress|delivery"):
         say(broker, other, PROGRESS, (job.id, *item))
 
 
