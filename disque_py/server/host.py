@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from cluster_bus.nodes_file import dump
 from disque_py import __version__
 from disque_py.config.settings import DirectiveError
-from disque_py.server import log, process, settings_effects, settings_file, user_files
+from disque_py.server import log, process, settings_effects, settings_file, time_zones, user_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -195,6 +195,10 @@ class ProcessHost:
     def random_bytes(self, count: int) -> bytes:
         """Return bytes of the system's generator."""
         return os.urandom(count)
+
+    def time_zone(self, name: str) -> Callable[[int], int] | None:
+        """Return the offsets of a time zone."""
+        return time_zones.time_zone(name)
 
     def _in_turn(self, done: Callable[[OSError | None], None]) -> Callable[[OSError | None], None]:
         def on_done(failure: OSError | None) -> None:
