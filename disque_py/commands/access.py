@@ -119,6 +119,8 @@ def may_wait_on(client: Client) -> bool:
         return True
     if client.is_monitor and not {"monitor", "events|tail"} & user.units:
         return False
+    if client.group is not None:
+        return "getjob" in user.units and all(user.may_match(word) for word in client.group.words)
     if not client.queues:
         return True
     return "getjob" in user.units and all(user.may_name(queue.name) for queue in client.queues)

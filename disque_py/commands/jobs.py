@@ -553,19 +553,19 @@ def described(broker: Broker, protocol: int, job: Job, body: bytes, *, shows_bod
         ("ttl-ms", integer(max(0, job.expire_at_ms - now_ms))),
         ("copies", integer(repair.copies_of(broker, job))),
         ("repairing", integer(int(repair.is_repairing(broker, job)))),
-        *_shown_flows(broker, job, nil),
+        *_shown_flows(broker, job, nil, shows_body=shows_body),
     )
     return array([part for name, value in fields for part in (bulk(name), value)])
 
 
-def _shown_flows(broker: Broker, job: Job, nil: bytes) -> tuple[tuple[str, bytes], ...]:
+def _shown_flows(broker: Broker, job: Job, nil: bytes, *, shows_body: bool) -> tuple[tuple[str, bytes], ...]:
     """Return the pairs of progress and result."""
     progress = broker.progress.get(job)
     result = broker.results.get(job.id) if job.state == ACKED else None
     return (
         ("progress", nil if progress is None else integer(progress.percent)),
-        ("progress-text", nil if progress is None or not progress.text else bulk(progress.text)),
-        ("result", nil if result is None else bulk(result)),
+        ("progress-text", nil if progress is None or not progress.text or not shows_body else bulk(progress.text)),
+        ("result", nil if result is None or not shows_body else bulk(result)),
     )
 
 

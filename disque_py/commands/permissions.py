@@ -84,28 +84,38 @@ GETJOB_OPTIONS: Final = {
 }
 
 
-def _from(argv: list[bytes]) -> int:
-    """Return where the queues of a GETJOB begin, at the latest."""
+# These words end the options of a GETJOB.
+_SOURCES: Final = (b"from", b"frommatch")
+
+
+def _source(argv: list[bytes]) -> tuple[int, bool]:
+    """Return where the queues or patterns of a GETJOB begin, at the latest, and whether they are patterns."""
     at = 1
     while at < len(argv):
         word = argv[at].lower()
-        if word == b"from":
-            return at + 1
+        if word in _SOURCES:
+            return at + 1, word == b"frommatch"
         count = GETJOB_OPTIONS.get(word, -1)
         if count < 0:
             break
         at += 1 + count
-    while at < len(argv) and argv[at].lower() != b"from":
+    while at < len(argv) and argv[at].lower() not in _SOURCES:
         at += 1
-    return at + 1
+    return at + 1, False
 
 
 def _getjob(argv: list[bytes]) -> list[bytes]:
-    return argv[_from(argv) :]
+    """The queues. Patterns are no names: GETJOB narrows them to those of the user."""
+    first, is_match = _source(argv)
+    return [] if is_match else argv[first:]
 
 
 def _getjob_token(argv: list[bytes]) -> list[bytes]:
-    return _behind(argv[: _from(argv)], b"token", 1)
+    return _behind(argv[: _source(argv)[0]], b"token", 1)
+
+
+def _schedule_set(argv: list[bytes]) -> list[bytes]:
+    return [*argv[2:3], *_behind(argv, b"queue", 3)]
 
 
 # -- the rows ---------------------------------------------------------------------------------------
@@ -157,6 +167,9 @@ UNITS: Final = (
     _u("queue|list", "read"),
     _u("lock|show", "read", second),
     _u("lock|list", "read"),
+    _u("schedule|get", "read", second),
+    _u("schedule|list", "read"),
+    _u("schedule|next", "read", second),
     _u("qtask|list", "read"),
     _u("qtask|show", "read"),
     # Bodies and metadata.
@@ -170,12 +183,14 @@ UNITS: Final = (
     _u("addjob", "produce", first, makes=first),
     _u("canceljob", "produce operate", ids=all_words, is_change=True),
     _u("jobid", "produce read", first),
+    _u("waitjob", "produce", ids=all_words),
     # Consumers.
     _u("getjob", "consume", _getjob, makes=_getjob, tokens=_getjob_token),
     _u("ackjob", "consume", ids=all_words),
     _u("fastack", "consume", ids=all_words),
     _u("nack", "consume", ids=all_words),
     _u("working", "consume", ids=first),
+    _u("progress", "consume", ids=first),
     _u("acktoken", "consume", tokens=all_words),
     _u("nacktoken", "consume", tokens=all_words),
     _u("extendtoken", "consume", tokens=first),
@@ -193,6 +208,11 @@ UNITS: Final = (
     _u("qmove", "operate", both, makes=second, is_change=True),
     _u("qredrive", "operate", _qredrive, makes=_qredrive_to, is_change=True),
     _u("qtask|cancel", "operate", is_change=True),
+    _u("schedule|set", "operate", _schedule_set, is_change=True),
+    _u("schedule|pause", "operate", second, is_change=True),
+    _u("schedule|resume", "operate", second, is_change=True),
+    _u("schedule|del", "operate", second, is_change=True),
+    _u("schedule|run", "operate", second, is_change=True),
     _u("queue|set", "operate", _queue_set, is_change=True),
     _u("queue|reset", "operate", second, is_change=True),
     # Operators of nodes.

@@ -321,7 +321,7 @@ def _hide(client: Client, values: list[Any]) -> None:
     if type(queue) is bytes and not may_name(client, queue):
         raise CommandError(NO_NAME)
     if not sees_bodies(client):
-        for name, hidden in ((b"body", None), (b"meta", [])):
+        for name, hidden in ((b"body", None), (b"meta", []), (b"progress-text", None), (b"result", None)):
             if name in places:
                 values[places[name]] = hidden
 

@@ -40,6 +40,26 @@ class NamePattern:
         if len(pieces) > 1 and not self._parts:
             self.is_all = True  # Several stars mean the same as one.
 
+    def covers(self, pattern: bytes) -> bool:
+        """Return whether each name that matches `pattern` surely matches this one. False says that it is not known.
+
+        `pattern` may be one of characters, in which `?` and sets stand for several bytes.
+        """
+        if self.is_all:
+            return True
+        literal, rest = _literal_of(pattern)
+        if not rest:
+            return self.matches(literal)
+        if pattern == self.text:
+            return not any(char in pattern for char in b"?[")
+        own, own_rest = _literal_of(self.text)
+        return own_rest == b"*" and literal.startswith(own)
+
+    def is_apart(self, pattern: bytes) -> bool:
+        """Return whether surely no name matches both patterns: they begin with different texts."""
+        own, other = _literal_of(self.text)[0], _literal_of(pattern)[0]
+        return not (own.startswith(other) or other.startswith(own))
+
     def matches(self, name: bytes) -> bool:
         """Return whether the whole name matches."""
         if self.is_all:
@@ -71,6 +91,18 @@ class NamePattern:
                 return False
             at += parts[index][2]
         return True
+
+
+def _literal_of(pattern: bytes) -> tuple[bytes, bytes]:
+    """Return the text that each matching name begins with, and the rest of the pattern."""
+    literal = bytearray()
+    at = 0
+    while at < len(pattern) and pattern[at : at + 1] not in (b"*", b"?", b"["):
+        if pattern[at : at + 1] == b"\\" and at + 1 < len(pattern):
+            at += 1
+        literal += pattern[at : at + 1]
+        at += 1
+    return bytes(literal), pattern[at:]
 
 
 def _fits(part: _Part, name: bytes, at: int) -> bool:

@@ -173,6 +173,30 @@ class User:
             self._known[name] = found
         return found
 
+    def may_match(self, pattern: bytes) -> bool:
+        """Return whether it may use each name that matches a pattern."""
+        return any(own.covers(pattern) for own in self.patterns)
+
+    def narrowed(self, patterns: list[bytes]) -> list[bytes] | None:
+        """Return patterns for those of the names that it may use; None if they can't be told as patterns.
+
+        A pattern within its own ones stays. In the place of a wider one stand its own that are within that.
+        """
+        found: list[bytes] = []
+        for pattern in patterns:
+            if self.may_match(pattern):
+                found.append(pattern)
+                continue
+            wide = NamePattern(pattern)
+            if wide.is_all or pattern.find(b"*") == len(pattern) - 1:
+                inner = [own for own in self.patterns if wide.covers(own.text)]
+                others = [own for own in self.patterns if own not in inner and not own.is_apart(pattern)]
+                if inner and not others and all(own.covers(own.text) for own in inner):
+                    found += [own.text for own in inner]
+                    continue
+            return None
+        return found
+
     def words(self) -> list[bytes]:
         """Return the rules that make this user, without its name."""
         words = [b"on" if self.is_on else b"off"]

@@ -256,3 +256,41 @@ def test_a_renamed_command_keeps_its_permissions():
     broker = make_broker(rename_command=(("qlen", "length"),))
     client = make_user(broker, "+@connection")
     assert ask(broker, client, "LENGTH", "q").startswith(NO_COMMAND + b"qlen'")
+
+
+def test_frommatch_serves_from_the_queues_of_the_user():
+    """Spec US5."""
+    broker = make_broker()
+    admin = make_client(broker)
+    for name in ("mail-1", "mail-2", "sms-1", "other"):
+        ask(broker, admin, "ADDJOB", name, f"of-{name}", 0)
+    client = make_user(broker, "~mail-*", "~sms-?", "+@consume")
+    assert ask(broker, client, "GETJOB", "NOHANG", "FROMMATCH", "*") == NO_NAME
+    ask(broker, admin, "ACL", "SETUSER", "ann", "resetkeys", "~mail-*", "~sms-1")
+    served = ask(broker, client, "GETJOB", "NOHANG", "COUNT", 9, "FROMMATCH", "*")
+    assert [word in served for word in (b"of-mail-1", b"of-mail-2", b"of-sms-1", b"of-other")] == [True] * 3 + [False]
+    for pattern in ("*-1", "oth*", "ma*r"):
+        assert ask(broker, client, "GETJOB", "NOHANG", "FROMMATCH", pattern) == NO_NAME
+    assert ask(broker, client, "GETJOB", "NOHANG", "FROMMATCH", "mail-?") == b"*-1\r\n"
+
+
+def test_a_client_that_waits_for_patterns_it_may_not_have_any_more_is_disconnected():
+    """Spec US8."""
+    broker = make_broker()
+    client = make_user(broker, "~mail-*", "+@consume")
+    ask(broker, client, "GETJOB", "FROMMATCH", "mail-*")
+    assert client.waiting == WAITS_FOR_JOBS
+    ask(broker, make_client(broker), "ACL", "SETUSER", "ann", "resetkeys", "~mail-eu-*")
+    assert port_of(client).closed == [False]
+
+
+def test_bodies_of_schedules_need_their_category_and_lists_show_own_ones():
+    """Spec US2, US5."""
+    broker = make_broker()
+    admin = make_client(broker)
+    for name in ("mine", "other"):
+        ask(broker, admin, "SCHEDULE", "SET", name, "EVERY", "5s", "QUEUE", "q", "BODY", "secret")
+    client = make_user(broker, "~mine", "+@read")
+    assert ask_parsed(broker, client, "SCHEDULE", "LIST") == [b"mine"]
+    assert b"secret" not in ask(broker, client, "SCHEDULE", "GET", "mine")
+    assert b"secret" in ask(broker, admin, "SCHEDULE", "GET", "mine")

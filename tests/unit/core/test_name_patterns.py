@@ -57,3 +57,29 @@ def test_many_stars_take_no_time():
     begin = perf_counter()
     assert not pattern.matches(b"a" * 100_000)
     assert perf_counter() - begin < 0.5
+
+
+@pytest.mark.parametrize(
+    ("own", "pattern", "is_known"),
+    [
+        (b"*", b"a?", True),
+        (b"mail-*", b"mail-*", True),
+        (b"mail-*", b"mail-eu-?", True),
+        (b"mail-*", b"mail*", False),
+        (b"mail-*", b"*", False),
+        (b"mail-?", b"mail-?", False),
+        (b"mail-?", b"mail-1", True),
+        (b"a*b", b"a*b", True),
+        (b"a*b", b"axb*b", False),
+        (b"a*", b"\\a*", True),
+    ],
+)
+def test_a_pattern_covers_another_where_that_is_certain(own, pattern, is_known):
+    """`?` of the other may stand for several bytes. Spec US5."""
+    assert NamePattern(own).covers(pattern) is is_known
+
+
+def test_patterns_that_begin_with_different_texts_are_apart():
+    assert NamePattern(b"mail-*").is_apart(b"sms-*")
+    assert not NamePattern(b"mail-*").is_apart(b"ma*")
+    assert not NamePattern(b"*").is_apart(b"ma*")
