@@ -37,7 +37,6 @@ from disque_py.core.broker import SHARDS, Broker
 from disque_py.core.errors import CommandError
 from disque_py.core.filters import PAIRS_MAX, Filter
 from disque_py.core.job import ACTIVE, CTIMES_PER_MS, QUEUED, Handover, Job
-
 from disque_py.core.queue import PAUSED_IN
 from disque_py.core.rebalance import Balance
 from disque_py.core.spilled import Spilled

@@ -123,7 +123,9 @@ def test_jobs_go_to_holders_of_their_copies_first() -> None:
     jobs = fill(world, "a", 80, "REPLICATE", 2)
     rebalance(world)
     shown = [world.ask("a", "SHOW", job) for job in jobs]
-    copies = [len(show[show.index(b"nodes-confirmed") + 1]) + len(show[show.index(b"nodes-delivered") + 1]) for show in shown]
+    copies = [
+        len(show[show.index(b"nodes-confirmed") + 1]) + len(show[show.index(b"nodes-delivered") + 1]) for show in shown
+    ]
     assert sum(count > 2 for count in copies) <= 5
 
 
