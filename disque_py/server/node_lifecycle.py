@@ -35,7 +35,7 @@ from disque_py.node import dispatch
 from disque_py.node.turn import Driver
 from disque_py.server import tls
 from disque_py.server.bus_adapter import BusAdapter
-from disque_py.server.clock import SystemClock, stopwatch_ns
+from disque_py.server.clock import CLOCK_COARSE_MS, SystemClock, stopwatch_ns
 from disque_py.server.collector import tune_collector
 from disque_py.server.connection import ClientConnection, is_protected
 from disque_py.server.event_storage import EventStorage
@@ -293,6 +293,7 @@ class NodeLifecycle:
             log=_log_of_bus,
         )
         self._broker = Broker(membership, outgoing, settings, rng, self._host)
+        self._broker.schedule.coarse_ms = CLOCK_COARSE_MS
         dispatch.install(self._broker, settings.rename_command)
         turns.driver = Driver(
             self._broker,
