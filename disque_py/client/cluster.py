@@ -7,7 +7,8 @@ node don't return in step.
 
 Seeds come before nodes that only HELLO named. An announced address may not be reachable from here (NAT, containers),
 but the user has chosen the seeds. Where the program names its zone, near nodes come before seeds (spec ZN9): HELLO then
-tells the place of each node, and the client goes on from a far node to a nearer one. Addresses with the same node id are one node and are kept once.
+tells the place of each node, and the client goes on from a far node to a nearer one. Addresses with the same node id
+are one node and are kept once.
 
 Pure: the shells pass the time in seconds and dial; nothing here waits. Callers with threads hold their own lock.
 """

@@ -1,8 +1,8 @@
 """The plan of a rebalance: how many queued jobs each node gives, and to which node.
 
 The leader of the task (tasks.py) learns the length of the queue on each node that takes part, and whether that node
-takes jobs. Then it plans once. A node that takes none holds its jobs, or the common part if that is less. All others get
-equal parts of the rest, to one job. The jobs left over go to the nodes that have the most, so that the fewest jobs move.
+takes jobs. Then it plans once. A node that takes none holds its jobs, or the common part if that is less. All others
+get equal parts of the rest, to one job. The jobs left over go to the nodes that have the most, so the fewest jobs move.
 Spec ZN7.
 """
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Balance:
-    """What is left to be moved.
+    """The jobs that are left to be moved.
 
     surplus   node -> jobs that it still gives
     deficit   node -> jobs that it still gets

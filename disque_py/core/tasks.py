@@ -1,4 +1,4 @@
-"""Tasks: QPURGE, QMOVE, QREDRIVE and QREBALANCE, work on the jobs of a queue on all linked nodes. TASK, TASK_STATE, SYNC, SYNCED.
+"""Tasks: QPURGE, QMOVE, QREDRIVE, QREBALANCE, work on the jobs of a queue on all nodes. TASK, TASK_STATE, SYNC, SYNCED.
 
 The node that got the command *leads* the task. Each linked node, the leader included, has a *share*: the jobs that
 count there (spec Z2). A share walks over all jobs of its node, a slice per tick, and *offers* up to OFFER_MAX jobs. The
@@ -527,7 +527,7 @@ def _grant_in_order(broker: Broker, task: Task, ready: list[tuple[Node, Helper]]
 def _grant_by_plan(broker: Broker, task: Task, going: list[tuple[Node, Helper]]) -> None:
     """Grant the jobs that the plan wants next. It is made when all nodes have told their lengths. Spec ZN7."""
     if task.balance is None:
-        if any([helper.length < 0 for _, helper in going]):
+        if any(helper.length < 0 for _, helper in going):
             return
         known = {node: helper.length for node, helper in task.helpers.items() if helper.length >= 0}
         takers = [node for node, helper in task.helpers.items() if helper.takes and not helper.is_lost]
@@ -933,7 +933,7 @@ def _give(broker: Broker, share: Share) -> Steps:
     for job in jobs:
         if type(job.body) is Spilled:
             spilling.when_back(broker, job, _do_nothing)
-    while broker.now_ms < until_ms and any([type(job.body) is Spilled and job.state == QUEUED for job in jobs]):
+    while broker.now_ms < until_ms and any(type(job.body) is Spilled and job.state == QUEUED for job in jobs):
         yield from _rest(broker, share)
     given: list[tuple[Job, Handover]] = []
     batch: list[Job] = []
@@ -956,7 +956,7 @@ def _give(broker: Broker, share: Share) -> Steps:
     if batch and receiver is not None:
         _hand_over(broker, share, receiver, batch, given)
     until_ms = broker.now_ms + ANSWER_MS
-    while broker.now_ms < until_ms and any([job.work is work for job, work in given]):
+    while broker.now_ms < until_ms and any(job.work is work for job, work in given):
         yield from _rest(broker, share)
     for job, work in given:
         if job.work is work or job.state == QUEUED:

@@ -28,7 +28,7 @@ def address(server):
 
 
 def places_at(server):
-    """What HELLO EXTENDED says about each node."""
+    """Return the places of all nodes in HELLO EXTENDED, by id."""
     found = {}
     for entry in server.command("HELLO", "EXTENDED")[2:]:
         more = dict(zip(entry[4::2], entry[5::2], strict=True))
