@@ -71,6 +71,18 @@ def change(
     _write(broker)
 
 
+def note(broker: Broker, name: bytes, values: list[tuple[bytes, bytes]]) -> bool:
+    """Change a state for which no client waits. Return whether it could be changed: there may be no room for it."""
+    table = broker.queue_settings
+    counter = table.next_counter(name)
+    if counter > COUNTER_MAX or not has_room(broker, name, values):
+        return False
+    for field, value in values:
+        table.merge((name, field, value, counter, broker.me.id))
+    _write(broker)
+    return True
+
+
 def has_room(broker: Broker, name: bytes, values: list[tuple[bytes, bytes]]) -> bool:
     """Return whether these settings of a queue can be remembered."""
     return broker.queue_settings.has_room(name, len(values), sum(len(field) + len(value) for field, value in values))
@@ -415,7 +427,7 @@ def _tell_lengths(broker: Broker) -> None:
     changed: list[tuple[bytes, int]] = []
     for name in islice(exchange.length_walk, max(LENGTHS_MIN, len(table.limited) // LENGTH_STEPS)):
         queue = broker.queues.get(name)
-        length = queue.length if queue is not None else 0
+        length = queue.pending if queue is not None else 0
         if name not in told or told[name] != length:
             told[name] = length
             changed.append((name, length))
@@ -436,5 +448,5 @@ def pending(broker: Broker, name: bytes) -> int:
     """Return how many jobs of a queue are pending in the cluster, as far as this node was told."""
     queue = broker.queues.get(name)
     lengths = broker.queue_settings.exchange.lengths.get(name)
-    here = queue.length if queue is not None else 0
+    here = queue.pending if queue is not None else 0
     return here + sum(lengths.values()) if lengths else here
