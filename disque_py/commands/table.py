@@ -136,6 +136,7 @@ NEXT name [COUNT n]"""
 RESCHEDULE: Final = "id [DELAY sec] [DELAYMS ms] [PRIORITY n]"
 QPURGE: Final = "queue [WHERE name value ...] [STATUS status] [ASYNC]"
 QMOVE: Final = "from to [WHERE name value ...] [STATUS status] [LIMIT n] [RATE n] [ASYNC]"
+QREBALANCE: Final = "queue [ZONES zone ...] [ASYNC]"
 QREDRIVE: Final = "queue [WHERE name value ...] [TO queue] [LIMIT n] [RATE n] [ASYNC]"
 QTASK: Final = "LIST\nSHOW id\nCANCEL id"
 LOCK: Final = """ACQUIRE name owner ms [ATTEMPTS n] [TIMEOUT ms]
@@ -237,6 +238,7 @@ COMMANDS: Final = (
     _c("qpurge", tasks.qpurge, -2, "write", "queues", QPURGE, "Cancel the jobs of a queue, on all nodes."),
     _c("qmove", tasks.qmove, -3, "write denyoom", "queues", QMOVE, "Move the jobs of a queue to another queue, on all nodes."),
     _c("qredrive", tasks.qredrive, -2, "write denyoom", "queues", QREDRIVE, "Give errored jobs and dead letters fresh attempts, on all nodes."),
+    _c("qrebalance", tasks.qrebalance, -2, "write", "queues", QREBALANCE, "Hand queued jobs over until all nodes hold equal parts."),
     _c("qtask", tasks.qtask, -2, "readonly", "queues", QTASK, "List, show and cancel tasks that this node began."),
     # The log of events.
     _c("events", events.events, -2, "readonly", "server", EVENTS, "Read the log of what became of jobs on this node."),
