@@ -207,6 +207,7 @@ UNITS: Final = (
     _u("qpurge", "operate", first, is_change=True),
     _u("qmove", "operate", both, makes=second, is_change=True),
     _u("qredrive", "operate", _qredrive, makes=_qredrive_to, is_change=True),
+    _u("qrebalance", "operate", first, is_change=True),
     _u("qtask|cancel", "operate", is_change=True),
     _u("schedule|set", "operate", _schedule_set, is_change=True),
     _u("schedule|pause", "operate", second, is_change=True),
