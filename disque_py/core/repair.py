@@ -767,8 +767,8 @@ def on_haveare(broker: Broker, sender: Node, items: list[Any]) -> None:
                     mark_holders_dirty(broker, job)
                 if sets.pack(merged) != question.item[1]:  # A forgotten node is in no set that travels.
                     turn.has_grown = True
-            if at in changes:
-                changing.hear(broker, sender, job, changes[at])
+            if has >= HAS and job.state != ACKED:
+                changing.hear(broker, sender, job, changes.get(at, changing.NO_CHANGE))
             if not turn.unanswered:
                 repairs.to_go_on[job] = None
         if not question.unanswered:

@@ -398,7 +398,7 @@ class LivenessPhase:
         start_ms = world.now_ms
         while not heard and world.now_ms - start_ms < IDLE_MS:
             world.run(STEP_MS)  # The first message that breaks it is the last in the transcript.
-        world.traffic.tap = self.simulation.collections.hear
+        world.traffic.tap = self.simulation.hear
         if heard:
             said = [f"{sender}→{receiver} {tell_run(IDS, run)}" for sender, receiver, run in heard[:5]]
             raise RuleBrokenError(
@@ -448,7 +448,7 @@ class LivenessPhase:
         world.traffic.filter = is_announcement if is_deaf else None
         world.run(WAITING_MS)
         world.traffic.filter = None
-        world.traffic.tap = self.simulation.collections.hear
+        world.traffic.tap = self.simulation.hear
         # Seconds that begin somewhere may see the end of one batch and the next.
         often = [key for key, moments in told.items() if len(moments) > 2]
         if often and not is_deaf:

@@ -137,7 +137,7 @@ class Simulation:
         self.collections = CollectionChecker(self.world, self.oracle, self.losses, plan.node_timeout_ms)
         self.settings = Settings()
         self.leases = Leases(self.world, self.oracle, self.losses)
-        self.world.traffic.tap = self.collections.hear
+        self.world.traffic.tap = self.hear
         self.liveness = LivenessPhase(self)
         for at in range(plan.nodes):
             self.world.add(
@@ -163,6 +163,11 @@ class Simulation:
         self.liveness.play()
         self.look()
         self.collections.pauses.check_agreed()
+
+    def hear(self, sender: str, receiver: str, runs: list[list[Any]]) -> None:
+        """These messages are about to be read (Network.tap)."""
+        self.leases.hear(receiver, runs)
+        self.collections.hear(sender, receiver, runs)
 
     def look(self) -> None:
         """Compare promises with the jobs that are there, and one node's memory with its journal."""

@@ -6,6 +6,7 @@ import pytest
 
 from brokers import add_node, ask, make_broker, make_client
 from cluster_bus.messages import (
+    CHANGED,
     DELJOB,
     GOTACK,
     GOTJOB,
@@ -21,7 +22,7 @@ from cluster_bus.messages import (
 )
 from cluster_bus.node import FORGOTTEN
 from copies import advance, hold, hold_queued, make_id, pack, say, sent, sent_of, snapshot
-from disque_py.core import acks, lifecycle, repair
+from disque_py.core import acks, changing, lifecycle, repair
 from disque_py.core.job import ACKED, ACTIVE
 from disque_py.core.repair import HAS, HAS_CREATION, HAS_DONE, HAS_NONE, HAS_PASSIVE
 from disque_py.core.replication import REPAIRED
@@ -193,6 +194,17 @@ def test_an_answer_that_names_a_further_member_is_asked_for_again():
     answer(broker, second, holders=pack(broker.me, second, third))
     assert third in job.holders
     assert [nodes for nodes, _ in sent_of(broker, HAVE)] == [(second, third)]
+
+
+def test_a_member_that_never_heard_of_a_change_is_told():
+    """Spec RC4. Its copy would end with the first TTL, and the errored job would have a copy less."""
+    broker, second, _, lost = make_cluster()
+    job = hold(broker, second, lost)
+    changing.give_up(broker, job, b"no use")
+    sent(broker)
+    forget(broker, lost)
+    answer(broker, second)
+    assert [(nodes, item[0]) for nodes, item in sent_of(broker, CHANGED)] == [((second,), job.id)]
 
 
 def test_a_member_takes_the_set_over_and_says_what_it_has():
