@@ -63,6 +63,10 @@ class RepairChecker:
         for job in jobs_of(machine.broker):
             self.excused[job.id] = None
 
+    def gave_up(self, job_id: bytes) -> None:
+        """A leaving node gave its copy up, and found no other node for it."""
+        self.excused[job_id] = None
+
     def copied(self, machine: Machine, job_id: bytes) -> None:
         """A node was sent a copy by a repair."""
         job = machine.broker.find(job_id) if machine.is_up else None
@@ -134,7 +138,7 @@ class RepairChecker:
     def missing(self) -> str:
         """Return a job that has too few copies, in calm weather; empty if there is none."""
         up = self._world.running()
-        if any(machine.count("copies_missing_leaving") or machine.count("jobs_evicted") for machine in up):
+        if any(machine.count("jobs_evicted") for machine in up):
             return ""
         copies: dict[bytes, int] = {}
         wanted: dict[bytes, int] = {}
