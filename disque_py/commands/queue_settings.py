@@ -22,9 +22,11 @@ from disque_py.core.queue_settings import (
     FIELDS,
     FULL,
     NO_VERSION,
+    QUEUE,
     RESET_FIELD,
     InvalidValueError,
     read_value,
+    state_key,
 )
 from disque_py.core.versions import refuse_older
 from disque_py.resp.glob import matches
@@ -74,16 +76,16 @@ def _set(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
                 raise InvalidValueError(f"at most proto-max-bulk-len, {broker.settings.proto_max_bulk_len} bytes")
         except InvalidValueError as refused:
             raise CommandError(INVALID.format(word.decode(), refused)) from None
-    return _change(broker, client, name, list(values.items()))
+    return _change(broker, client, state_key(QUEUE, name), list(values.items()))
 
 
-def _change(broker: Broker, client: Client, name: bytes, values: list[tuple[bytes, bytes]]) -> bytes | None:
+def _change(broker: Broker, client: Client, key: bytes, values: list[tuple[bytes, bytes]]) -> bytes | None:
     refuse_older(broker)
-    if not settings_sync.has_room(broker, name, values):
+    if not settings_sync.has_room(broker, key, values):
         raise CommandError(FULL)
-    if broker.queue_settings.next_counter(name) > COUNTER_MAX:
+    if broker.queue_settings.next_counter(key) > COUNTER_MAX:
         raise CommandError(NO_VERSION)
-    return deferred_reply.begin(broker, client, partial(settings_sync.change, broker, name, values), _saved)
+    return deferred_reply.begin(broker, client, partial(settings_sync.change, broker, key, values), _saved)
 
 
 def _saved(failure: OSError | None) -> bytes:
@@ -95,14 +97,15 @@ def _saved(failure: OSError | None) -> bytes:
 def _get(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
     """GET queue: pairs of all fields, then `paused`, `version` and `behind`; nil if nothing was ever set."""
     name = argv[2]
-    state = broker.queue_settings.states.get(name)
+    key = state_key(QUEUE, name)
+    state = broker.queue_settings.states.get(key)
     pause = broker.pauses.versions.get(name)
     if state is None and pause is None:
         return nil_array(client.protocol)
     parts = [bulk(text) for pair in broker.queue_settings.shown(name) for text in pair]
     parts += [bulk("paused"), bulk(PAUSE_NAMES[pause[0] if pause is not None else 0])]
     parts += [bulk("version"), integer(state.highest() if state is not None else 0)]
-    parts += [bulk("behind"), integer(settings_sync.behind(broker, name))]
+    parts += [bulk("behind"), integer(settings_sync.behind(broker, key))]
     return array(parts)
 
 
@@ -134,9 +137,10 @@ def _listed(names: list[bytes], pattern: str) -> incremental.Steps:
 
 def _reset(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     """RESET queue: each field has its default again, in a new version. A pause stays."""
-    if argv[2] not in broker.queue_settings.states:
+    key = state_key(QUEUE, argv[2])
+    if key not in broker.queue_settings.states:
         return OK
-    return _change(broker, client, argv[2], [(RESET_FIELD, b"")])
+    return _change(broker, client, key, [(RESET_FIELD, b"")])
 
 
 FORMS: Final = {

@@ -3,12 +3,16 @@
 The fields are PRIORITY (a lower one is served first), META (pairs that mean nothing to the broker), whether the job was
 added with a KEY (keys.py), and the changeable part (changeable.py) of jobs that have one. They travel with the job. On
 the bus and in the journal the first three are one later field of a job's snapshot (job_snapshot.py): (priority or nil,
-[name, value, …], 1 if keyed). The changeable part is the next field.
-Spec F1, G2, K6, F3.
+[name, value, …], 1 if keyed). Rarer values still are *extras*: a code and a value each, in one flat list behind these,
+which only jobs with extras have. A node keeps extras whose code it does not know, and passes them on. The changeable
+part is the next field.
+
+Spec F1, G2, K6, F3, F11.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
 from disque_py.config.directives import META_PAIRS_MAX
@@ -29,7 +33,20 @@ META_BYTES_MAX: Final = 65_536
 TRACE_NAMES: Final = (b"traceparent", b"tracestate")
 TRACE_BYTES_MAX: Final = 1_024
 
-Packed = tuple[int | None, tuple[bytes, ...], int]
+# Codes of extras.
+CLAIM: Final = 1  # The key under which the job may be delivered.
+WINDOW: Final = 2  # How long its KEY is used.
+TOPIC: Final = 3  # The topic that it was published to.
+BATCH: Final = 4  # The batch that it belongs to.
+SCHEDULE: Final = 5  # The schedule that made it.
+# At most so many, of so many packed bytes together.
+EXTRAS_MAX: Final = 32
+EXTRAS_BYTES_MAX: Final = 65_536
+EXTRA_BYTES: Final = 120
+
+Extras = dict[int, Any]
+# Priority, pairs, 1 if keyed; extras if there are any.
+Packed = tuple[Any, ...]
 
 
 class JobAttributes:
@@ -39,35 +56,59 @@ class JobAttributes:
     meta       name, value, name, value …
     is_keyed   its id says its key, and it uses that (keys.py)
     is_open    it is a copy with a key, and the outcome of its creation wasn't heard here (keying.py)
+    extras     code -> value (bytes, a number, or a list of these); None without any
     part       the changeable part; None for jobs of which nothing has changed, and without ATTEMPTS and BACKOFF
     packed_bytes   about their bytes in a record
     size       accounted bytes
     """
 
-    __slots__ = ("is_keyed", "is_open", "meta", "packed_bytes", "part", "priority", "size")
+    __slots__ = ("extras", "is_keyed", "is_open", "meta", "packed_bytes", "part", "priority", "size")
 
     def __init__(self, priority: int | None, meta: tuple[bytes, ...], *, is_keyed: bool = False) -> None:
         self.priority = priority
         self.meta = meta
         self.is_keyed = is_keyed
         self.is_open = False
+        self.extras: Extras | None = None
         self.part: Changeable | None = None
         self.packed_bytes = self.size = 0
         self.measure()
 
     def measure(self) -> None:
-        """Compute `packed_bytes` and `size` anew, because the part has changed."""
+        """Compute `packed_bytes` and `size` anew, because the part or an extra has changed."""
         words = sum(map(len, self.meta))
         self.packed_bytes = PACKED_BYTES + 3 * len(self.meta) + words
         self.size = ATTRIBUTES_BYTES + PAIR_BYTES * (len(self.meta) >> 1) + words
+        if self.extras is not None:
+            texts = sum(map(_bytes_of, self.extras.values()))
+            self.packed_bytes += texts + 2 * len(self.extras)
+            self.size += texts + EXTRA_BYTES * len(self.extras)
         if self.part is not None:
             texts = self.part.text_bytes
             self.packed_bytes += changeable.PACKED_BYTES + texts
             self.size += changeable.PART_BYTES + texts
 
+    def extra(self, code: int) -> Any:
+        """Return the value of an extra; None if the job has none."""
+        return None if self.extras is None else self.extras.get(code)
+
+    def set_extra(self, code: int, value: Any) -> None:
+        """Give the job an extra, or take it away (None). The caller accounts for the memory, as after any change."""
+        if value is not None:
+            if self.extras is None:
+                self.extras = {}
+            self.extras[code] = value
+        elif self.extras is not None:
+            self.extras.pop(code, None)
+            self.extras = self.extras or None
+        self.measure()
+
     def again(self) -> JobAttributes:
         """Return the same for another id of the same key."""
         same = JobAttributes(self.priority, self.meta, is_keyed=True)
+        if self.extras is not None:
+            same.extras = dict(self.extras)
+            same.measure()
         if self.part is not None:
             same.part = Changeable(self.part.ttl_ms, self.part.limit, self.part.backoff)
             same.measure()
@@ -75,6 +116,9 @@ class JobAttributes:
 
     def pack(self) -> Packed:
         """Return the attributes as a field of a snapshot."""
+        if self.extras is not None:
+            flat = [word for pair in self.extras.items() for word in pair]
+            return (self.priority, self.meta, int(self.is_keyed), flat)
         return (self.priority, self.meta, int(self.is_keyed))
 
 
@@ -82,7 +126,7 @@ def unpack(field: Any) -> JobAttributes | None:
     """Return the attributes of a snapshot's field, None for none; ValueError if no node can have sent it."""
     if field is None:
         return None
-    priority, meta, is_keyed, *_ = field
+    priority, meta, is_keyed, *later = field
     if priority is not None and (type(priority) is not int or not -INT64_LIMIT <= priority < INT64_LIMIT):
         raise ValueError("a priority that is no number of 64 bits")
     if type(meta) not in (list, tuple) or len(meta) & 1:
@@ -91,7 +135,64 @@ def unpack(field: Any) -> JobAttributes | None:
         raise ValueError("metadata that are no bytes")
     if len(meta) > 2 * META_PAIRS_MAX or sum(map(len, meta)) > META_BYTES_MAX:
         _check_limits(meta)
-    return JobAttributes(priority, tuple(meta), is_keyed=bool(is_keyed))
+    attributes = JobAttributes(priority, tuple(meta), is_keyed=bool(is_keyed))
+    if later and later[0]:
+        attributes.extras = _unpack_extras(later[0])
+        attributes.measure()
+    return attributes
+
+
+def _unpack_extras(field: Any) -> Extras:
+    """Return the extras of a field. ValueError."""
+    if type(field) not in (list, tuple) or len(field) & 1 or len(field) > 2 * EXTRAS_MAX:
+        raise ValueError("extras that are no pairs, or too many")
+    extras: Extras = {}
+    for at in range(0, len(field), 2):
+        code, value = field[at], field[at + 1]
+        if type(code) is not int or not _is_plain(value):
+            raise ValueError("an extra that no node sends")
+        check = CHECKS.get(code)
+        if check is not None and not check(value):
+            raise ValueError(f"an extra of code {code} that no node sends")
+        extras[code] = value
+    if sum(map(_bytes_of, extras.values())) > EXTRAS_BYTES_MAX:
+        raise ValueError("extras of too many bytes")
+    return extras
+
+
+def _is_plain(value: Any) -> bool:
+    if type(value) in (list, tuple):
+        return all(type(each) in (bytes, int) for each in value)
+    return type(value) in (bytes, int)
+
+
+def _bytes_of(value: Any) -> int:
+    """Return about the bytes of a value in a record."""
+    if type(value) is bytes:
+        return len(value) + 3
+    return sum(map(_bytes_of, value)) if type(value) in (list, tuple) else 9
+
+
+def _is_text(value: Any) -> bool:
+    return type(value) is bytes
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and 0 <= value < 1 << 53
+
+
+def _is_key(value: Any) -> bool:
+    return type(value) in (list, tuple) and len(value) > 0 and all(type(each) is bytes for each in value)
+
+
+# Code -> whether a peer's value can be one. Other codes are of newer versions.
+CHECKS: Final[dict[int, Callable[[Any], bool]]] = {
+    CLAIM: _is_key,
+    WINDOW: _is_count,
+    TOPIC: _is_text,
+    BATCH: _is_text,
+    SCHEDULE: _is_text,
+}
 
 
 def _check_limits(meta: list[bytes] | tuple[bytes, ...]) -> None:

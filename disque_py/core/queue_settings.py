@@ -9,7 +9,11 @@ A field that this version does not know is kept and passed on. So is a value tha
 this node goes by the default then.
 
 `QueueSettingsTable.of` gives the settings in force, parsed, for code that obeys them. This module is data: it knows no
-broker, no file and no other node (settings_sync.py). Spec QS1, QS2.
+broker, no file and no other node (settings_sync.py).
+
+The table also carries other state that all nodes share: topics, schedules, users, batches. A *key* names a state. The
+key of a queue's settings is the queue's name. Any other kind of state has a prefix (`state_key`). A node that does not
+know a kind keeps its states and passes them on, as it does with fields. Spec QS1, QS2, QS9.
 """
 
 from __future__ import annotations
@@ -48,6 +52,28 @@ NODE_BYTES: Final = 20
 
 # The name of the version of a RESET, among the versions of fields.
 RESET_FIELD: Final = b""
+
+# Kinds of states. A key that begins with a zero byte says its kind behind it. Any other key is the name of a queue.
+QUEUE: Final = b"q"
+TOPIC: Final = b"t"
+SCHEDULE: Final = b"s"
+USER: Final = b"u"
+BATCH: Final = b"b"
+_MARK: Final = b"\0"
+
+# Called with a name and the fields of its state, without empty ones. No fields: the state was deleted.
+Watcher = Callable[[bytes, dict[bytes, bytes]], None]
+
+
+def state_key(kind: bytes, name: bytes) -> bytes:
+    """Return the key of a state of this kind (spec QS9)."""
+    return name if kind == QUEUE and not name.startswith(_MARK) else _MARK + kind + name
+
+
+def split_key(key: bytes) -> tuple[bytes, bytes]:
+    """Return the kind and the name of a state."""
+    return (key[1:2], key[2:]) if key.startswith(_MARK) else (QUEUE, key)
+
 
 _TIME: Final = re.compile(rb"([0-9]{1,19})(ms|s|m|h|d)?")
 _UNIT_MS: Final = {b"ms": 1, b"": 1_000, b"s": 1_000, b"m": 60_000, b"h": 3_600_000, b"d": 86_400_000}
@@ -394,7 +420,7 @@ class QueueSettingsTable:
 
     in_force   queue -> its settings, for queues that have any that is no default. Empty: ADDJOB looks no further
     limited    queues with `maxlen`
-    states     queue -> versions, also of queues whose settings were reset
+    states     key -> versions, also of queues whose settings were reset, and of other kinds of states
     digest     of all versions; 0 if there are none
     number     counts changes
     bytes      about the memory that the states take
@@ -403,6 +429,7 @@ class QueueSettingsTable:
     """
 
     def __init__(self) -> None:
+        self._watchers: dict[bytes, Watcher] = {}
         self.in_force: dict[bytes, QueueSettings] = {}
         self.limited: dict[bytes, None] = {}
         self.states: dict[bytes, QueueState] = {}
@@ -417,6 +444,13 @@ class QueueSettingsTable:
         """Return a queue's settings in force. Queues without settings share one object."""
         in_force = self.in_force
         return in_force.get(name, DEFAULTS) if in_force else DEFAULTS
+
+    def watch(self, kind: bytes, watcher: Watcher) -> None:
+        """Have a function called after each change of a state of this kind. It hears of all present states at once."""
+        self._watchers[kind] = watcher
+        for key in list(self.states):
+            if split_key(key)[0] == kind:
+                self._tell_watcher(key, self.states[key])
 
     def next_counter(self, name: bytes) -> int:
         """Return the counter of a new version of this queue's settings. Above COUNTER_MAX: there is none."""
@@ -514,19 +548,29 @@ class QueueSettingsTable:
         state.digest ^= digest
         self.digest ^= digest
 
-    def _take_effect(self, name: bytes, state: QueueState) -> None:
-        found = _in_force(name, state)
-        if found is None:
-            self.in_force.pop(name, None)
+    def _take_effect(self, key: bytes, state: QueueState) -> None:
+        kind, name = split_key(key)
+        if kind == QUEUE:
+            found = _in_force(name, state)
+            if found is None:
+                self.in_force.pop(name, None)
+            else:
+                self.in_force[name] = found
+            if found is not None and found.maxlen:
+                self.limited[name] = None
+            else:
+                self.limited.pop(name, None)
         else:
-            self.in_force[name] = found
-        if found is not None and found.maxlen:
-            self.limited[name] = None
-        else:
-            self.limited.pop(name, None)
-        self._reset_names.pop(name, None)
+            self._tell_watcher(key, state)
+        self._reset_names.pop(key, None)
         if not state.fields:
-            self._reset_names[name] = None
+            self._reset_names[key] = None
+
+    def _tell_watcher(self, key: bytes, state: QueueState) -> None:
+        kind, name = split_key(key)
+        watcher = self._watchers.get(kind)
+        if watcher is not None:
+            watcher(name, {field: known[0] for field, known in state.fields.items() if known[0]})
 
     def items_of(self, name: bytes) -> list[Item]:
         """Return all versions of one queue, the RESET first."""
@@ -564,13 +608,14 @@ class QueueSettingsTable:
             self.unsaved[item[0], item[1]] = None
 
     def shown(self, name: bytes) -> list[tuple[bytes, bytes]]:
-        """Return the fields that QUEUE GET shows, with their values."""
-        state = self.states.get(name)
+        """Return the fields that QUEUE GET shows of a queue, with their values."""
+        state = self.states.get(state_key(QUEUE, name))
         fields = state.fields if state is not None else {}
         return [(each, (fields[each][0] if each in fields else b"") or field.default) for each, field in FIELDS.items()]
 
     def clear(self) -> None:
         """Forget all settings."""
+        keys = list(self.states)
         self.in_force.clear()
         self.limited.clear()
         self.states.clear()
@@ -579,6 +624,10 @@ class QueueSettingsTable:
         self.bytes = 0
         self.unsaved.clear()
         self._reset_names.clear()
+        for key in keys:
+            kind, name = split_key(key)
+            if kind in self._watchers:
+                self._watchers[kind](name, {})
 
 
 def _field_bytes(field: bytes, value: bytes) -> int:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 ATTEMPTS: Final = 2
 # The version that brought the repair of lost copies. Nodes of older ones are neither asked nor given a new copy.
 REPAIR: Final = 3
+# The version that brought extras of jobs, and shared state besides queue settings.
+FLOWS: Final = 4
 
 
 def older_node(broker: Broker, version: int) -> Node | None:

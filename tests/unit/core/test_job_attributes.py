@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgpack
 import pytest
 
-from disque_py.core.job_attributes import META_BYTES_MAX, JobAttributes, unpack
+from disque_py.core.job_attributes import META_BYTES_MAX, TOPIC, WINDOW, JobAttributes, unpack
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,25 @@ def test_no_attributes_are_none():
 
 
 def test_unknown_fields_are_ignored():
-    assert unpack((1, (), 0, "news")).priority == 1
+    assert unpack((1, (), 0, [], "news")).priority == 1
+
+
+def test_extras_of_any_code_are_kept_and_passed_on():
+    """Spec F11."""
+    attributes = JobAttributes(None, ())
+    attributes.set_extra(TOPIC, b"news")
+    attributes.set_extra(999, [b"later", 7])
+    copy = unpack(msgpack.unpackb(msgpack.packb(attributes.pack())))
+    assert (copy.extra(TOPIC), copy.extra(999), copy.extra(WINDOW)) == (b"news", [b"later", 7], None)
+    assert copy.size == attributes.size > JobAttributes(None, ()).size
+
+
+def test_extras_that_are_taken_away_leave_nothing():
+    attributes = JobAttributes(None, ())
+    attributes.set_extra(TOPIC, b"news")
+    attributes.set_extra(TOPIC, None)
+    assert attributes.pack() == (None, (), 0)
+    assert attributes.size == JobAttributes(None, ()).size
 
 
 @pytest.mark.parametrize(
@@ -35,6 +53,9 @@ def test_unknown_fields_are_ignored():
         7, (), (1, ()), ("1", (), 0), (1 << 63, (), 0), (None, (b"odd",), 0), (None, ("a", "b"), 0),
         (None, (b"a", b"x" * META_BYTES_MAX), 0), (None, (b"a", b"b") * 1001, 0), (None, {}, 0),
         (None, (b"a", b"b") * 1000 + (b"tracestate", b"x" * 1024), 0),
+        (None, (), 0, "text"), (None, (), 0, [TOPIC]), (None, (), 0, [TOPIC, 7]), (None, (), 0, ["a", b"b"]),
+        (None, (), 0, [WINDOW, -1]), (None, (), 0, [9, 1.5]), (None, (), 0, [9, b"x" * 65_536]),
+        (None, (), 0, [9, 1] * 33),
     ],
 )  # fmt: skip
 def test_a_field_that_no_node_can_have_sent_is_refused(field):

@@ -11,13 +11,17 @@ from disque_py.core.queue_settings import (
     ALL_FIELDS,
     DEFAULTS,
     FIELD_BYTES,
+    QUEUE,
     QUORUM,
     RESET_FIELD,
     STATE_BYTES,
+    TOPIC,
     InvalidValueError,
     QueueSettingsTable,
     is_item,
     read_value,
+    split_key,
+    state_key,
 )
 
 A, B = b"a" * 20, b"b" * 20
@@ -162,6 +166,39 @@ def test_changed_settings_are_given_to_the_file_once():
     table = table_of((b"q", b"lease", b"30", 1, A), (b"q", b"lease", b"31", 2, A))
     assert table.take_unsaved() == [(b"q", b"lease", b"31", 2, A)]
     assert table.take_unsaved() == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"), [(QUEUE, b"q"), (QUEUE, b"\0tq"), (TOPIC, b"q"), (TOPIC, b"\0q"), (QUEUE, b"")]
+)
+def test_the_key_of_a_state_says_its_kind_and_name(kind, name):
+    """Spec QS9."""
+    assert split_key(state_key(kind, name)) == (kind, name)
+
+
+def test_states_of_other_kinds_are_no_settings_of_queues():
+    table = table_of((state_key(TOPIC, b"q"), b"maxlen", b"5", 1, A))
+    assert table.of(b"q") is DEFAULTS
+    assert not table.limited
+    assert not table.in_force
+
+
+def test_a_watcher_hears_of_states_that_are_there_and_of_each_change():
+    heard = []
+    news = state_key(TOPIC, b"news")
+    table = table_of((news, b"queue", b"a", 1, A), (b"q", b"lease", b"30", 1, A))
+    table.watch(TOPIC, lambda name, fields: heard.append((name, fields)))
+    table.merge((news, b"where", b"x", 2, A))
+    table.merge((news, RESET_FIELD, b"", 3, A))
+    table.load([(news, b"queue", b"b", 4, A)])
+    table.clear()
+    assert heard == [
+        (b"news", {b"queue": b"a"}),
+        (b"news", {b"queue": b"a", b"where": b"x"}),
+        (b"news", {}),
+        (b"news", {b"queue": b"b"}),
+        (b"news", {}),
+    ]
 
 
 def test_no_more_queues_than_the_limit_have_settings(monkeypatch):

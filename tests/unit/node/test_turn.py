@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from brokers import NotedHost, NotedPort
-from cluster_bus.codec import Decoder
+from cluster_bus.codec import PROTOCOL_MAX, Decoder
 from cluster_bus.handshake import Hello
 from cluster_bus.membership import Membership
 from cluster_bus.messages import GOTJOB, HINT, INTEREST, PAUSE, REPLJOB
@@ -161,7 +161,7 @@ def test_each_node_gets_a_run_in_the_version_of_its_link():
     driver.outgoing.send_all(driver.broker.sets.others(driver.broker.sets.of((one, other))), GOTJOB, ids)
     driver.finish()
     (_, plain), (_, packed) = outside.frames
-    assert (plain[4], packed[4]) == (2, 3)
+    assert (plain[4], packed[4]) == (2, PROTOCOL_MAX)
     assert Decoder().feed(plain) == Decoder().feed(packed) == [[[GOTJOB, *ids]]]
     assert len(packed) < len(plain)
     assert driver.outgoing.sent_bytes >= len(packed) + len(plain)
