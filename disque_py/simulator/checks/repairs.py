@@ -3,8 +3,8 @@
 `missing` tells a job with too few copies. In calm weather, after `repair-after` and the turns of its holders, there is
 none: every job has min(REPLICATE, nodes) copies that exist. Left out are jobs whose copies went without a suspicion:
 by DEBUG FLUSHALL, CLUSTER RESET, DELJOB, DEBUG LOADAOF, eviction, or with a leaving node that found no other. So are
-ASYNC jobs, whose copies may never have come, and jobs of which a node of an older version is a holder. It can't be
-asked, so it counts (spec RC5), and it repairs nothing.
+ASYNC jobs, whose copies may never have come, jobs whose ADDJOB was not answered by an id, and jobs of which a node of
+an older version is a holder. It can't be asked, so it counts (spec RC5), and it repairs nothing.
 
 `RepairChecker` notes each copy that a repair made, and the processes that knew its node as a holder then. If one of
 them goes on and has forgotten the job as done, the copy must not live: its node was to be asked before. So no job is
@@ -158,8 +158,8 @@ class RepairChecker:
             promise = self._oracle.by_id.get(job_id)
             if job_id in over or job_id in self.excused or promise is None or promise.is_deleted or promise.acked_ms:
                 continue
-            if not promise.copies:
-                continue  # Of an ASYNC job a copy may never have arrived.
+            if not promise.copies or not promise.answered_ms:
+                continue  # Of an ASYNC job a copy may never have arrived; an ADDJOB that failed deletes its copies.
             if count < min(wanted[job_id], able):
                 return f"{promise} has {count} copies, {wanted[job_id]} are wanted, {able} nodes are there"
         return ""

@@ -23,7 +23,7 @@ from cluster_bus.messages import (
 from cluster_bus.node import FORGOTTEN
 from copies import advance, hold, hold_queued, make_id, pack, say, sent, sent_of, snapshot
 from disque_py.core import acks, changing, lifecycle, repair
-from disque_py.core.job import ACKED, ACTIVE
+from disque_py.core.job import ACKED, ACTIVE, WAIT_REPL
 from disque_py.core.repair import HAS, HAS_CREATION, HAS_DONE, HAS_NONE, HAS_PASSIVE
 from disque_py.core.replication import REPAIRED
 from disque_py.node import dispatch
@@ -98,6 +98,24 @@ def test_other_jobs_are_left_alone(fields, change):
     sent(broker)
     forget(broker, lost)
     assert sent_of(broker, HAVE) == []
+
+
+def test_a_job_whose_copy_is_lost_while_it_is_added_takes_its_turn_after_that():
+    """Spec RC1. A holder confirmed its copy, and lost it before the others had theirs."""
+    broker, second, third, lost = make_cluster()
+    client = make_client(broker)
+    ask(broker, client, "ADDJOB", "q", "x", 0, "REPLICATE", 3, "RETRY", 60)
+    [job] = jobs_of(broker)
+    confirming = next(node for node in (second, third, lost) if node in job.holders)
+    say(broker, confirming, GOTJOB, job.id)
+    broker.repairs.due[confirming] = broker.now_ms
+    advance(broker, SECOND)
+    assert job.state == WAIT_REPL
+    assert not sent_of(broker, HAVE)
+    for node in job.holders - {broker.me, confirming}:
+        say(broker, node, GOTJOB, job.id)
+    advance(broker, SECOND)
+    assert {job_id for _, (_, _, ids) in sent_of(broker, HAVE) for job_id in ids} == {job.id}
 
 
 def test_a_process_that_is_linked_first_is_asked_after_ten_seconds():

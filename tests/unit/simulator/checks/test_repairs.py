@@ -34,7 +34,7 @@ def test_a_job_with_too_few_copies_is_told():
     assert "has 1 copies, 2 are wanted" in checker.missing()
 
 
-@pytest.mark.parametrize("why", ["excused", "acknowledged", "asynchronous"])
+@pytest.mark.parametrize("why", ["excused", "acknowledged", "asynchronous", "not answered"])
 def test_some_jobs_are_left_out(why):
     world, checker, _, promise = make_world()
     machine = holders_of(world, promise)[1]
@@ -42,6 +42,8 @@ def test_some_jobs_are_left_out(why):
         checker.excuse(machine)
     elif why == "acknowledged":
         promise.acked_ms = world.now_ms
+    elif why == "not answered":
+        promise.answered_ms = 0
     else:
         promise.copies = 0
     machine.die()
