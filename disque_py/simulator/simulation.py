@@ -166,7 +166,7 @@ class Simulation:
 
     def hear(self, sender: str, receiver: str, runs: list[list[Any]]) -> None:
         """These messages are about to be read (Network.tap)."""
-        self.leases.hear(receiver, runs)
+        self.leases.hear(sender, receiver, runs)
         self.collections.hear(sender, receiver, runs)
 
     def look(self) -> None:

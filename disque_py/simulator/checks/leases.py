@@ -82,9 +82,13 @@ class Leases:
         self.returns: dict[tuple[str, int, bytes], Return] = {}
         self.named: dict[tuple[str, bytes, bytes], int] = {}
 
-    def hear(self, receiver: str, runs: list[list[Any]]) -> None:
-        """A node is about to read these: note the holders that are new to it, of jobs that it knows as done."""
+    def hear(self, sender: str, receiver: str, runs: list[list[Any]]) -> None:
+        """A node is about to read these: note the holders that are new to it, of jobs that it knows as done.
+
+        HOLDERS comes from a node that has taken the job a moment ago, perhaps for the second time in another process.
+        """
         broker = self._world.machines[receiver].broker
+        taker = self._world.machines[sender].membership.me.id
         for run in runs:
             at = NAMING.get(run[0])
             if at is None:
@@ -93,7 +97,7 @@ class Leases:
                 job = broker.find(item[0])
                 if job is None or job.state != ACKED:
                     continue
-                known = [node.id for node in job.holders]
+                known = [node.id for node in job.holders if run[0] != HOLDERS or node.id != taker]
                 for start in range(0, len(item[at]), ID_BYTES):
                     node_id = item[at][start : start + ID_BYTES]
                     if node_id not in known:
