@@ -13,7 +13,18 @@ from typing import Final
 from cluster_bus.node import LEAVING as IS_LEAVING
 from disque_py.commands.options import INT64_MAX, MS_MAX, SECONDS_MAX, between, read_integer, read_ms, read_timeout
 from disque_py.commands.subcommands import text_of
-from disque_py.core import handover, keying, keys, lifecycle, memory, replication, settings_sync, spilling, versions
+from disque_py.core import (
+    handover,
+    keying,
+    keys,
+    lifecycle,
+    memory,
+    replication,
+    settings_sync,
+    spilling,
+    versions,
+    zones,
+)
 from disque_py.core.broker import Broker
 from disque_py.core.changeable import ATTEMPTS_MAX, Changeable, read_backoff
 from disque_py.core.client import Client
@@ -36,6 +47,10 @@ TTL_ERROR: Final = "ERR TTL must be a number > 0"
 RETRY_ERROR: Final = "ERR RETRY time must be a non negative number"
 DELAY_ERROR: Final = "ERR DELAY time must be a non negative number"
 REPLICATE_ERROR: Final = "ERR REPLICATE must be between 1 and 65535"
+ZONES_ERROR: Final = "ERR ZONES must be between 1 and REPLICATE"
+NOREPL_ZONES: Final = "NOREPL Not enough zones for the requested replication level"
+QUORUM_AND_RETRY: Final = f"{SYNTAX}: REPLICATE QUORUM and RETRY 0 exclude each other"
+QUORUM_AND_ZONES: Final = f"{SYNTAX}: REPLICATE QUORUM and ZONES exclude each other"
 MAXLEN_ERROR: Final = "ERR MAXLEN must be a positive number"
 
 MAXLEN_REACHED: Final = "MAXLEN Queue is already longer than the specified MAXLEN count"
@@ -61,6 +76,8 @@ KEY_ERROR: Final = f"ERR KEY must have 1 to {KEY_BYTES_MAX} bytes"
 def addjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     """ADDJOB queue body ms-timeout [REPLICATE n] [DELAY s] [RETRY s] [TTL s] [MAXLEN n] [ASYNC] …."""
     replicate = 0
+    zone_count = 0
+    is_quorum = False
     ttl_ms = 1000 * TTL_DEFAULT_S
     retry_ms = -1
     delay_ms = 0
@@ -84,7 +101,8 @@ def addjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
             raise CommandError(SYNTAX)
         word = argv[at + 1]
         if option == b"replicate":
-            replicate = between(word, 1, REPLICATE_MAX, REPLICATE_ERROR)
+            is_quorum = word.lower() == b"quorum"
+            replicate = 0 if is_quorum else between(word, 1, REPLICATE_MAX, REPLICATE_ERROR)
         elif option == b"retry":
             retry_ms = 1000 * between(word, 0, SECONDS_MAX, RETRY_ERROR)
         elif option == b"delay":
@@ -104,6 +122,8 @@ def addjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
             delay_ms = read_ms("DELAYMS", word)
         elif option == b"ttlms":
             ttl_ms = between(word, 1, MS_MAX, TTLMS_ERROR)
+        elif option == b"zones":
+            zone_count = between(word, 1, REPLICATE_MAX, ZONES_ERROR)
         else:
             raise CommandError(SYNTAX)
         at += 2
@@ -129,11 +149,18 @@ def addjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
             raise CommandError(ATTEMPTS_NEED_RETRY)
         versions.refuse_older(broker)
     if not retry_ms:
+        if is_quorum:
+            raise CommandError(QUORUM_AND_RETRY)
         if replicate > 1:
             raise CommandError("ERR With RETRY set to 0 please explicitly set  REPLICATE to 1 (at-most-once delivery)")
         replicate = 1
     elif rules is not None and not replicate and rules.replicate:
-        replicate = rules.replicate if rules.replicate != QUORUM else replication.quorum(broker)
+        is_quorum = is_quorum or rules.replicate == QUORUM
+        replicate = rules.replicate if rules.replicate != QUORUM else 0
+    if is_quorum:
+        if zone_count:
+            raise CommandError(QUORUM_AND_ZONES)
+        replicate = zones.quorum(broker)
     if delay_ms >= ttl_ms:
         raise CommandError("ERR The specified DELAY is greater than TTL. Job refused since would never be delivered")
     is_external = False
@@ -147,12 +174,16 @@ def addjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
             replicate = 1
         else:
             replicate = replication.default_copies(broker, is_external=is_external)
+    if zone_count > replicate:
+        raise CommandError(ZONES_ERROR)
+    if zone_count == 1:
+        zone_count = 0  # Any copy is in a zone.
     name = argv[1]
     queue = broker.queues.get(name)
     if more is None or not more.key:
         if rules is not None:
             _refuse_by_settings(broker, name, rules, len(argv[2]), more.meta if more is not None else NO_META)
-        _refuse(broker, queue, replicate, is_external, maxlen)
+        _refuse(broker, queue, replicate, is_external, maxlen, zone_count, is_quorum)
     if queue is not None:
         name = queue.name  # One object for all its jobs.
 
@@ -169,7 +200,9 @@ def addjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
         if more.key:
             job.id = broker.ids.keyed(keys.key_chars(name, more.key), job.id)
             deadline_ms = broker.now_ms + timeout_ms if timeout_ms else 0
-            create: keying.Create = partial(_create_with_key, deadline_ms, is_default, is_external, is_async, maxlen)
+            create: keying.Create = partial(
+                _create_with_key, deadline_ms, is_default, is_external, is_async, maxlen, zone_count, is_quorum
+            )
             if broker.used_memory > broker.memory.limits[1] and memory.is_full(broker):
                 job.body = b""  # Other nodes are asked whether there is such a job. There is no room for a new one.
                 create = _refuse_full
@@ -179,32 +212,52 @@ def addjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
         return None
     # Without a copy of our own even ASYNC waits: an id is given only for a job that a node holds.
     if not is_external and (is_async or replicate == 1):
-        if replicate == 1 and not delay_ms:
+        if replicate == 1 and not delay_ms and not is_quorum:
             lifecycle.register_queued(broker, job, queue)
         else:
-            _start_alone(broker, job)
+            _start_alone(broker, job, is_quorum)
         if broker.is_journaling:
             broker.dirty[job] = False
         broker.stats.jobs_added += 1
         return b"+%b\r\n" % job.id
     if is_async and not timeout_ms:
         timeout_ms = ASYNC_WAIT_MS
-    replication.start(broker, client, job, timeout_ms, is_external=is_external, is_default=is_default)
+    replication.start(
+        broker,
+        client,
+        job,
+        timeout_ms,
+        is_external=is_external,
+        is_default=is_default,
+        zone_count=zone_count,
+        is_quorum=is_quorum,
+    )
     return None
 
 
-def _refuse(broker: Broker, queue: Queue | None, replicate: int, is_external: bool, maxlen: int) -> None:
+def _refuse(
+    broker: Broker,
+    queue: Queue | None,
+    replicate: int,
+    is_external: bool,
+    maxlen: int,
+    zone_count: int,
+    is_quorum: bool,
+) -> None:
     """Refuse a new job if none may be added now. Not called for a key that is used: that job exists. CommandError."""
     if replicate > 1 or is_external:
         needed = replicate if is_external else replicate - 1
-        short = needed - len(broker.cluster.usable)
+        usable = zones.usable_here(broker) if is_quorum else broker.cluster.usable
+        short = needed - len(usable)
         if short > 0:
             if is_external and short == 1:
                 reason = "I'm leaving the cluster" if broker.is_leaving else "I'm out of memory"
                 raise CommandError(NOREPL_EXTERNAL + reason)
             raise CommandError(NOREPL)
+        if zone_count and zones.count((*usable,) if is_external else (broker.me, *usable)) < zone_count:
+            raise CommandError(NOREPL_ZONES)
     if queue is not None:
-        if maxlen and queue.length >= maxlen:
+        if maxlen and queue.pending >= maxlen:
             raise CommandError(MAXLEN_REACHED)
         if queue.paused & PAUSED_IN:
             raise CommandError(PAUSED)
@@ -229,6 +282,8 @@ def _create_with_key(
     is_external: bool,
     is_async: bool,
     maxlen: int,
+    zone_count: int,
+    is_quorum: bool,
     broker: Broker,
     client: Client,
     job: Job,
@@ -236,7 +291,8 @@ def _create_with_key(
 ) -> bytes | None:
     """Do the rest of an ADDJOB whose key is not used, perhaps after some time (keying.py, `Create`)."""
     if is_default:
-        replication.set_copies(broker, job, replication.default_copies(broker, is_external=is_external))
+        copies = replication.default_copies(broker, is_external=is_external)
+        replication.set_copies(broker, job, max(zone_count, copies))
     if broker.queue_settings.in_force:
         rules = broker.queue_settings.in_force.get(job.terms.queue)
         if rules is not None:
@@ -244,7 +300,8 @@ def _create_with_key(
             _refuse_by_settings(
                 broker, job.terms.queue, rules, size_of(job.body), dict(zip(pairs[::2], pairs[1::2], strict=True))
             )
-    _refuse(broker, broker.queues.get(job.terms.queue), job.terms.replicate, is_external, maxlen)
+    queue = broker.queues.get(job.terms.queue)
+    _refuse(broker, queue, job.terms.replicate, is_external, maxlen, zone_count, is_quorum)
     if broker.used_memory > broker.memory.limits[1] and memory.is_full(broker):
         raise CommandError(OOM)
     timeout_ms = max(1, deadline_ms - broker.now_ms) if deadline_ms else 0
@@ -252,13 +309,23 @@ def _create_with_key(
         handover.start_once(broker, client, job, timeout_ms, slot)
         return None
     if not is_external and (is_async or job.terms.replicate == 1):
-        _start_alone(broker, job)
+        _start_alone(broker, job, is_quorum)
         lifecycle.mark_dirty(broker, job)
         broker.stats.jobs_added += 1
         return b"+%b\r\n" % job.id
     if is_async and not timeout_ms:
         timeout_ms = ASYNC_WAIT_MS
-    replication.start(broker, client, job, timeout_ms, is_external=is_external, is_default=is_default, slot=slot)
+    replication.start(
+        broker,
+        client,
+        job,
+        timeout_ms,
+        is_external=is_external,
+        is_default=is_default,
+        zone_count=zone_count,
+        is_quorum=is_quorum,
+        slot=slot,
+    )
     return None
 
 
@@ -289,10 +356,10 @@ def _key_of(argv: list[bytes]) -> bytes:
     return key
 
 
-def _start_alone(broker: Broker, job: Job) -> None:
+def _start_alone(broker: Broker, job: Job, is_quorum: bool) -> None:
     """Queue a job whose producer doesn't wait for copies."""
-    if job.terms.replicate > 1:
-        replication.start_async(broker, job)
+    if job.terms.replicate > 1 or is_quorum:
+        replication.start_async(broker, job, is_quorum=is_quorum)
     lifecycle.register(broker, job)
     replication.queue_or_delay(broker, job)
 

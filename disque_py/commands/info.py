@@ -121,7 +121,7 @@ def _spill(broker: Broker) -> Fields:
 def _jobs(broker: Broker) -> Fields:
     stats = broker.stats
     waiting = len(broker.copies.waiting_repl)
-    queued = sum(queue.length for queue in broker.queues.values())
+    queued = sum(queue.pending for queue in broker.queues.values())
     return [
         ("registered_jobs", broker.job_count),
         ("queued_jobs", queued),

@@ -108,7 +108,7 @@ def qlen(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
         steps = _counted_everywhere if words.is_clusterwide else _counted
         return incremental.begin(broker, client, steps(broker, client, argv[1], words))
     queue = broker.queues.get(argv[1])
-    return integer(queue.length if queue is not None else 0)
+    return integer(queue.pending if queue is not None else 0)
 
 
 def _counted(broker: Broker, client: Client, name: bytes, words: Words) -> incremental.Steps:

@@ -125,7 +125,7 @@ def length(broker: Broker, name: bytes, where: Filter | None, status: bytes) -> 
     if status == PENDING:
         if where is None:
             queue = broker.queues.get(name)
-            return 0 if queue is None else queue.length
+            return 0 if queue is None else queue.pending
         yield from filters.built(broker, (name,), where)
         group = group_of(broker, name, where)
         return 0 if group is None else group.length
@@ -340,7 +340,7 @@ def depths(broker: Broker, name: bytes, by: bytes, status: bytes, count: int) ->
     if queue is None or queue.filters is None:
         return Depths([], 0)
     index = queue.filters.index(where.names)
-    without = queue.length - index.entries
+    without = queue.pending - index.entries
     largest = Largest(count)
     at = len(index.listed)
     while at > 0:
@@ -522,7 +522,7 @@ def stat(broker: Broker, name: bytes, is_recent_enough: bool = False) -> Generat
         return found
     now_ms = broker.now_ms
     found.is_known = True
-    found.length = queue.length
+    found.length = queue.pending
     found.age_s = max(0, (now_ms - queue.created_ms) // 1000)
     found.idle_s = max(0, (now_ms - queue.active_ms) // 1000)
     found.blocked = len(queue.waiting) + (queue.filters.waiting if queue.filters is not None else 0)
@@ -533,7 +533,7 @@ def stat(broker: Broker, name: bytes, is_recent_enough: bool = False) -> Generat
     found.jobs_out = queue.jobs_out
     found.paused = queue.paused
     found.waiting_elsewhere = sum([max(0, count) for count in queue.interested.values()])
-    if figures.ready_ms and queue.length:
+    if figures.ready_ms and queue.pending:
         found.oldest_ms = max(0, broker.wall_ms - figures.ready_ms)
     return found
 

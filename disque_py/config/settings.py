@@ -65,6 +65,7 @@ class Settings:
     cluster_seeds: tuple[Seed, ...]
     daemonize: bool
     databases: int
+    datacenter: str
     dir: str
     events: bool
     events_body: bool
@@ -111,6 +112,7 @@ class Settings:
     unixsocket: str
     unixsocketperm: int
     watchdog_period: int
+    zone: str
 
     def __init__(self) -> None:
         for directive in DIRECTIVES:

@@ -128,6 +128,8 @@ def step(broker: Broker) -> None:
 def _give_queued(broker: Broker, drain: Drain, targets: list[Node]) -> None:
     given = 0
     for queue in list(broker.queues.values()):
+        if queue.parking is not None and queue.parking.length:
+            queue.parking.offer(JOBS_PER_STEP)  # A hand-over needs no room.
         if not queue.length:
             continue
         takers = [node for node in targets if not handover.exchange(node).refuses(queue.name, broker.now_ms)]
@@ -178,7 +180,7 @@ def _move_copy(broker: Broker, drain: Drain, job: Job, targets: list[Node]) -> N
             drain.block("a job is with a worker; it goes with its ack, or when its lease ends")
         return
     refusing = [node for node in targets if handover.exchange(node).refuses(job.terms.queue, broker.now_ms)]
-    more = choose(broker, 1, job.holders.union(refusing))
+    more = choose(broker, 1, job.holders.union(refusing), held=broker.sets.others(job.holders))
     if more:
         drain.moving[job] = Move(more[0], broker.now_ms)
         job.holders = broker.sets.union(job.holders, broker.sets.of(more))

@@ -260,6 +260,8 @@ def fetch_matching(broker: Broker, queue: Queue, wanted: Filter, *, is_picky: bo
     left = EXPIRED_PER_FETCH
     while queue.filters is not None and (group := queue.filters.group(wanted)) is not None:
         job = group.first(is_picky=is_picky)
+        if job is not None and queue.parking is not None and not queue.parking.has_room(job):
+            job = queue.parking.first_of(group.oldest(), is_picky=is_picky)
         if job is None:
             return None
         if type(job.body) is Spilled and job.expire_at_ms > broker.now_ms:
@@ -543,8 +545,18 @@ def acked_again(broker: Broker, job: Job) -> None:
     broker.memory.acked_count += 1
 
 
+def show_due(broker: Broker, queue: Queue) -> None:
+    """Offer more jobs of values from which a job left the queue (parking.py)."""
+    if queue.parking is not None and queue.parking.show_due():
+        broker.wake(queue)
+        if queue.interested:
+            broker.consumers.hint_due[queue] = None
+
+
 def _left(broker: Broker, queue: Queue, job: Job) -> None:
     queue.removed(job)
+    if queue.parking is not None:
+        show_due(broker, queue)
     assert queue.length >= queue.once_length >= 0
     if queue.dead > DEAD_ENTRIES_MIN and queue.needs_sweep and queue not in broker.upkeep.sweeps:
         broker.upkeep.sweeps[queue] = queue.sweep()

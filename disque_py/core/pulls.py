@@ -224,6 +224,8 @@ def give(
         size += len(job.body)
     for job in resting:
         lifecycle.put_back(broker, job)
+    if queue.parking is not None:
+        lifecycle.show_due(broker, queue)
     if resting and not jobs and where is None:
         # Until they have rested no job may leave, so no hint is owed before.
         queue.hint_until_ms = now_ms + _rest_ms(resting[0], now_ms)

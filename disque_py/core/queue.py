@@ -8,6 +8,9 @@ smaller of both heads. The run of a priority queue is handled here, because near
 A job may leave without `pop`: it is acknowledged, it expires, or it is dequeued. Then its entry stays, and it is dead:
 an entry counts only while its job is QUEUED. `is_listed` says that an entry exists, so a job that comes back uses the
 old one. `sweep` drops dead entries a chunk at a time.
+
+Jobs that may not be delivered now, because others of their value have no room, are set aside (parking.py). They are
+pending, and have no entry here. `length` counts the jobs that are offered, and `pending` all of them.
 """
 
 from __future__ import annotations
@@ -18,12 +21,13 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from disque_py.core.job import QUEUED, Job
-from disque_py.core.priority_queue import CHUNK, Entry, PriorityQueue, entry_key, key_of
+from disque_py.core.priority_queue import CHUNK, Entry, Key, PriorityQueue, entry_key, key_of
 
 if TYPE_CHECKING:
     from cluster_bus.node import Node
     from disque_py.core.client import Client
     from disque_py.core.filters import Filters
+    from disque_py.core.parking import Parking
     from disque_py.core.rivals import Rivals, Standing
 
 PAUSED_IN: Final = 1
@@ -57,6 +61,7 @@ class Queue:
     served_ms, busy_ms  about when a client last got a job; the same, if one had got a job shortly before
     rivals              better jobs elsewhere, and our best one as others were told; None: no word yet (ordering.py)
     waited_ms, picky_ms   when a client last stopped waiting: one that takes all jobs, a picky one
+    parking             jobs by value, where only so many of a value may be out; None: no job waits for that
     filters             indexes of jobs by metadata, and clients that wait with WHERE; None: none (filters.py)
     polled_ms           when a client last asked in vain and did not wait
     ahead, is_stalled   how many of the next jobs have their bodies in memory; whether the head's body is read back from
@@ -93,6 +98,7 @@ class Queue:
         "name",
         "once",
         "once_length",
+        "parking",
         "paused",
         "picky",
         "picky_ms",
@@ -117,6 +123,7 @@ class Queue:
         self.serial = 0
         self.is_dropped = False
         self.filters: Filters | None = None
+        self.parking: Parking | None = None
         self.ahead = 0
         self.is_stalled = False
         self.created_ms = now_ms
@@ -154,6 +161,13 @@ class Queue:
 
     def push(self, job: Job) -> None:
         """Add a job whose state has just become QUEUED."""
+        if self.filters is not None and job.attributes is not None:
+            self.filters.added(job)
+        if self.parking is not None:
+            if job.is_listed:
+                self.unlist(job)  # It may have to wait aside, where it has no entry.
+            if self.parking.added(job):
+                return
         self.length += 1
         if job.terms.retry_ms:
             jobs = self.retried
@@ -162,8 +176,6 @@ class Queue:
             if jobs is NO_JOBS:
                 jobs = self.once = PriorityQueue()
             self.once_length += 1
-        if self.filters is not None and job.attributes is not None:
-            self.filters.added(job)
         if job.is_listed:
             self.dead -= 1
             return  # Its old entry counts again: the key never changes.
@@ -180,6 +192,29 @@ class Queue:
                     jobs.tail = []
                 return
         jobs.push_aside(job)
+
+    def show(self, job: Job) -> None:
+        """Offer a pending job that was aside."""
+        self.length += 1
+        jobs = self.retried
+        if not job.terms.retry_ms:
+            if self.once is NO_JOBS:
+                self.once = PriorityQueue()
+            jobs = self.once
+            self.once_length += 1
+        job.is_listed = True
+        jobs.push_aside(job)
+
+    def withdraw(self, job: Job) -> None:
+        """Stop offering a pending job, which goes aside."""
+        jobs = self.retried
+        if not job.terms.retry_ms:
+            jobs = self.once
+            self.once_length -= 1
+        self.length -= 1
+        is_found = jobs.remove(job)
+        assert is_found
+        job.is_listed = False
 
     def pop(self) -> Job | None:
         """Remove and return the first ready job; the caller changes its state. None when empty."""
@@ -202,6 +237,8 @@ class Queue:
                     self.once_length -= 1
                 if self.filters is not None and job.attributes is not None:
                     self.filters.left(job)
+                if self.parking is not None:
+                    self.parking.taken(job)
                 return job
             self.dead -= 1
 
@@ -215,6 +252,8 @@ class Queue:
                 self.length -= 1
                 if self.filters is not None and job.attributes is not None:
                     self.filters.left(job)
+                if self.parking is not None:
+                    self.parking.taken(job)
                 return job
             self.dead -= 1
         return None
@@ -249,6 +288,10 @@ class Queue:
 
     def removed(self, job: Job) -> None:
         """Note that a QUEUED job left without `pop`; its entry stays until it is popped or swept."""
+        if self.parking is not None and self.parking.removed(job):
+            if self.filters is not None and job.attributes is not None:
+                self.filters.left(job)
+            return
         self.length -= 1
         self.dead += 1
         if not job.terms.retry_ms:
@@ -261,6 +304,11 @@ class Queue:
         if (self.retried if job.terms.retry_ms else self.once).remove(job):
             job.is_listed = False
             self.dead -= 1
+
+    @property
+    def pending(self) -> int:
+        """The number of pending jobs: those that are offered, and those that are aside."""
+        return self.length if self.parking is None else self.length + self.parking.length
 
     @property
     def has_clients(self) -> bool:
@@ -300,30 +348,45 @@ class Queue:
         return False
 
     def oldest(self) -> Iterator[Job]:
-        """Yield ready jobs in the order in which they are served."""
+        """Yield pending jobs in the order in which they are served, as if none were aside."""
         if not self.once_length:
-            return self.retried.jobs()
-        return map(_job_of, merge(self.retried.in_order(), self.once.in_order(), key=entry_key))
+            jobs = self.retried.jobs()
+        else:
+            jobs = map(_job_of, merge(self.retried.in_order(), self.once.in_order(), key=entry_key))
+        if self.parking is None or not self.parking.length:
+            return jobs
+        return merge(jobs, map(_aside_of, self.parking.aside.in_order()), key=key_of)
 
     def newest(self, count_max: int) -> Iterator[Job]:
         """Yield up to `count_max` ready jobs, last to first."""
         ordered = self.retried.backwards()
         if self.once_length:
             ordered = merge(ordered, self.once.backwards(), reverse=True, key=entry_key)
-        return map(_job_of, islice(ordered, count_max))
+        if self.parking is None or not self.parking.length:
+            return map(_job_of, islice(ordered, count_max))
+        aside = map(_aside_of, self.parking.aside.backwards())
+        return islice(merge(map(_job_of, ordered), aside, reverse=True, key=key_of), count_max)
 
     def first_lists(self, count: int) -> list[list[Job]]:
-        """Return lists of ready jobs in order. The first `count` of the queue are among them.
+        """Return lists of pending jobs in order. The first `count` of the queue are among them.
 
         The lists can be merged in parts, while the queue goes on.
         """
         lists = self.retried.first_lists(count)
-        return lists + self.once.first_lists(count) if self.once_length else lists
+        if self.once_length:
+            lists += self.once.first_lists(count)
+        if self.parking is not None:
+            lists.append([job for _, job in islice(self.parking.aside.in_order(), count)])
+        return lists
 
     def last_lists(self, count: int) -> list[list[Job]]:
-        """Return lists of ready jobs, last to first, as `first_lists` does."""
+        """Return lists of pending jobs, last to first, as `first_lists` does."""
         lists = self.retried.last_lists(count)
-        return lists + self.once.last_lists(count) if self.once_length else lists
+        if self.once_length:
+            lists += self.once.last_lists(count)
+        if self.parking is not None:
+            lists.append([job for _, job in islice(self.parking.aside.backwards(), count)])
+        return lists
 
     def key_at(self, position: int) -> tuple[int, int] | None:
         """Return (priority, creation time) of about the `position`-th job to be served; None if there is none."""
@@ -333,3 +396,7 @@ class Queue:
 
 def _job_of(entry: Entry) -> Job:
     return entry[4]
+
+
+def _aside_of(item: tuple[Key, Job]) -> Job:
+    return item[1]

@@ -128,8 +128,8 @@ class QueueFilter:
     def takes(self, queue: Queue, import_rate: int) -> bool:
         """Whether the walk returns the queue."""
         return (
-            (self.length_min == -1 or queue.length >= self.length_min)
-            and (self.length_max == -1 or queue.length <= self.length_max)
+            (self.length_min == -1 or queue.pending >= self.length_min)
+            and (self.length_max == -1 or queue.pending <= self.length_max)
             and (self.import_rate_min == -1 or import_rate >= self.import_rate_min)
         )
 

@@ -415,7 +415,7 @@ def _tell_lengths(broker: Broker) -> None:
     changed: list[tuple[bytes, int]] = []
     for name in islice(exchange.length_walk, max(LENGTHS_MIN, len(table.limited) // LENGTH_STEPS)):
         queue = broker.queues.get(name)
-        length = queue.length if queue is not None else 0
+        length = queue.pending if queue is not None else 0
         if name not in told or told[name] != length:
             told[name] = length
             changed.append((name, length))
@@ -436,5 +436,5 @@ def pending(broker: Broker, name: bytes) -> int:
     """Return how many jobs of a queue are pending in the cluster, as far as this node was told."""
     queue = broker.queues.get(name)
     lengths = broker.queue_settings.exchange.lengths.get(name)
-    here = queue.length if queue is not None else 0
+    here = queue.pending if queue is not None else 0
     return here + sum(lengths.values()) if lengths else here

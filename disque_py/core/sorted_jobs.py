@@ -85,6 +85,10 @@ class SortedJobs:
         """Return the job served next, None if there is none."""
         return self.jobs[0][0] if self.jobs else None
 
+    def last(self) -> Job | None:
+        """Return the job served last, None if there is none."""
+        return self.jobs[-1][-1] if self.jobs else None
+
     def first_key(self) -> Key | None:
         """Return the key of the job served next."""
         return self.keys[0][0] if self.keys else None

@@ -223,7 +223,7 @@ def _drop_idle_queues(broker: Broker) -> None:
 def is_idle(broker: Broker, queue: Queue, idle_ms: int) -> bool:
     """Whether no part of the queue is worth keeping."""
     return (
-        not queue.length
+        not queue.pending
         and not queue.has_clients
         and not queue.paused
         and queue.name not in broker.consumers.told_interest

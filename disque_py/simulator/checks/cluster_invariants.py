@@ -322,8 +322,8 @@ def check_books(machine: Machine) -> None:
     _same(machine, "jobs in the schedule", broker.schedule.count(), scheduled)
     _same(machine, "waiting for copies", list(broker.copies.waiting_repl), list(waiting), unordered=True)
     for name, queue in broker.queues.items():
-        _same(machine, f"length of {name!r}", queue.length, queued.pop(name, 0))
-        _same(machine, f"entries of {name!r}", sum(1 for _ in queue.oldest()), queue.length)
+        _same(machine, f"length of {name!r}", queue.pending, queued.pop(name, 0))
+        _same(machine, f"entries of {name!r}", sum(1 for _ in queue.oldest()), queue.pending)
     _same(machine, "jobs in queues that don't exist", queued, {})
     blocked = sum((client.waiting == WAITS_FOR_JOBS) + len(client.waiting_jobs) for client in broker.clients.values())
     _same(machine, "blocked_count", broker.waits.blocked_count, blocked)

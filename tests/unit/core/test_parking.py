@@ -1,0 +1,247 @@
+"""core/parking.py: jobs of a queue, set aside by value."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from disque_py.core.job import ACTIVE, QUEUED, Job, JobTerms
+from disque_py.core.job_attributes import JobAttributes
+from disque_py.core.parking import SHOWN_PER_CALL, Parking
+from disque_py.core.queue import Queue
+
+
+def value_of(job):
+    return job.body or None
+
+
+def make_queue(room=1):
+    queue = Queue(b"q", 0)
+    queue.parking = Parking(queue, value_of, lambda value: room)
+    return queue
+
+
+def make(number, value=b"", priority=None, retry_ms=1000):
+    job = Job(b"D-%037d-" % number, JobTerms(b"q", retry_ms, 0, 1), value, 1000 + number, 1 << 40, frozenset())
+    if priority is not None:
+        job.attributes = JobAttributes(priority, ())
+    return job
+
+
+def push(queue, *jobs):
+    for job in jobs:
+        job.state = QUEUED
+        queue.push(job)
+
+
+def take(queue):
+    job = queue.pop()
+    if job is not None:
+        job.state = ACTIVE
+    return job
+
+
+def leave(queue, job):
+    job.state = ACTIVE
+    queue.removed(job)
+    queue.parking.show_due()
+
+
+def test_a_value_without_room_holds_back_no_other_value():
+    queue = make_queue()
+    first, second, other = make(1, b"a"), make(2, b"a"), make(3, b"b")
+    push(queue, first, second, other)
+    assert [take(queue), take(queue), take(queue)] == [first, other, None]
+    assert [queue.length, queue.pending] == [0, 1]
+
+
+def test_jobs_without_a_value_are_always_offered():
+    queue = make_queue()
+    jobs = [make(number) for number in range(3)]
+    push(queue, *jobs)
+    assert [take(queue) for _ in jobs] == jobs
+
+
+def test_the_best_job_of_a_value_is_offered_whichever_came_first():
+    queue = make_queue()
+    worse, better = make(1, b"a", priority=5), make(2, b"a", priority=3)
+    push(queue, worse, better)
+    assert queue.length == 1
+    assert take(queue) is better
+
+
+def test_the_next_job_of_a_value_is_offered_when_there_is_room():
+    queue = make_queue()
+    first, second = make(1, b"a"), make(2, b"a")
+    push(queue, first, second)
+    take(queue)
+    assert not queue.parking.set_room(b"a", 0)
+    assert take(queue) is None
+    assert queue.parking.set_room(b"a", 1)
+    assert take(queue) is second
+
+
+def test_a_value_may_have_room_for_several():
+    queue = make_queue(room=2)
+    jobs = [make(number, b"a") for number in range(4)]
+    push(queue, *jobs)
+    assert queue.length == 2
+    queue.parking.set_room(b"a", 3)
+    assert queue.length == 3
+
+
+def test_with_less_room_the_last_jobs_go_aside():
+    queue = make_queue(room=3)
+    jobs = [make(number, b"a") for number in range(3)]
+    push(queue, *jobs)
+    queue.parking.set_room(b"a", 1)
+    assert [queue.length, queue.pending] == [1, 3]
+    assert take(queue) is jobs[0]
+
+
+def test_a_job_that_is_put_back_is_offered_again():
+    queue = make_queue()
+    first, second = make(1, b"a"), make(2, b"a")
+    push(queue, first, second)
+    push(queue, take(queue))
+    assert take(queue) is first
+
+
+def test_after_a_hand_over_the_next_job_of_the_value_is_offered():
+    queue = make_queue()
+    first, second = make(1, b"a"), make(2, b"a")
+    push(queue, first, second)
+    take(queue)
+    assert queue.parking.show_due()
+    assert take(queue) is second
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_job_may_leave_by_another_door(number):
+    queue = make_queue()
+    jobs = [make(1, b"a"), make(2, b"a")]
+    push(queue, *jobs)
+    leave(queue, jobs[number])
+    assert [queue.length, queue.pending] == [1, 1]
+    assert take(queue) is jobs[1 - number]
+    assert not queue.parking.groups
+
+
+def test_a_job_that_left_may_come_back_and_wait_aside():
+    queue = make_queue()
+    first, second = make(1, b"a"), make(2, b"a")
+    push(queue, second)
+    leave(queue, second)
+    push(queue, first)
+    push(queue, second)
+    assert not second.is_listed
+    assert [take(queue), take(queue)] == [first, None]
+
+
+def test_pending_jobs_are_listed_in_order_whether_offered_or_aside():
+    queue = make_queue()
+    jobs = [make(number, b"ab"[number % 2 : number % 2 + 1]) for number in range(6)]
+    push(queue, *jobs)
+    assert list(queue.oldest()) == jobs
+    assert list(queue.newest(4)) == jobs[:1:-1]
+    found = [job for each in queue.first_lists(6) for job in each]
+    assert sorted(found, key=jobs.index) == jobs
+
+
+def test_a_job_may_be_set_aside_for_a_second_reason():
+    queue = make_queue()
+    first, second = make(1, b"a"), make(2, b"a")
+    push(queue, first, second)
+    job = take(queue)
+    job.state = QUEUED
+    queue.parking.set_aside(job, b"cap")
+    queue.parking.show_due()
+    assert take(queue) is second
+    assert queue.parking.give_back(b"cap", 5) == 1
+    assert take(queue) is first
+    assert queue.pending == 0
+
+
+def test_a_job_given_back_still_needs_room_of_its_own_value():
+    queue = make_queue()
+    first, second = make(1, b"a"), make(2, b"a")
+    push(queue, first)
+    job = take(queue)
+    job.state = QUEUED
+    queue.parking.set_aside(job, b"cap")
+    push(queue, second)
+    queue.parking.set_room(b"a", 0)
+    queue.parking.room_of = lambda value: 0
+    queue.parking.give_back(b"cap", 1)
+    assert [queue.length, queue.pending] == [0, 2]
+
+
+def test_at_most_once_jobs_wait_aside_too():
+    queue = make_queue()
+    first, second = make(1, b"a", retry_ms=0), make(2, b"a", retry_ms=0)
+    push(queue, first, second)
+    assert [queue.once_length, queue.pending] == [1, 2]
+    assert take(queue) is first
+    queue.parking.show_due()
+    assert take(queue) is second
+    assert queue.once_length == 0
+
+
+def test_very_much_room_is_used_a_part_at_a_time():
+    queue = make_queue(room=0)
+    push(queue, *(make(number, b"a") for number in range(SHOWN_PER_CALL + 5)))
+    queue.parking.set_room(b"a", 1000)
+    assert queue.length == SHOWN_PER_CALL
+    queue.parking.show_due()
+    assert queue.length == SHOWN_PER_CALL + 5
+
+
+def test_of_certain_jobs_the_first_with_room_is_found_whichever_the_queue_offers():
+    queue = make_queue()
+    jobs = [make(1, b"a"), make(2, b"b"), make(3, b"a"), make(4, b"b")]
+    push(queue, *jobs)
+    queue.parking.set_room(b"a", 0)
+    assert queue.parking.first_of(iter(jobs[2:]), is_picky=False) is jobs[3]
+    assert queue.parking.first_of(iter(jobs[2:3]), is_picky=False) is None
+
+
+def test_a_node_that_leaves_offers_all_jobs():
+    queue = make_queue(room=0)
+    jobs = [make(number, b"a") for number in range(3)]
+    push(queue, *jobs)
+    queue.parking.offer(10)
+    assert [take(queue) for _ in jobs] == jobs
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_each_value_always_offers_its_best_jobs_as_far_as_it_has_room(seed):
+    rng = Random(seed)
+    queue = make_queue(room=2)
+    rooms = dict.fromkeys((b"a", b"b", b"c"), 2)
+    queue.parking.room_of = rooms.__getitem__
+    pending = []
+    for number in range(2_000):
+        what = rng.random()
+        if what < 0.4:
+            job = make(number, rng.choice((b"", *rooms)), priority=rng.randrange(100))
+            push(queue, job)
+            pending.append(job)
+        elif what < 0.6:
+            job = take(queue)
+            queue.parking.show_due()
+            if job is not None:
+                pending.remove(job)
+        elif what < 0.8 and pending:
+            leave(queue, pending.pop(rng.randrange(len(pending))))
+        else:
+            value = rng.choice(tuple(rooms))
+            rooms[value] = rng.randrange(3)
+            queue.parking.set_room(value, rooms[value])
+        assert queue.pending == len(pending)
+        pending.sort(key=lambda job: (job.priority, job.ctime))
+        assert list(queue.oldest()) == pending
+        counts = {}
+        for job in pending:
+            at = counts[job.body] = counts.get(job.body, 0) + 1
+            assert job.is_listed == (not job.body or at <= rooms[job.body])
