@@ -36,6 +36,8 @@ NAME_BYTES_MAX: Final = 1_024
 RULES_BYTES_MAX: Final = 60_000
 USERS_MAX: Final = 10_000
 PASSWORDS_MAX: Final = 100
+# A stranger may send a password of any length, and hashing it takes time.
+PASSWORD_BYTES_MAX: Final = 4_096
 PATTERNS_MAX: Final = 500
 NUMBER_MAX: Final = 1_000_000_000
 # Names whose answer is remembered per user. Longer names are matched each time.
@@ -46,6 +48,7 @@ SYNTAX: Final = "Syntax error"
 UNKNOWN: Final = "Unknown command or category name in ACL"
 NO_PASSWORD: Final = "The password you are trying to remove from the user does not exist"
 BAD_HASH: Final = "The password hash must be exactly 64 characters and contain only lowercase hexadecimal characters"
+LONG_PASSWORD: Final = f"A password has at most {PASSWORD_BYTES_MAX} bytes"
 AFTER_ALL: Final = (
     "Adding a pattern after the * pattern (or the 'allkeys' flag) is not valid and does not have any effect."
     " Try 'resetkeys' to start with an empty list of patterns"
@@ -311,6 +314,8 @@ class _Draft:
             if _HASH.fullmatch(word) is None:
                 raise RuleError(rule, BAD_HASH)
             hashed = word.decode()
+        elif len(word) > PASSWORD_BYTES_MAX:
+            raise RuleError(rule, LONG_PASSWORD)
         else:
             hashed = sha256(word).hexdigest()
         if first in (b">", b"#"):

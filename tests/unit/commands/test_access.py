@@ -294,3 +294,24 @@ def test_bodies_of_schedules_need_their_category_and_lists_show_own_ones():
     assert ask_parsed(broker, client, "SCHEDULE", "LIST") == [b"mine"]
     assert b"secret" not in ask(broker, client, "SCHEDULE", "GET", "mine")
     assert b"secret" in ask(broker, admin, "SCHEDULE", "GET", "mine")
+
+
+def test_queues_that_are_gone_are_forgotten_also_far_below_the_limit():
+    broker = make_broker()
+    client = make_user(broker, "~*", "+@all", "limit:queues=1000000")
+    for number in range(2_500):
+        ask(broker, client, "GETJOB", "NOHANG", "FROM", f"q{number}")
+        broker.queues.clear()
+        pass_time(broker, 10)
+    assert len(broker.users.meters[b"ann"].queues) < 1_200
+
+
+def test_a_client_that_reads_events_is_disconnected_with_its_permission():
+    """MONITOR is another permission. Spec US8."""
+    broker = make_broker()
+    client = make_user(broker, "+monitor", "+events")
+    client.is_monitor = True
+    ask(broker, make_client(broker), "ACL", "SETUSER", "ann", "-monitor")
+    assert port_of(client).closed == []
+    ask(broker, make_client(broker), "ACL", "SETUSER", "ann", "-events")
+    assert port_of(client).closed == [False]
