@@ -478,10 +478,11 @@ class Users:
     by_name      all users, `default` first
     of_clients   the user that a new connection begins with; None: `default` without restrictions
     meters       name -> the use that it makes of this node
+    is_audited   there is an audit log, so each client has a pointer
     actor        the client whose command changes users now; is_actor_gone: its own user may not go on
     """
 
-    __slots__ = ("actor", "by_name", "catalog", "is_actor_gone", "meters", "of_clients")
+    __slots__ = ("actor", "by_name", "catalog", "is_actor_gone", "is_audited", "meters", "of_clients")
 
     def __init__(self) -> None:
         self.catalog = Catalog({})
@@ -490,10 +491,12 @@ class Users:
         self.meters: dict[bytes, Meter] = {}
         self.actor: Client | None = None
         self.is_actor_gone = False
+        self.is_audited = False
 
-    def install(self, catalog: Catalog) -> None:
+    def install(self, catalog: Catalog, *, is_audited: bool = False) -> None:
         """Take the units that exist. Users that are known already are read again."""
         self.catalog = catalog
+        self.is_audited = is_audited
         self.by_name = {name: changed(new_user(name), user.words(), catalog) for name, user in self.by_name.items()}
         self.of_clients = self.pointer(self.by_name[DEFAULT])
 
@@ -502,6 +505,7 @@ class Users:
         limits = user.limits
         is_plain = (
             user.name == DEFAULT
+            and not self.is_audited
             and user.is_on
             and user.is_nopass
             and user.has_all_names
