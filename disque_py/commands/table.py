@@ -17,6 +17,7 @@ from disque_py.commands import (
     describing,
     events,
     fetching,
+    flows,
     hello,
     info,
     jobs,
@@ -58,11 +59,11 @@ ADDJOB: Final = (
     "queue body ms-timeout [REPLICATE count|QUORUM] [ZONES n] [DELAY sec] [RETRY sec] [TTL sec] [MAXLEN count] [ASYNC]"
     " [PRIORITY n] [META name value ...] [KEY key] [ATTEMPTS n] [BACKOFF policy] [DELAYMS ms] [RETRYMS ms] [TTLMS ms]"
 )
-GETJOB: Final = (
+GETJOB_OPTIONS: Final = (
     "[NOHANG] [TIMEOUT ms] [COUNT count] [WITHCOUNTERS] [WITHMETA] [WITHLEASE] [LEASE sec] [LEASEMS ms] [TOKEN token]"
     " [WHERE name value ...]"
-    " FROM queue [queue ...]"
 )
+GETJOB: Final = f"{GETJOB_OPTIONS} FROM queue [queue ...]\n{GETJOB_OPTIONS} FROMMATCH pattern [pattern ...]"
 JSCAN: Final = (
     "[cursor] [COUNT n] [BUSYLOOP] [QUEUE name] [STATE state ...] [STATUS status ...] [WHERE name value ...]"
     " [REPLY id|all]"
@@ -159,7 +160,7 @@ COMMANDS: Final = (
     _c("hello", hello.hello, -1, "readonly fast", "cluster", HELLO, "Show the nodes and their priorities, or agree on the protocol version."),
     _c("addjob", adding.addjob, -4, "write denyoom fast", "jobs", ADDJOB, "Add a job to a queue."),
     _c("getjob", fetching.getjob, -2, "write fast", "jobs", GETJOB, "Take jobs from queues, or wait for one."),
-    _c("ackjob", jobs.ackjob, -1, "write fast", "jobs", IDS + " [ATTEMPT n]", "Acknowledge jobs as processed."),
+    _c("ackjob", jobs.ackjob, -1, "write fast", "jobs", IDS + " [ATTEMPT n] [RESULT bytes]", "Acknowledge jobs as processed."),
     _c("fastack", jobs.fastack, -1, "write fast", "jobs", IDS, "Acknowledge with fewer messages and less certainty."),
     _c("deljob", jobs.deljob, -1, "write fast", "jobs", IDS, "Delete jobs from this node only."),
     _c("show", queues.show, -2, "readonly fast", "jobs", "id [CLUSTER]", "Describe a job."),
@@ -211,6 +212,9 @@ COMMANDS: Final = (
     _c("extendtoken", tokens.extendtoken, 3, "write fast", "jobs", "token sec", "Make the leases of a delivery last so long from now."),
     # Cancellation, on any node.
     _c("canceljob", jobs.canceljob, -2, "write fast", "jobs", "id [id ...]", "Cancel jobs, wherever they are."),
+    # Results and progress of jobs.
+    _c("waitjob", flows.waitjob, -2, "readonly", "jobs", "id [id ...] [TIMEOUT ms] [ANY]", "Wait until jobs are over, wherever they are."),
+    _c("progress", flows.progress, -3, "write fast", "jobs", "id percent [text] [ATTEMPT n] [FENCE n]", "Tell how far the work on a job is."),
     # Moving and changing jobs, on any node; and tasks on the jobs of a queue.
     _c("promote", moving.promote, -2, "write denyoom fast", "jobs", "id [id ...]", "End the delays of jobs, wherever they are."),
     _c("reschedule", moving.reschedule, -2, "write denyoom fast", "jobs", RESCHEDULE, "Give a waiting job another delay or priority."),

@@ -31,10 +31,13 @@ from disque_py.core import (
     gathering,
     handover,
     interest,
+    job_waits,
     keying,
     leaving,
+    matching,
     memory,
     ordering,
+    pattern_interest,
     pausing,
     pulls,
     repair,
@@ -44,6 +47,7 @@ from disque_py.core import (
     spilling,
     taking,
     tasks,
+    telling,
     timers,
     voting,
 )
@@ -108,6 +112,8 @@ MESSAGES: Final[dict[int, MessageHandler]] = {
     messages.FILTER_NEED: filter_interest.on_need,
     messages.FILTER_INTEREST: filter_interest.on_interest,
     messages.FILTER_HINT: filter_interest.on_hint,
+    messages.PATTERN_INTEREST: pattern_interest.on_interest,
+    messages.PATTERN_QUEUE: matching.on_queue,
     messages.PAUSE: pausing.on_pause,
     messages.LEFT: leaving.on_left,
     messages.LEFT_OK: leaving.on_left_ok,
@@ -123,6 +129,13 @@ MESSAGES: Final[dict[int, MessageHandler]] = {
     messages.CHANGED: changing.on_changed,
     messages.ASKCHANGED: changing.on_askchanged,
     messages.ACKATTEMPT: acks.on_ackattempt,
+    messages.RESULT: acks.on_result,
+    messages.WAITFOR: job_waits.on_waitfor,
+    messages.WAITIS: job_waits.on_waitis,
+    messages.JOBOVER: job_waits.on_jobover,
+    messages.JOBHAS: job_waits.on_jobhas,
+    messages.NOWAIT: job_waits.on_nowait,
+    messages.PROGRESS: telling.on_progress,
     messages.ASKJOBS: asking.on_askjobs,
     messages.JOBSARE: asking.on_answer,
     messages.DOJOBS: asking.on_dojobs,
@@ -148,12 +161,15 @@ WHILE_LOADING: Final = (
     messages.PAUSE,
     messages.INTEREST,
     messages.FILTER_INTEREST,
+    messages.PATTERN_INTEREST,
     messages.SETTING,
     messages.SETTINGS_HAVE,
     messages.SETTINGS_DIGEST,
     messages.ASKSETTINGS,
     messages.QLENGTHS,
     messages.QUESTION,
+    messages.WAITFOR,
+    messages.NOWAIT,
     messages.TASK,
     messages.SYNC,
     *claim_messages.HANDLERS,
@@ -438,6 +454,8 @@ def _reply_in_mode(client: Client, mode: int, reply: bytes) -> None:
 def disconnect(broker: Broker, client: Client) -> None:
     """Drop a client whose connection is gone."""
     delivery.drop_client(broker, client)
+    if broker.job_waits.by_client:
+        job_waits.drop_client(broker, client)
     if broker.claims.rounds:
         claim_messages.forget_client(broker, client)
 
@@ -470,11 +488,13 @@ def link_up(broker: Broker, node: Node) -> None:
     voting.on_link_up(broker, node)
     interest.on_link_up(broker, node)
     filter_interest.on_link_up(broker, node)
+    pattern_interest.on_link_up(broker, node)
     replication.on_link_up(broker, node)
     handover.on_link_up(broker, node)
     repair.on_link_up(broker, node)
     acks.collect_again(broker)
     keying.on_link_up(broker, node)
+    job_waits.on_link_up(broker, node)
 
 
 def link_lost(broker: Broker, node: Node) -> None:
@@ -485,6 +505,7 @@ def link_lost(broker: Broker, node: Node) -> None:
     tasks.node_lost(broker, node)
     repair.on_link_lost(broker, node)
     claim_messages.on_link_lost(broker, node)
+    job_waits.on_link_lost(broker, node)
 
 
 def incoming_lost(broker: Broker, node: Node) -> None:
@@ -492,11 +513,13 @@ def incoming_lost(broker: Broker, node: Node) -> None:
     settings_sync.forget_node(broker, node)
     interest.forget_node(broker, node)
     filter_interest.forget_node(broker, node)
+    pattern_interest.forget_node(broker, node)
     keying.on_link_lost(broker, node)
     asking.on_link_lost(broker, node)
     gathering.on_link_lost(broker, node)
     tasks.node_lost(broker, node)
     claim_messages.on_link_lost(broker, node)
+    job_waits.on_incoming_lost(broker, node)
 
 
 def new_run(broker: Broker, node: Node) -> None:
@@ -505,8 +528,10 @@ def new_run(broker: Broker, node: Node) -> None:
     settings_sync.on_run_over(broker, node)
     interest.forget_node(broker, node)
     filter_interest.forget_node(broker, node)
+    pattern_interest.forget_node(broker, node)
     handover.on_run_over(broker, node)
     tasks.node_lost(broker, node)
+    job_waits.on_incoming_lost(broker, node)
 
 
 def forgotten(broker: Broker, node: Node) -> None:
@@ -515,12 +540,14 @@ def forgotten(broker: Broker, node: Node) -> None:
     settings_sync.on_run_over(broker, node)
     interest.forget_node(broker, node)
     filter_interest.forget_node(broker, node)
+    pattern_interest.forget_node(broker, node)
     handover.on_run_over(broker, node)
     tasks.node_lost(broker, node)
     broker.sets.forget_all()
     broker.acks.has_forgotten = True
     repair.forgotten(broker, node)
     acks.collect_again(broker)
+    job_waits.forgotten(broker, node)
 
 
 # -- time -------------------------------------------------------------------------------------------
@@ -545,7 +572,12 @@ def settle(broker: Broker) -> None:
     consumers = broker.consumers
     if consumers.answered:
         ordering.settle_all(broker)
+    patterns = broker.patterns
+    if patterns.to_join:
+        matching.join_new(broker)
     delivery.serve_ready(broker)
+    if patterns.due or patterns.found:
+        pattern_interest.settle(broker)
     if consumers.renewals:
         pulls.renew(broker)
     if consumers.filter_due or consumers.told_filters or consumers.filter_lines:
@@ -557,3 +589,5 @@ def settle(broker: Broker) -> None:
         filter_interest.send_hints(broker)
     if broker.claims.is_due:
         claim_messages.settle(broker)
+    if broker.ends.noted or broker.job_waits.given_up:
+        job_waits.settle(broker)

@@ -196,6 +196,11 @@ def tell_message(names: Ids, kind: int, item: Any) -> str:
             return f"{item[0].decode()} {_where(item[1])} {INTEREST.get(item[2], item[2])}{plain}"
         case m.FILTER_HINT:
             return f"{item[0].decode()} {_where(item[1])} {item[2]}"
+        case m.PATTERN_INTEREST:
+            counts = " ".join(str(INTEREST.get(count, count)) for count in item[1:])
+            return f"{b' '.join(item[0]).decode()} {counts}"
+        case m.PATTERN_QUEUE:
+            return f"{item[0].decode()}" if type(item) in (tuple, list) else f"{item.decode()}"
         case m.PAUSE:
             return f"{item[0].decode()} {PAUSE_NAMES[item[1]]}"
         case m.SETTING:
