@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Itera
 from functools import partial, wraps
 from typing import Any, Concatenate, Final, Generic, ParamSpec, TypeAlias, TypeVar
 
-from disque_py.client import commands, events, scans, schedule_commands, templates
+from disque_py.client import commands, events, scans, schedule_commands, templates, zone_commands
 from disque_py.client.commands import JobRef, by_node
 from disque_py.client.job_stream import JobStream
 from disque_py.client.protocol import text, word
@@ -308,6 +308,7 @@ class AsyncCommands(ABC):
     purge = _awaited(commands.purge)
     move = _awaited(commands.move)
     redrive = _awaited(commands.redrive)
+    rebalance = _awaited(zone_commands.rebalance)
     tasks = _awaited(commands.tasks)
     task = _awaited(commands.task)
     cancel_task = _awaited(commands.cancel_task)
@@ -494,6 +495,7 @@ class BlockingCommands(ABC):
     purge = _called(commands.purge)
     move = _called(commands.move)
     redrive = _called(commands.redrive)
+    rebalance = _called(zone_commands.rebalance)
     tasks = _called(commands.tasks)
     task = _called(commands.task)
     cancel_task = _called(commands.cancel_task)
