@@ -53,9 +53,10 @@ class Farm:
         return self
 
     def __exit__(self, *_):
-        for process in sum(self.processes.values(), []):
-            process.kill()
-            process.wait()
+        for pair in self.processes.values():
+            for process in pair:
+                process.kill()
+                process.wait()
 
     def kill(self, phase):
         """Kill the process that was started first."""
@@ -103,7 +104,7 @@ def test_every_notification_is_sent_once_and_soon(three, tmp_path, capsys):
 
 @pytest.mark.parametrize("victim", ["generate", "target", "deliver", "node"])
 def test_a_kill_loses_no_notification(three, tmp_path, victim):
-    """The backup goes on. What was sent and not acknowledged may be sent again, and the gateway shows it once."""
+    """The backup goes on. Notifications without their ack may be sent again, and the gateway shows each once."""
     folder = tmp_path / "push"
     with Farm(three, folder) as farm:
         for number in range(60):

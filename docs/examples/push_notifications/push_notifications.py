@@ -129,7 +129,7 @@ def target(client: Disque, stop: threading.Event) -> None:
                 for notification in notifications_of(json.loads(event.body)):
                     by_shard.setdefault(shard_of(str(notification["device"])), []).append(notification)
             for shard, batch in by_shard.items():
-                # A targeter that dies before the ack leaves the event to another one: the keys keep it from adding twice.
+                # If this targeter dies before the ack, another one has the event. The keys keep it from adding twice.
                 client.add_jobs(
                     queue_of(shard),
                     [json.dumps(each) for each in batch],
