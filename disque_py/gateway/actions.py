@@ -27,7 +27,7 @@ from disque_py.client import (
     commands,
 )
 from disque_py.client.request import Request
-from disque_py.client.results import Job, JobInfo, Task
+from disque_py.client.results import Job, JobInfo, QueueSettings, Task
 from disque_py.gateway import shapes
 from disque_py.gateway.board import Board, QueueRow
 from disque_py.gateway.event_feed import nodes_of
@@ -48,6 +48,7 @@ FORGOTTEN_MS: Final = 3_600_000
 # A task's id begins with so many characters of the node that leads it, and a dash.
 NODE_PREFIX: Final = 8
 LOCKS_MAX: Final = 200
+SETTINGS_MAX: Final = 1_000
 
 
 @dataclass(slots=True)
@@ -405,6 +406,25 @@ async def list_queues(call: Call) -> Any:
     }
 
 
+async def list_settings(call: Call) -> Any:
+    """QUEUE LIST and QUEUE GET."""
+    names = [
+        name for name in await call.run(commands.queues_with_settings(call.args.get("match"))) if call.may_read(name)
+    ]
+    pipeline = call.client.pipeline()
+    for name in names[:SETTINGS_MAX]:
+        pipeline.add(commands.queue_settings(name))
+    found = await pipeline.execute()
+    return {
+        "queues": [
+            {"name": name, "settings": shapes.settings(each)}
+            for name, each in zip(names, found, strict=False)
+            if isinstance(each, QueueSettings)
+        ],
+        "total": len(names),
+    }
+
+
 async def get_queue(call: Call) -> Any:
     """QSTAT … CLUSTER and QUEUE GET."""
     stat, found = await asyncio.gather(
@@ -637,9 +657,38 @@ async def list_schedules(call: Call) -> Any:
     for name, reply in zip(names, found, strict=True):
         if reply is not None:
             words = shapes.readable(reply)
-            pairs = dict(zip(words[::2], words[1::2], strict=False)) if isinstance(words, list) else {}
-            schedules.append({"name": name, **{str(key).replace("-", "_"): value for key, value in pairs.items()}})
+            pairs = {str(key).replace("-", "_"): value for key, value in zip(words[::2], words[1::2], strict=False)}
+            if not call.may_see_bodies(str(pairs.get("queue", ""))):
+                pairs.pop("body", None)
+                pairs.pop("options", None)
+            schedules.append({**pairs, "name": name})
     return {"schedules": schedules}
+
+
+async def run_schedule(call: Call) -> Any:
+    """SCHEDULE RUN."""
+    return {"id": shapes.readable(await call.run(commands.execute("SCHEDULE", "RUN", call.args["name"])))}
+
+
+async def _change_schedule(call: Call, word: str) -> Any:
+    if not await call.run(commands.execute("SCHEDULE", word, call.args["name"], wait_ms=commands.QUEUE_SET_MS)):
+        raise RefusedError("NOTFOUND", "there is no such schedule")
+    return {"name": call.args["name"]}
+
+
+async def pause_schedule(call: Call) -> Any:
+    """SCHEDULE PAUSE."""
+    return await _change_schedule(call, "PAUSE")
+
+
+async def resume_schedule(call: Call) -> Any:
+    """SCHEDULE RESUME."""
+    return await _change_schedule(call, "RESUME")
+
+
+async def delete_schedule(call: Call) -> Any:
+    """SCHEDULE DEL."""
+    return await _change_schedule(call, "DEL")
 
 
 async def list_operations(call: Call) -> Any:
