@@ -18,6 +18,7 @@ from cluster_bus.messages import PAUSE
 from cluster_bus.node import HANDSHAKE, LEAVING, MYSELF, Node
 from cluster_bus.outgoing import Outgoing
 from disque_py.config.settings import Settings
+from disque_py.core.access_log import AccessLog
 from disque_py.core.broker_parts import (
     Acks,
     Consumers,
@@ -31,22 +32,27 @@ from disque_py.core.broker_parts import (
     Waits,
 )
 from disque_py.core.claims import Claims
+from disque_py.core.ends import Ends
 from disque_py.core.filters import adopt
 from disque_py.core.gathering import Gatherings
 from disque_py.core.ids import IdSource
 from disque_py.core.job import Job, JobTerms
+from disque_py.core.job_waits_state import JobWaits
 from disque_py.core.node_sets import NodeSets
 from disque_py.core.outbox import Outbox
 from disque_py.core.patterns import Patterns
+from disque_py.core.progress import ProgressTable
 from disque_py.core.queue import QUEUE_BYTES, Queue
 from disque_py.core.queue_settings import QueueSettingsTable
 from disque_py.core.recurring import Recurring
 from disque_py.core.repairs import Repairs
+from disque_py.core.results import Results
 from disque_py.core.schedule import Schedule
 from disque_py.core.spilled import NEVER, Spill
 from disque_py.core.stats import Stats
 from disque_py.core.tokens import Tokens
 from disque_py.core.tombstones import Tombstones
+from disque_py.core.users import Users
 
 if TYPE_CHECKING:
     from cluster_bus.membership import Membership
@@ -98,6 +104,10 @@ class Broker:
       schedule             timers of jobs, and tasks for later
       upkeep               walks that go on a part per tick
       tombstones           ids of jobs that were deleted lately
+      ends                 how jobs ended lately, and jobs whose end is waited for (ends.py)
+      results              results of finished jobs (results.py)
+      progress             progress of running jobs (progress.py)
+      job_waits            clients that wait for the ends of jobs (job_waits.py)
       behind               job whose changeable part is newer on another node -> how often it is still asked for, and
                            the highest change number heard (changing.py)
 
@@ -117,6 +127,7 @@ class Broker:
 
     Clients
       clients, monitors    by id; clients in MONITOR
+      users, access_log    users and their permissions (users.py); refusals (access_log.py)
       arrivals             how many clients have begun to wait for jobs: the order among them
       ready                queues that may have both jobs and waiting clients
       waits                clients whose reply comes later
@@ -162,6 +173,10 @@ class Broker:
         self.ids = IdSource(cluster.me.name, rng)
         self.schedule = Schedule()
         self.tombstones = Tombstones(2 * settings.cluster_node_timeout)
+        self.ends = Ends(2 * settings.cluster_node_timeout)
+        self.results = Results(self)
+        self.progress = ProgressTable(self)
+        self.job_waits = JobWaits()
         self.stats = Stats()
         self.shards: list[dict[bytes, Job]] = [{} for _ in range(SHARDS)]
         self.job_count = 0
@@ -186,6 +201,8 @@ class Broker:
         self.tasks = Tasks()
         self.clients: dict[int, Client] = {}
         self.monitors: dict[Client, None] = {}
+        self.users = Users()
+        self.access_log = AccessLog()
         self.ready: dict[Queue, None] = {}
         self.arrivals = 0
         self.drain: Drain | None = None

@@ -19,6 +19,7 @@ from disque_py.core import (
     firing,
     handover,
     incremental,
+    job_waits,
     leaving,
     memory,
     pattern_interest,
@@ -28,6 +29,7 @@ from disque_py.core import (
     requeue,
     settings_sync,
     tasks,
+    telling,
 )
 from disque_py.core.broker import SHARDS, Broker
 from disque_py.core.job import ACKED, ACTIVE, QUEUED, Handover, Job, Replication
@@ -67,6 +69,8 @@ def tick(broker: Broker) -> bool:
     broker.waits.timeouts.now_ms = broker.now_ms
     for client in broker.waits.timeouts.due(CLIENTS_PER_TICK):
         delivery.time_out(broker, client)
+    if broker.job_waits.by_client or broker.job_waits.early:
+        job_waits.step(broker, CLIENTS_PER_TICK)
     _sweep_queues(broker)
     if broker.now_ms - broker.upkeep.housekept_ms >= HOUSEKEEPING_MS:
         _keep_house(broker)
@@ -115,6 +119,9 @@ def next_ms(broker: Broker) -> int:
     client_ms = broker.waits.timeouts.next_ms()
     if client_ms is not None and client_ms < at_ms:
         at_ms = client_ms
+    wait_ms = broker.job_waits.deadlines.next_ms()
+    if wait_ms is not None and wait_ms < at_ms:
+        at_ms = wait_ms
     return at_ms
 
 
@@ -164,6 +171,7 @@ def _keep_house(broker: Broker) -> None:
     broker.upkeep.housekept_ms = broker.now_ms
     broker.stats.sample(broker.now_ms)
     broker.tombstones.expire(broker.now_ms)
+    broker.ends.expire(broker.now_ms)
     broker.acks.not_held.expire(broker.now_ms)
     if broker.used_memory > broker.memory.peak:
         broker.memory.peak = broker.used_memory
@@ -181,6 +189,8 @@ def _keep_house(broker: Broker) -> None:
     repair.look(broker, slept_ms)
     pulls.ask_for_waiting(broker, ASKING_PER_TICK)
     settings_sync.step(broker)
+    if broker.progress.due:
+        telling.step(broker)
     claim_messages.step(broker)
     firing.step(broker)
     filter_interest.ask_for_waiting(broker, ASKING_PER_TICK)

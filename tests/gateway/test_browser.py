@@ -98,9 +98,8 @@ def test_live_parts_follow_and_rest_while_rows_are_selected(browser, shop):
     page.check(".pick")
     asked = []
     page.on("request", lambda request: asked.append(request.url))
-    page.evaluate(
-        "document.body.insertAdjacentHTML('beforeend', '<div class=live hx-get=\"?part=live\" hx-trigger=\"load\"></div>')"
-    )
+    part = '<div class=live hx-get="?part=live" hx-trigger="load"></div>'
+    page.evaluate("part => document.body.insertAdjacentHTML('beforeend', part)", part)
     page.evaluate("htmx.process(document.body)")
     page.wait_for_timeout(400)
     assert asked == []

@@ -50,4 +50,5 @@ def _request(queue: str, line: bytes) -> Request[str] | RefusedError:
 
 def _line(outcome: Any) -> bytes:
     shape = refusal_of(outcome).problem() if isinstance(outcome, Exception) else {"id": outcome}
-    return msgspec.json.encode(shape) + b"\n"
+    line: bytes = msgspec.json.encode(shape)
+    return line + b"\n"

@@ -21,7 +21,8 @@ function draw(root) {
       series: [{}, { label: "pending", stroke: style.getPropertyValue("--accent").trim(), width: 2 }],
     };
     figure.querySelector("svg").remove();
-    new uPlot(options, [times, values], figure);
+    const chart = new uPlot(options, [times, values], figure);
+    addEventListener("resize", () => figure.isConnected && chart.setSize({ width: figure.clientWidth - 30, height: 180 }));
   }
 }
 document.addEventListener("DOMContentLoaded", () => draw(document));
