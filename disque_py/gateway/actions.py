@@ -381,6 +381,14 @@ def chosen_rows(rows: Sequence[QueueRow], principal: Principal, args: dict[str, 
     return sorted(rows, key=_SORT[args.get("sort", "name")])
 
 
+def check_known(principal: Principal) -> None:
+    """Refuse a list that the gateway makes itself to a user whose rights only the broker knows. Raises RefusedError."""
+    if principal.asks_broker and not principal.grants:
+        raise RefusedError("NOPERM", "only the broker knows the rights of this user: give grants in the access file")
+    if not principal.may_somewhere("read"):
+        raise RefusedError("NOPERM", f"{principal.name} has no role read")
+
+
 def page_of(args: dict[str, Any], limit: int) -> tuple[int, int]:
     """Return the first place of a page and its length. Raises RefusedError."""
     cursor = args.get("cursor", "0")
@@ -391,10 +399,7 @@ def page_of(args: dict[str, Any], limit: int) -> tuple[int, int]:
 
 async def list_queues(call: Call) -> Any:
     """QSCAN and QSTAT, from the picture of all nodes."""
-    if call.principal.asks_broker:
-        raise RefusedError(
-            "NOPERM", "this gateway does not know the rights of this user: give grants in its access file"
-        )
+    check_known(call.principal)
     start, limit = page_of(call.args, 100)
     picture = await call.board.picture()
     rows = chosen_rows(list(picture.queues.values()), call.principal, call.args)

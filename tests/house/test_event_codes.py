@@ -31,6 +31,7 @@ COUNTED = (
     "disque_py/cli/queue_display.py",
     "disque_py/cli/admin/queue_commands.py",
     "disque_py/gateway/actions.py",
+    "disque_py/gateway/console/pages.py",
     "disque_py/gateway/operations.py",
 )
 

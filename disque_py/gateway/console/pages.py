@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import urlencode
 
-from disque_py.gateway.actions import chosen_rows
+from disque_py.gateway.actions import check_known, chosen_rows
 from disque_py.gateway.board import QueueRow
 from disque_py.gateway.console import shown
 from disque_py.gateway.fields import Pairs, merged
@@ -53,7 +53,7 @@ class View:
         """Return whether the caller has the role on this name; without a name on any."""
         if self.service.settings.read_only and role in ("produce", "consume", "operate", "admin"):
             return False
-        if self.principal.asks_broker:
+        if self.principal.asks_broker and not self.principal.grants:
             return True
         return self.principal.may(role, name) if name else self.principal.may_somewhere(role)
 
@@ -71,12 +71,7 @@ class View:
 
     async def rows(self) -> list[QueueRow]:
         """Return all queues that the caller may see. Raises RefusedError."""
-        if self.principal.asks_broker:
-            raise RefusedError(
-                "NOPERM", "this gateway does not know the rights of this user: give grants in its access file"
-            )
-        if not self.principal.may_somewhere("read"):
-            raise RefusedError("NOPERM", f"{self.principal.name} has no role read")
+        check_known(self.principal)
         picture = await self.service.board.picture()
         return chosen_rows(list(picture.queues.values()), self.principal, {})
 
