@@ -28,6 +28,7 @@ from disque_py.commands import (
     queue_settings,
     queues,
     scanning,
+    schedules,
     server,
     tasks,
     tokens,
@@ -58,11 +59,11 @@ ADDJOB: Final = (
     "queue body ms-timeout [REPLICATE count|QUORUM] [ZONES n] [DELAY sec] [RETRY sec] [TTL sec] [MAXLEN count] [ASYNC]"
     " [PRIORITY n] [META name value ...] [KEY key] [ATTEMPTS n] [BACKOFF policy] [DELAYMS ms] [RETRYMS ms] [TTLMS ms]"
 )
-GETJOB: Final = (
+GETJOB_OPTIONS: Final = (
     "[NOHANG] [TIMEOUT ms] [COUNT count] [WITHCOUNTERS] [WITHMETA] [WITHLEASE] [LEASE sec] [LEASEMS ms] [TOKEN token]"
     " [WHERE name value ...]"
-    " FROM queue [queue ...]"
 )
+GETJOB: Final = f"{GETJOB_OPTIONS} FROM queue [queue ...]\n{GETJOB_OPTIONS} FROMMATCH pattern [pattern ...]"
 JSCAN: Final = (
     "[cursor] [COUNT n] [BUSYLOOP] [QUEUE name] [STATE state ...] [STATUS status ...] [WHERE name value ...]"
     " [REPLY id|all]"
@@ -120,6 +121,14 @@ QUEUE: Final = """SET queue field value [field value ...]
 GET queue
 LIST [pattern]
 RESET queue"""
+SCHEDULE: Final = """SET name CRON expression|EVERY time [TZ zone] [CATCHUP none|last|all] [OVERLAP allow|skip] QUEUE queue [BODY body] [options of ADDJOB]
+GET name
+LIST [pattern]
+PAUSE name
+RESUME name
+DEL name
+RUN name
+NEXT name [COUNT n]"""
 RESCHEDULE: Final = "id [DELAY sec] [DELAYMS ms] [PRIORITY n]"
 QPURGE: Final = "queue [WHERE name value ...] [STATUS status] [ASYNC]"
 QMOVE: Final = "from to [WHERE name value ...] [STATUS status] [LIMIT n] [RATE n] [ASYNC]"
@@ -217,6 +226,8 @@ COMMANDS: Final = (
     _c("events", events.events, -2, "readonly", "server", EVENTS, "Read the log of what became of jobs on this node."),
     # Settings of queues.
     _c("queue", queue_settings.queue, -2, "readonly admin", "queues", QUEUE, "Read and change the settings of a queue, on all nodes."),
+    # Schedules.
+    _c("schedule", schedules.schedule, -2, "write", "jobs", SCHEDULE, "Add jobs at the moments of a cron expression, or every so often."),
     # Locks.
     _c("lock", locks.lock, -2, "write fast", "cluster", LOCK, "Locks that one owner has at a time, also when the network parts."),
     # Our own command for the journal.

@@ -39,9 +39,11 @@ from disque_py.core.job import Job, JobTerms
 from disque_py.core.job_waits_state import JobWaits
 from disque_py.core.node_sets import NodeSets
 from disque_py.core.outbox import Outbox
+from disque_py.core.patterns import Patterns
 from disque_py.core.progress import ProgressTable
 from disque_py.core.queue import QUEUE_BYTES, Queue
 from disque_py.core.queue_settings import QueueSettingsTable
+from disque_py.core.recurring import Recurring
 from disque_py.core.repairs import Repairs
 from disque_py.core.results import Results
 from disque_py.core.schedule import Schedule
@@ -119,6 +121,7 @@ class Broker:
       queue_order, queue_serial   queues by serial, with gaps where one was dropped: QSCAN's cursor is a place in it
       pauses               paused queues
       queue_settings       the settings of QUEUE SET (queue_settings.py)
+      recurring            schedules (recurring.py)
 
     Clients
       clients, monitors    by id; clients in MONITOR
@@ -127,6 +130,7 @@ class Broker:
       waits                clients whose reply comes later
       tokens               deliveries that can be repeated (tokens.py)
       consumers            interest of consumers, here and on other nodes
+      patterns             clients that wait for every queue whose name matches (patterns.py)
       producers            producers with a KEY
       gatherings           questions to all nodes, of clients here and of other nodes (gathering.py)
       tasks                long work on the jobs of a queue, on all nodes (tasks.py)
@@ -177,6 +181,7 @@ class Broker:
         self.queue_order: list[Queue] = []
         self.queue_serial = 0
         self.queue_settings = QueueSettingsTable()
+        self.recurring = Recurring()
         self.copies = Copies()
         self.repairs = Repairs()
         self.era = 1  # Jobs from the journal came before this process.
@@ -184,6 +189,7 @@ class Broker:
         self.pauses = Pauses()
         self.waits = Waits()
         self.consumers = Consumers()
+        self.patterns = Patterns(self)
         self.producers = Producers(self)
         self.journal = JournalState()
         self.memory = Memory()
@@ -246,6 +252,8 @@ class Broker:
             self.queue_order.append(queue)
             if self.consumers.filters:
                 adopt(self, queue)
+            if self.patterns.groups:
+                self.patterns.queue_created(queue)
         return queue
 
     def owe_hint(self, queue: Queue) -> None:
@@ -258,7 +266,7 @@ class Broker:
 
     def wake(self, queue: Queue) -> None:
         """Serve the queue's clients at the end of the turn: what kept them from its jobs is over."""
-        if queue.waiting:
+        if queue.waiting or queue.patterns is not None:
             self.ready[queue] = None
         filters = queue.filters
         if filters is not None and filters.waiting:
@@ -280,6 +288,8 @@ class Broker:
         queue.is_dropped = True
         if queue.filters is not None:
             queue.filters.dropped()
+        if queue.patterns is not None:
+            self.patterns.queue_dropped(queue)
         if not queue.interested:
             self.consumers.interest.pop(queue.name, None)
         if len(self.queue_order) > 2 * len(self.queues) + 1024:

@@ -107,6 +107,8 @@ def register_queued(broker: Broker, job: Job, queue: Queue | None) -> None:
         broker.ready[queue] = None
     if queue.interested:
         broker.consumers.hint_due[queue] = None
+    if queue.patterns is not None:
+        broker.patterns.pushed(queue)
     if job.expire_at_ms <= broker.schedule.horizon_ms:
         broker.schedule.set(job, job.expire_at_ms)
     if broker.is_journaling:
@@ -208,6 +210,8 @@ def enqueue(broker: Broker, job: Job) -> Queue:
         broker.ready[queue] = None
     if queue.interested:
         broker.consumers.hint_due[queue] = None
+    if queue.patterns is not None:
+        broker.patterns.pushed(queue)
     arm_queued(broker, job)
     if broker.is_journaling:
         broker.dirty.setdefault(job, False)
@@ -326,6 +330,8 @@ def put_back(broker: Broker, job: Job) -> None:
         broker.ready[queue] = None
     if queue.interested:
         broker.consumers.hint_due[queue] = None
+    if queue.patterns is not None:
+        broker.patterns.pushed(queue)
 
 
 def dequeue(broker: Broker, job: Job) -> None:

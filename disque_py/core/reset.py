@@ -114,6 +114,7 @@ def _drop_queues(broker: Broker) -> None:
     # Millions of entries can't be freed in one moment either.
     for queue in dropped:
         broker.upkeep.sweeps[queue] = queue.dismantle()
+    broker.patterns.clear_queues()
     linked = broker.cluster.linked
     for name in broker.consumers.told_interest:
         if linked:

@@ -16,11 +16,13 @@ from disque_py.core import (
     delivery,
     events,
     filter_interest,
+    firing,
     handover,
     incremental,
     job_waits,
     leaving,
     memory,
+    pattern_interest,
     pulls,
     repair,
     replication,
@@ -80,6 +82,8 @@ def tick(broker: Broker) -> bool:
         tasks.step(broker)
     if broker.waits.incremental:
         incremental.step(broker)
+    if broker.recurring.answered:
+        firing.step(broker)
     is_walking = repair.step(broker)
     return (
         is_walking
@@ -96,7 +100,11 @@ def tick(broker: Broker) -> bool:
 
 def next_ms(broker: Broker) -> int:
     """Return when `tick` has to be called at the latest."""
-    if broker.tasks.busy or (broker.repairs.to_go_on and not (broker.is_loading or broker.is_leaving)):
+    if (
+        broker.tasks.busy
+        or broker.recurring.answered
+        or (broker.repairs.to_go_on and not (broker.is_loading or broker.is_leaving))
+    ):
         return broker.now_ms
     at_ms = broker.upkeep.housekept_ms + HOUSEKEEPING_MS
     if broker.copies.extensions and broker.copies.extensions[0][0] < at_ms:
@@ -175,6 +183,7 @@ def _keep_house(broker: Broker) -> None:
             broker.consumers.interest_due[broker.queue(name)] = None
         for queue in broker.consumers.told_filters.values():
             broker.consumers.interest_due[queue] = None
+        pattern_interest.tell_all_again(broker)
     broker.cluster.memory_level = level
     broker.tokens.look()
     repair.look(broker, slept_ms)
@@ -183,6 +192,7 @@ def _keep_house(broker: Broker) -> None:
     if broker.progress.due:
         telling.step(broker)
     claim_messages.step(broker)
+    firing.step(broker)
     filter_interest.ask_for_waiting(broker, ASKING_PER_TICK)
     # While the journal is read, a job may be over already, and its leaving would not be recorded.
     if broker.is_leaving and not broker.is_loading:

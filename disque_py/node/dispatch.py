@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from cluster_bus import messages
 from cluster_bus.node import Node
-from disque_py.commands.adding import may_be_known
+from disque_py.commands.adding import addjob, may_be_known
 from disque_py.commands.monitoring import monitor_line, redact
 from disque_py.commands.shares import TOPICS
 from disque_py.commands.table import COMMANDS, Command
@@ -27,14 +27,17 @@ from disque_py.core import (
     claim_messages,
     delivery,
     filter_interest,
+    firing,
     gathering,
     handover,
     interest,
     job_waits,
     keying,
     leaving,
+    matching,
     memory,
     ordering,
+    pattern_interest,
     pausing,
     pulls,
     repair,
@@ -109,6 +112,8 @@ MESSAGES: Final[dict[int, MessageHandler]] = {
     messages.FILTER_NEED: filter_interest.on_need,
     messages.FILTER_INTEREST: filter_interest.on_interest,
     messages.FILTER_HINT: filter_interest.on_hint,
+    messages.PATTERN_INTEREST: pattern_interest.on_interest,
+    messages.PATTERN_QUEUE: matching.on_queue,
     messages.PAUSE: pausing.on_pause,
     messages.LEFT: leaving.on_left,
     messages.LEFT_OK: leaving.on_left_ok,
@@ -156,6 +161,7 @@ WHILE_LOADING: Final = (
     messages.PAUSE,
     messages.INTEREST,
     messages.FILTER_INTEREST,
+    messages.PATTERN_INTEREST,
     messages.SETTING,
     messages.SETTINGS_HAVE,
     messages.SETTINGS_DIGEST,
@@ -185,6 +191,7 @@ def install(broker: Broker, renamed: list[tuple[str, str]] | tuple[tuple[str, st
             entry = _entry(command)
             for key in {name.lower(): None, name.upper(): None, name: None}:
                 broker.commands[key.encode()] = entry
+    firing.install(broker, addjob)
 
 
 def _entry(command: Command) -> CommandEntry:
@@ -481,6 +488,7 @@ def link_up(broker: Broker, node: Node) -> None:
     voting.on_link_up(broker, node)
     interest.on_link_up(broker, node)
     filter_interest.on_link_up(broker, node)
+    pattern_interest.on_link_up(broker, node)
     replication.on_link_up(broker, node)
     handover.on_link_up(broker, node)
     repair.on_link_up(broker, node)
@@ -505,6 +513,7 @@ def incoming_lost(broker: Broker, node: Node) -> None:
     settings_sync.forget_node(broker, node)
     interest.forget_node(broker, node)
     filter_interest.forget_node(broker, node)
+    pattern_interest.forget_node(broker, node)
     keying.on_link_lost(broker, node)
     asking.on_link_lost(broker, node)
     gathering.on_link_lost(broker, node)
@@ -519,6 +528,7 @@ def new_run(broker: Broker, node: Node) -> None:
     settings_sync.on_run_over(broker, node)
     interest.forget_node(broker, node)
     filter_interest.forget_node(broker, node)
+    pattern_interest.forget_node(broker, node)
     handover.on_run_over(broker, node)
     tasks.node_lost(broker, node)
     job_waits.on_incoming_lost(broker, node)
@@ -530,6 +540,7 @@ def forgotten(broker: Broker, node: Node) -> None:
     settings_sync.on_run_over(broker, node)
     interest.forget_node(broker, node)
     filter_interest.forget_node(broker, node)
+    pattern_interest.forget_node(broker, node)
     handover.on_run_over(broker, node)
     tasks.node_lost(broker, node)
     broker.sets.forget_all()
@@ -561,7 +572,12 @@ def settle(broker: Broker) -> None:
     consumers = broker.consumers
     if consumers.answered:
         ordering.settle_all(broker)
+    patterns = broker.patterns
+    if patterns.to_join:
+        matching.join_new(broker)
     delivery.serve_ready(broker)
+    if patterns.due or patterns.found:
+        pattern_interest.settle(broker)
     if consumers.renewals:
         pulls.renew(broker)
     if consumers.filter_due or consumers.told_filters or consumers.filter_lines:
