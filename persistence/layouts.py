@@ -14,7 +14,7 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from persistence.records import DROPPED, GONE, JOB, KEY, PAUSE, RESULT, STATE, TOKEN
+from persistence.records import BATCH, DROPPED, GONE, JOB, KEY, PAUSE, RESULT, STATE, TOKEN
 
 # -- positions --------------------------------------------------------------------------------------
 
@@ -28,6 +28,7 @@ FIELDS: Final = {
     TOKEN: ("token", "goes_on", "deliveries"),
     KEY: ("id", "left_ms"),
     RESULT: ("id", "result", "left_ms", "version", "node"),
+    BATCH: ("batch", "part", "goes_on", "entries"),
 }
 
 

@@ -43,6 +43,7 @@ def flush(broker: Broker) -> int:
     keying.forget_all(broker)
     broker.results.clear()
     broker.progress.clear()
+    broker.batches.clear_jobs()
     broker.ends.clear()
     _drop_jobs(broker)
     _drop_queues(broker)
