@@ -58,6 +58,8 @@ PAUSE_FLAGS_AT: Final = _at(PAUSE, "flags")
 PAUSE_MS_AT: Final = _at(PAUSE, "version_ms")
 PAUSE_NODE_AT: Final = _at(PAUSE, "version_node")
 TOKEN_AT: Final = _at(TOKEN, "token")
+BATCH_AT: Final = _at(BATCH, "batch")
+BATCH_PART_AT: Final = _at(BATCH, "part")
 
 # -- packed numbers ---------------------------------------------------------------------------------
 

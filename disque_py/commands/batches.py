@@ -23,7 +23,7 @@ from disque_py.core.job_attributes import BATCH
 from disque_py.core.keeping import NAME_BYTES_MAX
 from disque_py.core.queue_settings import BATCH as BATCH_STATE
 from disque_py.core.queue_settings import COUNTER_MAX, NO_VERSION, RESET_FIELD, VALUE_BYTES_MAX, state_key
-from disque_py.event_format import CANCELED, COMPLETED, ERRORED, EXPIRED
+from disque_py.event_format import CANCELED, COMPLETED, ERRORED, EXPIRED, RUNNING, STATUS_NAMES
 from disque_py.resp.glob import matches
 from disque_py.resp.replies import OK, array, bulk, bulk_array, integer, nil_array, nil_bulk
 
@@ -129,11 +129,8 @@ def _shown(broker: Broker, client: Client, name: bytes) -> Generator[None, None,
         ("closed", integer(int(known.is_closed))),
         ("total", integer(total)),
         ("invisible-or-pending", integer(total - over - running)),
-        ("running", integer(running)),
-        ("completed", integer(ends[COMPLETED])),
-        ("canceled", integer(ends[CANCELED])),
-        ("errored", integer(ends[ERRORED])),
-        ("expired", integer(ends[EXPIRED])),
+        (STATUS_NAMES[RUNNING] or "", integer(running)),
+        *[(STATUS_NAMES[status] or "", integer(ends[status])) for status in COUNTED],
         ("done", integer(int(known.is_done))),
         ("callback", nil_bulk(client.protocol) if callback is None else bulk(callback)),
     )

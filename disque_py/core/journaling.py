@@ -25,6 +25,8 @@ from disque_py.core.spilled import Spilled, size_of
 from persistence.layouts import (
     BASE_BYTES,
     BASE_STATE,
+    BATCH_AT,
+    BATCH_PART_AT,
     BODY_AT,
     ID_AT,
     IS_ACKED,
@@ -259,7 +261,7 @@ def keep(broker: Broker, number: int, kind: int, item: Any, *, may_matter: bool)
     elif kind == KEY:
         broker.producers.keys.record_again(item[ID_AT], number)
     elif kind == BATCH:
-        broker.batches.record_again(item[0], item[1])
+        broker.batches.record_again(item[BATCH_AT], item[BATCH_PART_AT])
     elif kind == RESULT:
         broker.results.record_again(item[ID_AT], number)
 

@@ -8,8 +8,8 @@ Keepers compare digests (BATCHSUM) when a link between them comes up, and when t
 the other its entries of the parts that differ. Sets of ids merge, so both have the same afterwards. A node with ids may
 be no keeper any more, because another list won. It gives its ids to the keepers and forgets them then.
 
-The linked keeper with the lowest id is the *primary*. It replaces keepers that have failed or left, says when a batch is
-done, makes the callback, and forgets old batches.
+The linked keeper with the lowest id is the *primary*. It replaces keepers that have failed or left, says when a batch
+is done, makes the callback, and forgets old batches.
 
 A batch is done when it is closed and every id is over or errored. Before the primary says so it asks all linked nodes
 whether their reports have arrived (BATCHFLUSH). A keeper also tells how many ids it has. So no job that a producer was
