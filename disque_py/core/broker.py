@@ -18,7 +18,11 @@ from cluster_bus.messages import PAUSE
 from cluster_bus.node import HANDSHAKE, LEAVING, MYSELF, Node
 from cluster_bus.outgoing import Outgoing
 from disque_py.config.settings import Settings
+<<<<<<< HEAD
 from disque_py.core.batch_state import Batches
+=======
+from disque_py.core.access_log import AccessLog
+>>>>>>> main
 from disque_py.core.broker_parts import (
     Acks,
     Consumers,
@@ -52,6 +56,7 @@ from disque_py.core.spilled import NEVER, Spill
 from disque_py.core.stats import Stats
 from disque_py.core.tokens import Tokens
 from disque_py.core.tombstones import Tombstones
+from disque_py.core.users import Users
 
 if TYPE_CHECKING:
     from cluster_bus.membership import Membership
@@ -127,6 +132,7 @@ class Broker:
 
     Clients
       clients, monitors    by id; clients in MONITOR
+      users, access_log    users and their permissions (users.py); refusals (access_log.py)
       arrivals             how many clients have begun to wait for jobs: the order among them
       ready                queues that may have both jobs and waiting clients
       waits                clients whose reply comes later
@@ -201,6 +207,8 @@ class Broker:
         self.tasks = Tasks()
         self.clients: dict[int, Client] = {}
         self.monitors: dict[Client, None] = {}
+        self.users = Users()
+        self.access_log = AccessLog()
         self.ready: dict[Queue, None] = {}
         self.arrivals = 0
         self.drain: Drain | None = None

@@ -31,8 +31,9 @@ def recorded():
         dispatch.settle(broker)
         found.update((kind, run[-1]) for kind, *run in journaling.collect(broker))
 
-    reply = ask(broker, client, "ADDJOB", "q", "body", 0, "KEY", "k", "RETRY", 30, "ATTEMPTS", 3)
     ask(broker, make_client(broker), "ADDJOB", "other", "x", 0, "BATCH", "b")
+    collect()
+    reply = ask(broker, client, "ADDJOB", "q", "body", 0, "KEY", "k", "RETRY", 30, "ATTEMPTS", 3)
     collect()
     ask(broker, client, "GETJOB", "TOKEN", "t", "FROM", "q")
     ask(broker, client, "PAUSE", "q", "in")
