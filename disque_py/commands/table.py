@@ -145,9 +145,7 @@ EXTEND name owner fence ms
 RELEASE name owner fence [DONE ms]
 SHOW name
 LIST [pattern]"""
-<<<<<<< HEAD
 BATCH: Final = "SHOW name\nCLOSE name [CALLBACK queue body]\nWAIT name [TIMEOUT ms]\nDEL name\nLIST [pattern]"
-=======
 ACL: Final = """SETUSER username [rule ...]
 GETUSER username
 DELUSER username [username ...]
@@ -160,7 +158,6 @@ SAVE
 LOAD
 DRYRUN username command [argument ...]
 GENPASS [bits]"""
->>>>>>> main
 LATENCY: Final = "LATEST\nHISTORY event\nGRAPH event\nDOCTOR\nRESET [event ...]"
 
 # fmt: off

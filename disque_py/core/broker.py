@@ -18,11 +18,8 @@ from cluster_bus.messages import PAUSE
 from cluster_bus.node import HANDSHAKE, LEAVING, MYSELF, Node
 from cluster_bus.outgoing import Outgoing
 from disque_py.config.settings import Settings
-<<<<<<< HEAD
-from disque_py.core.batch_state import Batches
-=======
 from disque_py.core.access_log import AccessLog
->>>>>>> main
+from disque_py.core.batch_state import Batches
 from disque_py.core.broker_parts import (
     Acks,
     Consumers,
