@@ -11,6 +11,7 @@ from collections.abc import Generator
 from typing import Any, Final
 
 from disque_py.commands.options import INT64_MAX, between
+from disque_py.commands.schedules import listed
 from disque_py.commands.subcommands import Form, text_of
 from disque_py.core import census, deferred_reply, gathering, incremental, keeping, settings_sync, versions
 from disque_py.core.batch_state import CALLBACK_ID, Batch
@@ -23,9 +24,9 @@ from disque_py.core.job_attributes import BATCH
 from disque_py.core.keeping import NAME_BYTES_MAX
 from disque_py.core.queue_settings import BATCH as BATCH_STATE
 from disque_py.core.queue_settings import COUNTER_MAX, NO_VERSION, RESET_FIELD, VALUE_BYTES_MAX, state_key
+from disque_py.core.users import visible
 from disque_py.event_format import CANCELED, COMPLETED, ERRORED, EXPIRED, RUNNING, STATUS_NAMES
-from disque_py.resp.glob import matches
-from disque_py.resp.replies import OK, array, bulk, bulk_array, integer, nil_array, nil_bulk
+from disque_py.resp.replies import OK, array, bulk, integer, nil_array, nil_bulk
 
 TOPIC_BATCH: Final = b"batch"
 # Share: is it a keeper, ids, and how many of them have each status; jobs that run there.
@@ -217,9 +218,9 @@ def _del(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
 
 def _list(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     """LIST [pattern] → names of batches, sorted."""
-    pattern = text_of(argv[2]) if len(argv) == 3 else ""
+    pattern = text_of(argv[2]) if len(argv) == 3 else "*"
     names = [name for name, known in broker.batches.by_name.items() if known.is_known]
-    return bulk_array(sorted(name for name in names if not pattern or matches(pattern, text_of(name))))
+    return incremental.begin(broker, client, listed(visible(client, names), pattern))
 
 
 FORMS: Final = {
