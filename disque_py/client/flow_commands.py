@@ -10,11 +10,13 @@ from disque_py.client.protocol import Reply, text, word
 from disque_py.client.request import Lane, Request
 from disque_py.client.results import Job
 from disque_py.client.spans import Span, float_seconds, whole
+from disque_py.event_format import COMPLETED, STATUS_NAMES, JobStatus
 
-EndStatus: TypeAlias = Literal[
-    "completed", "canceled", "errored", "expired", "unknown", "invisible", "pending", "running"
-]
-OVER: Final = frozenset(("completed", "canceled", "errored", "expired", "unknown"))
+# The end of a job; or, at a time-out, the status that it has.
+EndStatus: TypeAlias = JobStatus | Literal["expired", "unknown"]
+UNKNOWN: Final = "unknown"
+# Statuses of jobs that are over. "expired" is the last name of the table.
+OVER: Final = frozenset((*STATUS_NAMES[COMPLETED:], UNKNOWN))
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from typing import Final
 
 from disque_py.client.dialect import is_misunderstood
 from disque_py.client.errors import ReplyError
-from disque_py.client.flow_commands import JobEnd
+from disque_py.client.flow_commands import UNKNOWN, JobEnd
 from disque_py.client.results import JobInfo, Outcome
 from disque_py.client.spans import Span, float_seconds
 
@@ -30,10 +30,9 @@ def outcome_of(end: JobEnd) -> Outcome:
     """Return the end of a job as `wait` tells it. Raises TimeoutError if it is not over."""
     if not end.is_over:
         raise TimeoutError(f"job {end.id} is not over: {end.status}")
-    status = end.status
-    if status == "completed" or status == "canceled" or status == "errored" or status == "expired":
-        return Outcome(status, None, end.result, end.error)
-    return Outcome("gone", None)
+    if end.status == UNKNOWN:
+        return Outcome("gone", None)
+    return Outcome(end.status, None, end.result, end.error)
 
 
 class Waiting:

@@ -1,8 +1,7 @@
 """Waits and batches in bad weather: "WAITJOB tells the truth and never hangs", "a batch counts what is so".
 
-A seed draws adds, ends, waits, cuts and crashes of nodes with journals. At the end all nodes are linked. Then each wait has
-its answer, and each batch the counts of what clients were told. Deliberate defects break these rules (spec RW5, RW6, BT2,
-BT3).
+A seed draws adds, ends, waits and cuts. At the end all nodes are linked. Then each wait has its answer, and each batch
+the counts of what clients were told. Deliberate defects break these rules (spec RW5, RW6, BT2, BT3).
 """
 
 from __future__ import annotations
