@@ -115,7 +115,7 @@ def _getjob_token(argv: list[bytes]) -> list[bytes]:
 
 
 def _schedule_set(argv: list[bytes]) -> list[bytes]:
-    return [*argv[2:3], *_behind(argv, b"queue", 3)]
+    return [*argv[2:3], *_behind(argv, b"queue", 3), *_behind(argv, b"batch", 3)]
 
 
 def _addjob(argv: list[bytes]) -> list[bytes]:
@@ -123,7 +123,7 @@ def _addjob(argv: list[bytes]) -> list[bytes]:
 
 
 def _batch_close(argv: list[bytes]) -> list[bytes]:
-    return [argv[2], *argv[4:5]]
+    return [*argv[2:3], *argv[4:5]]
 
 
 # -- the rows ---------------------------------------------------------------------------------------
