@@ -23,6 +23,7 @@ from disque_py.core import (
     settings_sync,
     spilling,
     versions,
+    windows,
     zones,
 )
 from disque_py.core.broker import Broker
@@ -30,7 +31,7 @@ from disque_py.core.changeable import ATTEMPTS_MAX, Changeable, read_backoff
 from disque_py.core.client import Client
 from disque_py.core.errors import OOM, PAUSED, SYNTAX, CommandError
 from disque_py.core.job import Job, terms_of
-from disque_py.core.job_attributes import META_BYTES_MAX, TRACE_BYTES_MAX, TRACE_NAMES, JobAttributes
+from disque_py.core.job_attributes import META_BYTES_MAX, TRACE_BYTES_MAX, TRACE_NAMES, WINDOW, JobAttributes
 from disque_py.core.queue import PAUSED_IN, Queue
 from disque_py.core.queue_settings import QUORUM, QueueSettings
 from disque_py.core.spilled import size_of
@@ -58,7 +59,10 @@ TOOBIG: Final = "TOOBIG Body is longer than the queue's maxsize"
 NOKEY: Final = "NOKEY The queue requires META '{}'"
 NO_META: Final[dict[bytes, bytes]] = {}
 
-WORDS: Final = frozenset((b"priority", b"meta", b"key", b"attempts", b"backoff"))
+WORDS: Final = frozenset((b"priority", b"meta", b"key", b"attempts", b"backoff", b"window"))
+WINDOW_NEEDS_KEY: Final = "ERR WINDOW needs KEY"
+REPLACE_NEEDS: Final = "ERR REPLACE needs KEY and a DELAY"
+WINDOW_ERROR: Final = "ERR WINDOW must be a number of seconds >= 0"
 TTLMS_ERROR: Final = "ERR TTLMS must be a number of milliseconds > 0"
 ATTEMPTS_ERROR: Final = f"ERR ATTEMPTS must be a number from 0 to {ATTEMPTS_MAX}"
 ATTEMPTS_NEED_RETRY: Final = "ERR ATTEMPTS above 1 needs RETRY above 0"
@@ -95,6 +99,12 @@ def addjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
         option = argv[at].lower()
         if option == b"async":
             is_async = True
+            at += 1
+            continue
+        if option == b"replace":
+            if more is None:
+                more = Adding(broker)
+            more.is_replacing = True
             at += 1
             continue
         if at + 1 >= end:
@@ -148,6 +158,8 @@ def addjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
         if more.limit > 1 and not retry_ms:
             raise CommandError(ATTEMPTS_NEED_RETRY)
         versions.refuse_older(broker)
+    if more is not None and (more.window_ms >= 0 or more.is_replacing):
+        more.check_window(broker, delay_ms)
     if not retry_ms:
         if is_quorum:
             raise CommandError(QUORUM_AND_RETRY)
@@ -196,7 +208,7 @@ def addjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
         broker.sets.mine,
     )
     if more is not None:
-        job.attributes = more.attributes(ttl_ms)
+        job.attributes = more.attributes(ttl_ms, delay_ms)
         if more.key:
             job.id = broker.ids.keyed(keys.key_chars(name, more.key), job.id)
             deadline_ms = broker.now_ms + timeout_ms if timeout_ms else 0
@@ -304,6 +316,8 @@ def _create_with_key(
     _refuse(broker, queue, job.terms.replicate, is_external, maxlen, zone_count, is_quorum)
     if broker.used_memory > broker.memory.limits[1] and memory.is_full(broker):
         raise CommandError(OOM)
+    if is_external and windows.replaced_ids(job):
+        raise CommandError(NOREPL)  # Only a node with a copy may take another job's place.
     timeout_ms = max(1, deadline_ms - broker.now_ms) if deadline_ms else 0
     if is_external and not job.terms.retry_ms:
         handover.start_once(broker, client, job, timeout_ms, slot)
@@ -352,7 +366,7 @@ def _key_of(argv: list[bytes]) -> bytes:
         option = argv[at].lower()
         if option == b"key":
             key = argv[at + 1]
-        at += 1 if option == b"async" else 3 if option == b"meta" else 2
+        at += 1 if option in (b"async", b"replace") else 3 if option == b"meta" else 2
     return key
 
 
@@ -370,6 +384,8 @@ class Adding:
     key      empty: none
     limit    ATTEMPTS; -1: not given
     backoff  empty: none
+    window_ms      WINDOW; -1: not given
+    is_replacing   REPLACE
     """
 
     __slots__ = (
@@ -379,9 +395,11 @@ class Adding:
         "_trace_bytes",
         "_trace_count",
         "backoff",
+        "is_replacing",
         "key",
         "limit",
         "meta",
+        "window_ms",
     )
 
     def __init__(self, broker: Broker) -> None:
@@ -394,6 +412,8 @@ class Adding:
         self.key = b""
         self.limit = -1
         self.backoff = b""
+        self.window_ms = -1
+        self.is_replacing = False
 
     def read(self, option: bytes, argv: list[bytes], at: int) -> int:
         """Read the option at `at`, which has a word behind it. Return where the next option is."""
@@ -406,6 +426,8 @@ class Adding:
             self.key = word
         elif option == b"attempts":
             self.limit = between(word or b"-", 0, ATTEMPTS_MAX, ATTEMPTS_ERROR)
+        elif option == b"window":
+            self.window_ms = 1000 * between(word or b"-", 0, SECONDS_MAX, WINDOW_ERROR)
         elif option == b"backoff":
             self.backoff = read_backoff(word, MS_MAX)
             if not self.backoff:
@@ -440,12 +462,25 @@ class Adding:
         if self._meta_bytes > META_BYTES_MAX:
             raise CommandError(f"ERR META: at most {META_BYTES_MAX} bytes per job")
 
-    def attributes(self, ttl_ms: int) -> JobAttributes | None:
-        """Return the attributes of a job with this TTL; None if it has none."""
+    def check_window(self, broker: Broker, delay_ms: int) -> None:
+        """Refuse a window or a replacement that can't be. CommandError."""
+        if self.is_replacing and not (self.key and delay_ms > 0):
+            raise CommandError(REPLACE_NEEDS)
+        if not self.key:
+            raise CommandError(WINDOW_NEEDS_KEY)
+        versions.refuse_older(broker, versions.FLOWS)
+
+    def attributes(self, ttl_ms: int, delay_ms: int = 0) -> JobAttributes | None:
+        """Return the attributes of a job with this TTL and DELAY; None if it has none."""
         if self._priority is None and not self.meta and not self.key and self.limit <= 0 and not self.backoff:
             return None
         pairs = tuple(word for pair in self.meta.items() for word in pair)
         attributes = JobAttributes(self._priority, pairs, is_keyed=bool(self.key))
+        if self.is_replacing:
+            window_ms = self.window_ms if self.window_ms >= 0 else delay_ms
+            attributes.set_extra(WINDOW, [windows.number_of(ttl_ms, window_ms)])
+        elif self.window_ms >= 0:
+            attributes.set_extra(WINDOW, windows.number_of(ttl_ms, self.window_ms))
         if self.limit > 0 or self.backoff:
             attributes.part = Changeable(ttl_ms, max(0, self.limit), self.backoff)
             attributes.measure()

@@ -40,6 +40,7 @@ from disque_py.core import (
     scan,
     spilling,
     versions,
+    windows,
 )
 from disque_py.core.broker import Broker
 from disque_py.core.changeable import REASON_BYTES_MAX, Changeable, backoff_ms
@@ -59,6 +60,7 @@ from disque_py.core.job import (
     Job,
     Replication,
 )
+from disque_py.core.job_attributes import TOPIC
 from disque_py.resp.replies import array, bulk, bulk_array, error, integer, nil_bulk
 
 DELAY_ERROR: Final = "ERR DELAY time must be a non negative number"
@@ -510,6 +512,7 @@ def described(broker: Broker, protocol: int, job: Job, body: bytes) -> bytes:
     part = job.part
     left = None if part is None else part.attempts_left(job.attempt)
     error_text = changing.error_of(job)
+    topic = None if job.attributes is None else job.attributes.extra(TOPIC)
     fields = (
         ("id", bulk(job.id)),
         ("queue", nil if is_dummy else bulk(job.terms.queue)),
@@ -540,6 +543,8 @@ def described(broker: Broker, protocol: int, job: Job, body: bytes) -> bytes:
         ("ttl-ms", integer(max(0, job.expire_at_ms - now_ms))),
         ("copies", integer(repair.copies_of(broker, job))),
         ("repairing", integer(int(repair.is_repairing(broker, job)))),
+        ("topic", nil if topic is None else bulk(topic)),
+        ("key-window-ms", nil if windows.number(job) is None else integer(windows.left_ms(job, now_ms))),
     )
     return array([part for name, value in fields for part in (bulk(name), value)])
 

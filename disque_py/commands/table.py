@@ -55,7 +55,7 @@ def _c(
 
 ADDJOB: Final = (
     "queue body ms-timeout [REPLICATE count|QUORUM] [ZONES n] [DELAY sec] [RETRY sec] [TTL sec] [MAXLEN count] [ASYNC]"
-    " [PRIORITY n] [META name value ...] [KEY key] [ATTEMPTS n] [BACKOFF policy] [DELAYMS ms] [RETRYMS ms] [TTLMS ms]"
+    " [PRIORITY n] [META name value ...] [KEY key] [WINDOW sec] [REPLACE] [ATTEMPTS n] [BACKOFF policy] [DELAYMS ms] [RETRYMS ms] [TTLMS ms]"
 )
 GETJOB_OPTIONS: Final = (
     "[NOHANG] [TIMEOUT ms] [COUNT count] [WITHCOUNTERS] [WITHMETA] [WITHLEASE] [LEASE sec] [LEASEMS ms] [TOKEN token]"

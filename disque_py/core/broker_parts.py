@@ -235,6 +235,7 @@ class Producers:
     key_conflicts     jobs that another node refused because it knows another job with their key
     outcome_waits     job id -> nodes that want to know its outcome
     lookups           number of a question -> the JOBID that waits for its answers
+    replaced          (id of a job, id of the job that took its place), to be told at the end of the turn (replacing.py)
     question_number   the number of the last question; no two questions of a process have the same
     caller_count      ADDJOBs that wait until it is known whether their key is used
     is_repeating      whether the one timer that repeats unanswered questions is pending
@@ -249,6 +250,7 @@ class Producers:
         "lookups",
         "outcome_waits",
         "question_number",
+        "replaced",
         "searches",
     )
 
@@ -260,6 +262,7 @@ class Producers:
         self.outcome_waits: dict[bytes, dict[Node, None]] = {}
         self.lookups: dict[int, Lookup] = {}
         self.question_number = 0
+        self.replaced: list[tuple[bytes, bytes]] = []
         self.caller_count = 0
         self.is_repeating = False
 

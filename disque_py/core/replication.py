@@ -34,7 +34,7 @@ from cluster_bus.messages import (
 )
 from cluster_bus.node import Node
 from disque_py import event_format
-from disque_py.core import changing, events, lifecycle, zones
+from disque_py.core import changing, events, lifecycle, windows, zones
 from disque_py.core.broker import Broker
 from disque_py.core.client import RUNNING, WAITS_FOR_COPIES, WROTE, Client
 from disque_py.core.job import (
@@ -213,7 +213,8 @@ def on_repljob(broker: Broker, sender: Node, items: list[Any]) -> None:
             continue
         if job.attributes is not None and item[1] == NEW_KEY:
             job.attributes.is_open = True
-            if broker.producers.keys.named(job_id[KEY_AT:KEY_END]):
+            named = broker.producers.keys.named(job_id[KEY_AT:KEY_END])
+            if named and named not in windows.replaced_ids(job):
                 broker.send(only, REFUSED, (job_id, REFUSED_KEY))
                 continue
         if is_choosy or broker.used_memory > high_memory:

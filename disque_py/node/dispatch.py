@@ -39,6 +39,7 @@ from disque_py.core import (
     pausing,
     pulls,
     repair,
+    replacing,
     replication,
     requeue,
     settings_sync,
@@ -118,6 +119,7 @@ MESSAGES: Final[dict[int, MessageHandler]] = {
     messages.ISKEY: keying.on_iskey,
     messages.KEYIS: keying.on_keyis,
     messages.OUTCOME_IS: keying.on_outcome_is,
+    messages.REPLACED: replacing.on_replaced,
     messages.SETTING: settings_sync.on_setting,
     messages.SETTINGS_HAVE: settings_sync.on_have,
     messages.SETTINGS_DIGEST: settings_sync.on_digest,
@@ -549,6 +551,8 @@ def settle(broker: Broker) -> None:
         repair.settle(broker)
     if broker.producers.key_events or broker.producers.key_conflicts:
         keying.settle(broker)
+    if broker.producers.replaced:
+        replacing.settle(broker)
     consumers = broker.consumers
     if consumers.answered:
         ordering.settle_all(broker)
