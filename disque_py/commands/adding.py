@@ -14,6 +14,7 @@ from cluster_bus.node import LEAVING as IS_LEAVING
 from disque_py.commands.options import INT64_MAX, MS_MAX, SECONDS_MAX, between, read_integer, read_ms, read_timeout
 from disque_py.commands.subcommands import text_of
 from disque_py.core import (
+    fanout,
     handover,
     keying,
     keys,
@@ -22,6 +23,7 @@ from disque_py.core import (
     replication,
     settings_sync,
     spilling,
+    topics,
     versions,
     windows,
     zones,
@@ -30,11 +32,13 @@ from disque_py.core.broker import Broker
 from disque_py.core.changeable import ATTEMPTS_MAX, Changeable, read_backoff
 from disque_py.core.client import Client
 from disque_py.core.errors import OOM, PAUSED, SYNTAX, CommandError
+from disque_py.core.fanout import Plan
 from disque_py.core.job import Job, terms_of
-from disque_py.core.job_attributes import META_BYTES_MAX, TRACE_BYTES_MAX, TRACE_NAMES, WINDOW, JobAttributes
+from disque_py.core.job_attributes import META_BYTES_MAX, TOPIC, TRACE_BYTES_MAX, TRACE_NAMES, WINDOW, JobAttributes
 from disque_py.core.queue import PAUSED_IN, Queue
 from disque_py.core.queue_settings import QUORUM, QueueSettings
 from disque_py.core.spilled import size_of
+from disque_py.resp.replies import EMPTY_ARRAY
 
 TTL_DEFAULT_S: Final = 86_400
 RETRY_DEFAULT_S_MAX: Final = 300
@@ -59,6 +63,11 @@ TOOBIG: Final = "TOOBIG Body is longer than the queue's maxsize"
 NOKEY: Final = "NOKEY The queue requires META '{}'"
 NO_META: Final[dict[bytes, bytes]] = {}
 
+NOROUTE: Final = "NOROUTE No queue bound to the topic takes this job"
+# Refusals that concern one queue of a topic.
+OF_QUEUES: Final = ("PAUSED", "MAXLEN", "TOOBIG", "NOKEY")
+# Options without a value.
+FLAGS: Final = (b"async", b"replace")
 WORDS: Final = frozenset((b"priority", b"meta", b"key", b"attempts", b"backoff", b"window"))
 WINDOW_NEEDS_KEY: Final = "ERR WINDOW needs KEY"
 REPLACE_NEEDS: Final = "ERR REPLACE needs KEY and a DELAY"
@@ -77,8 +86,13 @@ META_ERROR: Final = "ERR syntax error: META needs a name and a value"
 KEY_ERROR: Final = f"ERR KEY must have 1 to {KEY_BYTES_MAX} bytes"
 
 
-def addjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
-    """ADDJOB queue body ms-timeout [REPLICATE n] [DELAY s] [RETRY s] [TTL s] [MAXLEN n] [ASYNC] …."""
+def addjob(broker: Broker, client: Client, argv: list[bytes], plans: list[Plan] | None = None) -> bytes | None:
+    """ADDJOB queue body ms-timeout [REPLICATE n] [DELAY s] [RETRY s] [TTL s] [MAXLEN n] [ASYNC] ….
+
+    plans   takes the plan of the job instead of making it (fanout.py); None: make the job
+    """
+    if broker.topics and plans is None and argv[1] in broker.topics:
+        return publish(broker, client, argv, is_listed=False)
     replicate = 0
     zone_count = 0
     is_quorum = False
@@ -218,7 +232,13 @@ def addjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
             if broker.used_memory > broker.memory.limits[1] and memory.is_full(broker):
                 job.body = b""  # Other nodes are asked whether there is such a job. There is no room for a new one.
                 create = _refuse_full
+            if plans is not None:
+                plans.append(_plan(job, timeout_ms, create, is_default, is_external, is_async, zone_count, is_quorum))
+                return None
             return keying.add(broker, client, job, timeout_ms, create)
+    if plans is not None:
+        plans.append(_plan(job, timeout_ms, None, is_default, is_external, is_async, zone_count, is_quorum))
+        return None
     if is_external and not retry_ms:
         handover.start_once(broker, client, job, timeout_ms)
         return None
@@ -245,6 +265,78 @@ def addjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
         is_quorum=is_quorum,
     )
     return None
+
+
+def _plan(
+    job: Job,
+    timeout_ms: int,
+    create: keying.Create | None,
+    is_default: bool,
+    is_external: bool,
+    is_async: bool,
+    zone_count: int,
+    is_quorum: bool,
+) -> Plan:
+    """Return the plan of a job for a topic's queue. CommandError."""
+    if is_external and not job.terms.retry_ms:
+        raise CommandError(NOREPL)  # Its only copy would be handed over before the other jobs are there.
+    return Plan(
+        job,
+        ASYNC_WAIT_MS if is_async and not timeout_ms else timeout_ms,
+        is_default=is_default,
+        is_external=is_external,
+        is_async=is_async,
+        zone_count=zone_count,
+        is_quorum=is_quorum,
+        create=create,
+    )
+
+
+def publish(broker: Broker, client: Client, argv: list[bytes], *, is_listed: bool) -> bytes | None:
+    """Make a job in each queue of a topic that takes it: all or none. The words are those of ADDJOB. Spec TP8.
+
+    is_listed   the reply names all jobs, and none is no error
+    """
+    topic = argv[1]
+    versions.refuse_older(broker, versions.FLOWS)
+    queues = topics.queues_for(broker.topics[topic], _meta_of(argv))
+    if not queues:
+        addjob(broker, client, argv, [])  # Wrong words are refused, whatever the filters say.
+        if is_listed:
+            return EMPTY_ARRAY
+        raise CommandError(NOROUTE)
+    plans: list[Plan] = []
+    for queue in queues:
+        try:
+            addjob(broker, client, [argv[0], queue, *argv[2:]], plans)
+        except CommandError as refused:
+            if refused.text.startswith(OF_QUEUES):
+                raise CommandError(f"{refused.text}: {text_of(queue)}") from None
+            raise
+        job = plans[-1].job
+        if job.attributes is None:
+            job.attributes = JobAttributes(None, ())
+        job.attributes.set_extra(TOPIC, topic)
+    return fanout.start(broker, client, plans, _make_alone, is_listed=is_listed)
+
+
+def _meta_of(argv: list[bytes]) -> dict[bytes, bytes]:
+    """Return the META of an ADDJOB. Other options are not checked."""
+    found: dict[bytes, bytes] = {}
+    at = 4
+    while at + 2 < len(argv):
+        option = argv[at].lower()
+        if option == b"meta":
+            found[argv[at + 1]] = argv[at + 2]
+        at += 1 if option in FLAGS else 3 if option == b"meta" else 2
+    return found
+
+
+def _make_alone(broker: Broker, plan: Plan) -> None:
+    """Make and queue a job of a topic that needs no copy elsewhere first."""
+    _start_alone(broker, plan.job, plan.is_quorum)
+    lifecycle.mark_dirty(broker, plan.job)
+    broker.stats.jobs_added += 1
 
 
 def _refuse(
@@ -322,6 +414,11 @@ def _create_with_key(
     if is_external and not job.terms.retry_ms:
         handover.start_once(broker, client, job, timeout_ms, slot)
         return None
+    if slot is not None and broker.producers.fans and job in broker.producers.fans:
+        plan = _plan(job, timeout_ms, None, is_default, is_external, is_async, zone_count, is_quorum)
+        plan.slot = slot
+        fanout.hold(broker, client, plan)
+        return None
     if not is_external and (is_async or job.terms.replicate == 1):
         _start_alone(broker, job, is_quorum)
         lifecycle.mark_dirty(broker, job)
@@ -366,7 +463,7 @@ def _key_of(argv: list[bytes]) -> bytes:
         option = argv[at].lower()
         if option == b"key":
             key = argv[at + 1]
-        at += 1 if option in (b"async", b"replace") else 3 if option == b"meta" else 2
+        at += 1 if option in FLAGS else 3 if option == b"meta" else 2
     return key
 
 

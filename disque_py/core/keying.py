@@ -113,8 +113,13 @@ class Lookup:
 # -- callers ----------------------------------------------------------------------------------------
 
 
-def add(broker: Broker, client: Client, job: Job, timeout_ms: int, create: Create) -> bytes | None:
-    """Handle ADDJOB of a job with a key: return the reply, or None if its client waits. CommandError refuses it."""
+def add(
+    broker: Broker, client: Client, job: Job, timeout_ms: int, create: Create, slot: list[bytes | None] | None = None
+) -> bytes | None:
+    """Handle ADDJOB of a job with a key: return the reply, or None if its client waits. CommandError refuses it.
+
+    slot   where the reply comes, if the client waits for it already (fanout.py)
+    """
     chars = job.id[KEY_AT:KEY_END]
     search = broker.producers.searches.get(chars)
     if search is None:
@@ -122,10 +127,11 @@ def add(broker: Broker, client: Client, job: Job, timeout_ms: int, create: Creat
         if named and not _is_open(broker, named) and not windows.is_replacing(job) and not _may_change(broker, named):
             return b"+%b\r\n" % named
         if not named and not broker.cluster.linked:
-            return _create_alone(broker, client, job, timeout_ms, create)
+            return _create_alone(broker, client, job, timeout_ms, create, slot)
         search = _search(broker, chars)
-    slot = replication.wait_for_copies(client, job)
-    broker.waits.blocked_count += 1
+    if slot is None:
+        slot = replication.wait_for_copies(client, job)
+        broker.waits.blocked_count += 1
     deadline_ms = broker.now_ms + timeout_ms if timeout_ms else 0
     job.work = Wanted(client, slot, deadline_ms, create)
     search.callers.append(job)
@@ -161,10 +167,12 @@ def may_ask(broker: Broker) -> bool:
     return bool(broker.cluster.linked) and broker.producers.caller_count < CALLERS_SPARE
 
 
-def _create_alone(broker: Broker, client: Client, job: Job, timeout_ms: int, create: Create) -> bytes | None:
+def _create_alone(
+    broker: Broker, client: Client, job: Job, timeout_ms: int, create: Create, slot: list[bytes | None] | None
+) -> bytes | None:
     """Create the job at once, because there is no node to ask."""
     _refuse_unsure(broker, job, {})
-    reply = create(broker, client, job, None)
+    reply = create(broker, client, job, slot)
     if reply is None and _is_waiting(job):
         search = _search(broker, job.id[KEY_AT:KEY_END])
         search.making = job
@@ -510,6 +518,10 @@ def _begin_again(broker: Broker, job: Job) -> None:
     replication.give_up(broker, job, None)
     client.waiting_jobs[again] = slot
     broker.waits.blocked_count += 1
+    fan = broker.producers.fans.pop(job, None)
+    if fan is not None:
+        broker.producers.fans[again] = fan
+        fan.goes_on_as(job, again)
     again.work = Wanted(client, slot, wanted.deadline_ms, wanted.create)
     search.callers.insert(0, again)
     caller_in(broker, again)

@@ -26,6 +26,7 @@ from disque_py.core import (
     changing,
     claim_messages,
     delivery,
+    fanout,
     filter_interest,
     gathering,
     handover,
@@ -47,6 +48,7 @@ from disque_py.core import (
     taking,
     tasks,
     timers,
+    topics,
     voting,
 )
 from disque_py.core.broker import Broker
@@ -175,6 +177,7 @@ def install(broker: Broker, renamed: list[tuple[str, str]] | tuple[tuple[str, st
     names = {old.lower(): new for old, new in renamed}
     broker.commands.clear()
     broker.gatherings.topics = TOPICS
+    topics.watch(broker)
     for command in COMMANDS:
         name = names.get(command.name, command.name)
         if name:
@@ -550,6 +553,9 @@ def settle(broker: Broker) -> None:
     if repairs.noted or repairs.to_ask or repairs.to_tell:
         repair.settle(broker)
     if broker.producers.key_events or broker.producers.key_conflicts:
+        keying.settle(broker)
+    while broker.producers.fans_due:
+        fanout.settle(broker)
         keying.settle(broker)
     if broker.producers.replaced:
         replacing.settle(broker)
