@@ -103,6 +103,15 @@ RESTORED: Final = 82  # [job id, …]: these jobs have their copies
 SHORT: Final = 83  # [job id, …]: copies of these jobs are missing, and no node can take one
 TAKETURN: Final = 84  # [job id, …]: copies are missing, and you are the holder whose turn it is
 
+# Results of jobs, and clients that wait for the ends of jobs (disque_py/core/job_waits.py).
+WAITFOR: Final = 140  # number, [job id, …]: tell me the ends of these jobs; and what do you have of them?
+WAITIS: Final = 141  # number of the question, one byte per job (core/job_waits.py)
+JOBOVER: Final = 142  # job id, status, result or None, error or None
+JOBHAS: Final = 143  # job id, one byte as in WAITIS: that changed
+NOWAIT: Final = 144  # [job id, …]: the sender waits for these no more
+RESULT: Final = 145  # job id, result, version and node of its ack (0, b"": of a node that does not know the job)
+PROGRESS: Final = 146  # job id, percent, text, attempt, version
+
 REFUSED_PAUSED: Final = 1
 REFUSED_MEMORY: Final = 2
 REFUSED_LEAVING: Final = 3

@@ -65,7 +65,9 @@ from disque_py.resp.replies import array, bulk, bulk_array, error, integer, nil_
 
 DELAY_ERROR: Final = "ERR DELAY time must be a non negative number"
 # Options behind the ids.
-ACKJOB_WORDS: Final = frozenset((b"attempt",))
+ACKJOB_WORDS: Final = frozenset((b"attempt", b"result"))
+RESULT_ONE_ID: Final = "ERR RESULT needs exactly one job id"
+RESULT_TOO_LONG: Final = "ERR RESULT is longer than result-max-bytes"
 WORKING_WORDS: Final = frozenset((b"leasems", b"attempt"))
 NACKTOKEN_WORDS: Final = frozenset((b"delay", b"delayms", b"reason"))
 NACK_WORDS: Final = NACKTOKEN_WORDS | {b"final", b"attempt"}
@@ -115,22 +117,32 @@ def ackjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     if first == len(argv):
         return _count(broker, client, argv, acks.ack_here)
     attempt = 0
+    result: bytes | None = None
     at = first
     while at < len(argv):
-        if argv[at].lower() not in ACKJOB_WORDS:
+        option = argv[at].lower()
+        if option not in ACKJOB_WORDS:
             raise CommandError(SYNTAX)
-        attempt = read_attempt(value_of(argv, at))
+        if option == b"result":
+            result = value_of(argv, at)
+        else:
+            attempt = read_attempt(value_of(argv, at))
         at += 2
-    job_id = _only_id(argv, first)
+    job_id = _only_id(argv, first, ONE_ID if result is None else RESULT_ONE_ID)
+    if result is not None:
+        if len(result) > broker.settings.result_max_bytes:
+            raise CommandError(RESULT_TOO_LONG)
+        versions.refuse_older(broker, versions.FLOWS)
+        return integer(acks.ack_with_result(broker, job_id, attempt, result))
     versions.refuse_older(broker)
     return integer(acks.ack_attempt(broker, job_id, attempt))
 
 
-def _only_id(argv: list[bytes], first: int) -> bytes:
+def _only_id(argv: list[bytes], first: int, text: str = ONE_ID) -> bytes:
     """Return the only id of a command with ATTEMPT, whose options begin at `first`. CommandError."""
     read_ids(argv[:first])
     if first != 2:
-        raise CommandError(ONE_ID)
+        raise CommandError(text)
     return argv[1]
 
 
@@ -543,10 +555,22 @@ def described(broker: Broker, protocol: int, job: Job, body: bytes) -> bytes:
         ("ttl-ms", integer(max(0, job.expire_at_ms - now_ms))),
         ("copies", integer(repair.copies_of(broker, job))),
         ("repairing", integer(int(repair.is_repairing(broker, job)))),
+        *_shown_flows(broker, job, nil),
         ("topic", nil if topic is None else bulk(topic)),
         ("key-window-ms", nil if windows.number(job) is None else integer(windows.left_ms(job, now_ms))),
     )
     return array([part for name, value in fields for part in (bulk(name), value)])
+
+
+def _shown_flows(broker: Broker, job: Job, nil: bytes) -> tuple[tuple[str, bytes], ...]:
+    """Return the pairs of progress and result."""
+    progress = broker.progress.get(job)
+    result = broker.results.get(job.id) if job.state == ACKED else None
+    return (
+        ("progress", nil if progress is None else integer(progress.percent)),
+        ("progress-text", nil if progress is None or not progress.text else bulk(progress.text)),
+        ("result", nil if result is None else bulk(result)),
+    )
 
 
 LOADJOB_REPLY: Final = error("ERR LOADJOB is a special command only processed from AOF")

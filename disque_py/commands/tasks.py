@@ -1,7 +1,7 @@
-"""QPURGE, QMOVE, QREDRIVE, QTASK: work on the jobs of a queue, on all nodes (core/tasks.py).
+"""QPURGE, QMOVE, QREDRIVE, QREBALANCE, QTASK: work on the jobs of a queue, on all nodes (core/tasks.py).
 
 The client waits for the end of its task, or has its id at once with ASYNC. A client that hangs up does not end it.
-Spec MV5, MV8.
+Spec MV5, MV8, ZN7.
 """
 
 from __future__ import annotations
@@ -17,13 +17,15 @@ from disque_py.core.client import Client
 from disque_py.core.errors import SYNTAX, CommandError
 from disque_py.core.filters import Filter
 from disque_py.core.tasks import LIMIT_MAX, RATE_MAX, STATUSES, Task, Work
-from disque_py.core.versions import refuse_older
+from disque_py.core.versions import FLOWS, refuse_older
+from disque_py.core.zones import Zone, zone_of
 from disque_py.resp.replies import array, bulk, bulk_array, integer, nil_array, simple
 
 STATUS_ERROR: Final = "ERR STATUS must be invisible, pending or errored"
 LIMIT_ERROR: Final = f"ERR LIMIT must be a number from 1 to {LIMIT_MAX}"
 RATE_ERROR: Final = f"ERR RATE must be a number from 1 to {RATE_MAX}"
 SAME_ERROR: Final = "ERR the queues are the same"
+NO_ZONE: Final = "ERR Unknown zone {}"
 # Bytes of a wrong word that are quoted.
 WORD_BYTES_MAX: Final = 64
 
@@ -45,6 +47,39 @@ def qmove(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
 def qredrive(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     """QREDRIVE queue [WHERE name value ...] [TO queue] [LIMIT n] [RATE n] [ASYNC] → pairs about the task, or its id."""
     return _begin(broker, client, argv, tasks.REDRIVE, b"", 2, QREDRIVE_WORDS)
+
+
+def qrebalance(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
+    """QREBALANCE queue [ZONES zone ...] [ASYNC] → pairs about the task, or its id.
+
+    A zone is named as in `zone`, or as `datacenter/zone`.
+    """
+    end = len(argv)
+    is_async = end > 2 and argv[-1].lower() == b"async"
+    if is_async:
+        end -= 1
+    names = argv[3:end]
+    if end > 2 and (argv[2].lower() != b"zones" or not names):
+        raise CommandError(_syntax(argv[2]))
+    refuse_older(broker, FLOWS)
+    work = Work(tasks.REBALANCE, argv[1], None, tasks.PENDING, b"")
+    work.zones = _zones_of(broker, names)
+    if is_async:
+        return simple(tasks.begin(broker, None, work).id)
+    return incremental.begin(broker, client, _finished(broker, client, tasks.begin(broker, client, work)))
+
+
+def _zones_of(broker: Broker, names: list[bytes]) -> tuple[Zone, ...]:
+    """Return the zones with these names. CommandError for a name that no node has."""
+    found: dict[Zone, None] = {}
+    members = [broker.me, *broker.members()]
+    for name in names:
+        word = name.decode("utf-8", "surrogateescape")
+        named = [node for node in members if word in (node.zone, f"{node.datacenter}/{node.zone}")]
+        if not named:
+            raise CommandError(NO_ZONE.format(text_of(name[:WORD_BYTES_MAX])))
+        found |= dict.fromkeys(map(zone_of, named))
+    return tuple(found)
 
 
 def _begin(

@@ -79,7 +79,8 @@ def _change(
     key = binding_key(name, queue)
     if not settings_sync.has_room(broker, key, values) or broker.queue_settings.next_counter(key) > COUNTER_MAX:
         raise CommandError(FULL)
-    return deferred_reply.begin(broker, client, partial(settings_sync.change, broker, key, values), partial(_saved, reply))
+    change = partial(settings_sync.change, broker, key, values)
+    return deferred_reply.begin(broker, client, change, partial(_saved, reply))
 
 
 def _saved(reply: bytes, failure: OSError | None) -> bytes:

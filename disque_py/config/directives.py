@@ -282,6 +282,13 @@ _CLIENTS: Final = Section(
             is_live=True,
         ),
         Directive(
+            "result-max-bytes",
+            Memory(0, 64 * MB),
+            64 << 10,
+            "The longest result that ACKJOB … RESULT accepts.",
+            is_live=True,
+        ),
+        Directive(
             "client-query-buffer-limit",
             Memory(MB),
             GB,

@@ -73,6 +73,7 @@ class Settings:
     events_max_bytes: int
     hz: int
     job_meta_max_pairs: int
+    result_max_bytes: int
     latency_monitor_threshold: int
     loading_wait: int
     log_format: str

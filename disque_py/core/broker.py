@@ -31,16 +31,21 @@ from disque_py.core.broker_parts import (
     Waits,
 )
 from disque_py.core.claims import Claims
+from disque_py.core.ends import Ends
 from disque_py.core.filters import adopt
 from disque_py.core.gathering import Gatherings
 from disque_py.core.ids import IdSource
 from disque_py.core.job import Job, JobTerms
+from disque_py.core.job_waits_state import JobWaits
 from disque_py.core.node_sets import NodeSets
 from disque_py.core.outbox import Outbox
 from disque_py.core.patterns import Patterns
+from disque_py.core.progress import ProgressTable
 from disque_py.core.queue import QUEUE_BYTES, Queue
 from disque_py.core.queue_settings import QueueSettingsTable
+from disque_py.core.recurring import Recurring
 from disque_py.core.repairs import Repairs
+from disque_py.core.results import Results
 from disque_py.core.schedule import Schedule
 from disque_py.core.spilled import NEVER, Spill
 from disque_py.core.stats import Stats
@@ -97,6 +102,10 @@ class Broker:
       schedule             timers of jobs, and tasks for later
       upkeep               walks that go on a part per tick
       tombstones           ids of jobs that were deleted lately
+      ends                 how jobs ended lately, and jobs whose end is waited for (ends.py)
+      results              results of finished jobs (results.py)
+      progress             progress of running jobs (progress.py)
+      job_waits            clients that wait for the ends of jobs (job_waits.py)
       behind               job whose changeable part is newer on another node -> how often it is still asked for, and
                            the highest change number heard (changing.py)
 
@@ -113,6 +122,7 @@ class Broker:
       pauses               paused queues
       queue_settings       the settings of QUEUE SET (queue_settings.py)
       topics               topic -> (bound queue -> pairs that its jobs must carry) (topics.py)
+      recurring            schedules (recurring.py)
 
     Clients
       clients, monitors    by id; clients in MONITOR
@@ -161,6 +171,10 @@ class Broker:
         self.ids = IdSource(cluster.me.name, rng)
         self.schedule = Schedule()
         self.tombstones = Tombstones(2 * settings.cluster_node_timeout)
+        self.ends = Ends(2 * settings.cluster_node_timeout)
+        self.results = Results(self)
+        self.progress = ProgressTable(self)
+        self.job_waits = JobWaits()
         self.stats = Stats()
         self.shards: list[dict[bytes, Job]] = [{} for _ in range(SHARDS)]
         self.job_count = 0
@@ -169,6 +183,7 @@ class Broker:
         self.queue_serial = 0
         self.queue_settings = QueueSettingsTable()
         self.topics: dict[bytes, dict[bytes, dict[bytes, bytes]]] = {}
+        self.recurring = Recurring()
         self.copies = Copies()
         self.repairs = Repairs()
         self.era = 1  # Jobs from the journal came before this process.

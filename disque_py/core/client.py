@@ -27,6 +27,7 @@ WAITS_FOR_PARTS: Final = 3  # A long command, done a part per turn (incremental.
 WAITS_FOR_FILE: Final = 4  # The process writes a file (deferred_reply.py).
 WAITS_FOR_ROOM: Final = 5  # Bodies are on their way out of memory (spilling.py).
 WAITS_FOR_LOCK: Final = 7  # LOCK ACQUIRE with TIMEOUT, which may wait for long (commands/locks.py).
+WAITS_FOR_ENDS: Final = 8  # WAITJOB (job_waits.py)
 WAITS_FOR_LOADING: Final = 6  # The node has just started and reads its journal (node/dispatch.py).
 
 # The promise in this turn's replies: none; one that was allowed although the disk fails, and then need not be recorded;

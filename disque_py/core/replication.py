@@ -530,6 +530,8 @@ def caller_out(broker: Broker, job: Job) -> None:
 def drop_client(broker: Broker, client: Client, reply: bytes | None) -> None:
     """Drop the producer's jobs that miss copies. It is gone (`reply` None), or it gets this error."""
     for job, slot in list(client.waiting_jobs.items()):
+        if broker.producers.fans and (fan := broker.producers.fans.get(job)) is not None:
+            broker.producers.fans_due[fan] = None
         if job.state == WAIT_REPL:
             give_up(broker, job, reply)
             continue

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from cluster_bus import messages
 from cluster_bus.node import Node
-from disque_py.commands.adding import may_be_known
+from disque_py.commands.adding import addjob, may_be_known
 from disque_py.commands.monitoring import monitor_line, redact
 from disque_py.commands.shares import TOPICS
 from disque_py.commands.table import COMMANDS, Command
@@ -28,9 +28,11 @@ from disque_py.core import (
     delivery,
     fanout,
     filter_interest,
+    firing,
     gathering,
     handover,
     interest,
+    job_waits,
     keying,
     leaving,
     matching,
@@ -47,6 +49,7 @@ from disque_py.core import (
     spilling,
     taking,
     tasks,
+    telling,
     timers,
     topics,
     voting,
@@ -130,6 +133,13 @@ MESSAGES: Final[dict[int, MessageHandler]] = {
     messages.CHANGED: changing.on_changed,
     messages.ASKCHANGED: changing.on_askchanged,
     messages.ACKATTEMPT: acks.on_ackattempt,
+    messages.RESULT: acks.on_result,
+    messages.WAITFOR: job_waits.on_waitfor,
+    messages.WAITIS: job_waits.on_waitis,
+    messages.JOBOVER: job_waits.on_jobover,
+    messages.JOBHAS: job_waits.on_jobhas,
+    messages.NOWAIT: job_waits.on_nowait,
+    messages.PROGRESS: telling.on_progress,
     messages.ASKJOBS: asking.on_askjobs,
     messages.JOBSARE: asking.on_answer,
     messages.DOJOBS: asking.on_dojobs,
@@ -162,6 +172,8 @@ WHILE_LOADING: Final = (
     messages.ASKSETTINGS,
     messages.QLENGTHS,
     messages.QUESTION,
+    messages.WAITFOR,
+    messages.NOWAIT,
     messages.TASK,
     messages.SYNC,
     *claim_messages.HANDLERS,
@@ -184,6 +196,7 @@ def install(broker: Broker, renamed: list[tuple[str, str]] | tuple[tuple[str, st
             entry = _entry(command)
             for key in {name.lower(): None, name.upper(): None, name: None}:
                 broker.commands[key.encode()] = entry
+    firing.install(broker, addjob)
 
 
 def _entry(command: Command) -> CommandEntry:
@@ -446,6 +459,8 @@ def _reply_in_mode(client: Client, mode: int, reply: bytes) -> None:
 def disconnect(broker: Broker, client: Client) -> None:
     """Drop a client whose connection is gone."""
     delivery.drop_client(broker, client)
+    if broker.job_waits.by_client:
+        job_waits.drop_client(broker, client)
     if broker.claims.rounds:
         claim_messages.forget_client(broker, client)
 
@@ -484,6 +499,7 @@ def link_up(broker: Broker, node: Node) -> None:
     repair.on_link_up(broker, node)
     acks.collect_again(broker)
     keying.on_link_up(broker, node)
+    job_waits.on_link_up(broker, node)
 
 
 def link_lost(broker: Broker, node: Node) -> None:
@@ -494,6 +510,7 @@ def link_lost(broker: Broker, node: Node) -> None:
     tasks.node_lost(broker, node)
     repair.on_link_lost(broker, node)
     claim_messages.on_link_lost(broker, node)
+    job_waits.on_link_lost(broker, node)
 
 
 def incoming_lost(broker: Broker, node: Node) -> None:
@@ -507,6 +524,7 @@ def incoming_lost(broker: Broker, node: Node) -> None:
     gathering.on_link_lost(broker, node)
     tasks.node_lost(broker, node)
     claim_messages.on_link_lost(broker, node)
+    job_waits.on_incoming_lost(broker, node)
 
 
 def new_run(broker: Broker, node: Node) -> None:
@@ -518,6 +536,7 @@ def new_run(broker: Broker, node: Node) -> None:
     pattern_interest.forget_node(broker, node)
     handover.on_run_over(broker, node)
     tasks.node_lost(broker, node)
+    job_waits.on_incoming_lost(broker, node)
 
 
 def forgotten(broker: Broker, node: Node) -> None:
@@ -533,6 +552,7 @@ def forgotten(broker: Broker, node: Node) -> None:
     broker.acks.has_forgotten = True
     repair.forgotten(broker, node)
     acks.collect_again(broker)
+    job_waits.forgotten(broker, node)
 
 
 # -- time -------------------------------------------------------------------------------------------
@@ -579,3 +599,5 @@ def settle(broker: Broker) -> None:
         filter_interest.send_hints(broker)
     if broker.claims.is_due:
         claim_messages.settle(broker)
+    if broker.ends.noted or broker.job_waits.given_up:
+        job_waits.settle(broker)

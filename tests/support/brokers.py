@@ -21,6 +21,7 @@ from cluster_bus.outgoing import Outgoing
 from disque_py.config.settings import Settings
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
+from disque_py.server.time_zones import time_zone
 
 ME = bytes(range(20))
 NOW_MS = 1_000_000
@@ -112,6 +113,9 @@ class NotedHost:
             done(failure)
 
         self._write("write_votes", note)
+
+    def time_zone(self, name: str) -> Callable[[int], int] | None:
+        return time_zone(name)
 
     def _write(self, method: str, done: Callable[[OSError | None], None]) -> None:
         def end() -> None:
