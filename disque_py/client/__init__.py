@@ -79,6 +79,7 @@ if TYPE_CHECKING:
         Voters,
     )
     from disque_py.client.schedule_commands import ScheduleInfo
+    from disque_py.client.topic_commands import Binding
     from disque_py.client.verdict import Fail, Retry
     from disque_py.client.worker import Worker, WorkerHooks
 
@@ -92,6 +93,7 @@ __all__ = [
     "Backoff",
     "BadIdError",
     "BatchError",
+    "Binding",
     "ClientClosedError",
     "ClientOptions",
     "ClientSettings",
@@ -180,6 +182,7 @@ _HOMES: Final = {
     "Result": "faces",
     "Retry": "verdict",
     "ScheduleInfo": "schedule_commands",
+    "Binding": "topic_commands",
     "Task": "results",
     "Voters": "results",
     "Worker": "worker",
