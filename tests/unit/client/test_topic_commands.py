@@ -41,7 +41,7 @@ def test_the_words_of_a_command(request_, wire):
 def test_typed_answers():
     assert topic_commands.publish("t", "b").read([[b"q", b"D-1"], [b"r", b"D-2"]]) == [("q", "D-1"), ("r", "D-2")]
     assert topic_commands.topics().read([[b"t", b"q", [b"a", b"b"]]]) == [Binding("t", "q", {"a": b"b"})]
-    assert topic_commands.bind("t", "q").read("OK") is True
+    assert topic_commands.bind("t", "q").read(b"OK") is True
     assert topic_commands.unbind("t", "q").read(0) is False
 
 
