@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from disque_py.commands import (
+    acl,
     adding,
     clients,
     cluster,
@@ -34,11 +35,13 @@ from disque_py.commands import (
     tokens,
     topics,
 )
+from disque_py.commands.permissions import access_of
 from disque_py.core.command_entry import Handler
+from disque_py.core.units import Access
 
 
 class Command(NamedTuple):
-    """One command: its handler, the shape of its requests, and its documentation."""
+    """One command: its handler, the shape of its requests, its documentation, and its units for permissions."""
 
     name: str
     handler: Handler
@@ -48,12 +51,13 @@ class Command(NamedTuple):
     since: str
     syntax: str
     summary: str
+    access: Access
 
 
 def _c(
     name: str, handler: Handler, arity: int, flags: str, group: str, syntax: str, summary: str, since: str = "0.1.0"
 ) -> Command:
-    return Command(name, handler, arity, tuple(flags.split()), group, since, syntax, summary)
+    return Command(name, handler, arity, tuple(flags.split()), group, since, syntax, summary, access_of(name))
 
 
 ADDJOB: Final = (
@@ -145,12 +149,24 @@ EXTEND name owner fence ms
 RELEASE name owner fence [DONE ms]
 SHOW name
 LIST [pattern]"""
+ACL: Final = """SETUSER username [rule ...]
+GETUSER username
+DELUSER username [username ...]
+LIST
+USERS
+WHOAMI
+CAT [category]
+LOG [count|RESET]
+SAVE
+LOAD
+DRYRUN username command [argument ...]
+GENPASS [bits]"""
 LATENCY: Final = "LATEST\nHISTORY event\nGRAPH event\nDOCTOR\nRESET [event ...]"
 
 # fmt: off
 COMMANDS: Final = (
     # The original's 32 commands, in its order, which COMMAND and INFO commandstats keep.
-    _c("auth", connection.auth, -2, "readonly loading fast", "connection", "[username] password", "Log in with the server's password."),
+    _c("auth", connection.auth, -2, "readonly loading fast", "connection", "[username] password", "Log in with a password, as `default` or as another user."),
     _c("ping", connection.ping, -1, "readonly fast", "connection", "[message]", "Ask the server whether it answers."),
     _c("info", info.info, -1, "readonly loading", "server", "[section]", "Show figures about the server, by section."),
     _c("shutdown", server.shutdown, -1, "readonly admin loading", "server", "[REWRITE-AOF]", "Stop the server."),
@@ -239,6 +255,8 @@ COMMANDS: Final = (
     _c("topic", topics.topic, -2, "write", "queues", TOPIC, "Bind queues to a topic, and add jobs to all of them."),
     # Locks.
     _c("lock", locks.lock, -2, "write fast", "cluster", LOCK, "Locks that one owner has at a time, also when the network parts."),
+    # Users.
+    _c("acl", acl.acl, -2, "readonly admin loading", "server", ACL, "Users and their permissions; refused commands."),
     # Our own command for the journal.
     _c("journal", server.journal, 3, "readonly admin", "server", "BACKUP name", "Make a consistent copy of the journal while the node runs."),
 )

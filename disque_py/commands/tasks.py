@@ -17,6 +17,7 @@ from disque_py.core.client import Client
 from disque_py.core.errors import SYNTAX, CommandError
 from disque_py.core.filters import Filter
 from disque_py.core.tasks import LIMIT_MAX, RATE_MAX, STATUSES, Task, Work
+from disque_py.core.users import NO_NAME, may_name
 from disque_py.core.versions import FLOWS, refuse_older
 from disque_py.core.zones import Zone, zone_of
 from disque_py.resp.replies import array, bulk, bulk_array, integer, nil_array, simple
@@ -166,18 +167,34 @@ def qtask(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
 
 def _list(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
     """LIST: tasks that run, or were over within the last hour, oldest first."""
-    return array([_shown(broker, task) for task in tasks.known(broker)])
+    return array([_shown(broker, task) for task in tasks.known(broker) if _is_visible(client, task)])
 
 
 def _show(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
     """SHOW id: pairs, or nil."""
     task = tasks.find(broker, argv[2])
-    return nil_array(client.protocol) if task is None else _shown(broker, task)
+    if task is None:
+        return nil_array(client.protocol)
+    _refuse_hidden(client, task)
+    return _shown(broker, task)
 
 
 def _cancel(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
     """CANCEL id: 1 if the task ran. Finished changes stay."""
+    task = tasks.find(broker, argv[2])
+    if task is not None:
+        _refuse_hidden(client, task)
     return integer(int(tasks.cancel(broker, argv[2])))
+
+
+def _is_visible(client: Client, task: Task) -> bool:
+    """Return whether a client may use the queues of a task."""
+    return may_name(client, task.work.queue) and (not task.work.to or may_name(client, task.work.to))
+
+
+def _refuse_hidden(client: Client, task: Task) -> None:
+    if not _is_visible(client, task):
+        raise CommandError(NO_NAME)
 
 
 def _shown(broker: Broker, task: Task) -> bytes:

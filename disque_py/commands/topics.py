@@ -94,13 +94,17 @@ def _list(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     if len(argv) == 3 and len(argv[2]) > NAME_BYTES_MAX:
         raise CommandError(_syntax(argv[2]))
     pattern = Glob(text_of(argv[2])) if len(argv) == 3 else None
-    return incremental.begin(broker, client, _listed(broker, sorted(broker.topics), pattern))
+    return incremental.begin(broker, client, _listed(broker, client, sorted(broker.topics), pattern))
 
 
-def _listed(broker: Broker, names: list[bytes], pattern: Glob | None) -> incremental.Steps:
+def _listed(broker: Broker, client: Client, names: list[bytes], pattern: Glob | None) -> incremental.Steps:
+    """Show the topics that the client's user may use."""
     entries: list[bytes] = []
     looked = 0
+    user = client.user
     for name in names:
+        if user is not None and not user.may_name(name):
+            continue
         if pattern is not None and not pattern.matches(text_of(name)):
             continue
         bound = broker.topics.get(name, {})

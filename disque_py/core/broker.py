@@ -18,6 +18,7 @@ from cluster_bus.messages import PAUSE
 from cluster_bus.node import HANDSHAKE, LEAVING, MYSELF, Node
 from cluster_bus.outgoing import Outgoing
 from disque_py.config.settings import Settings
+from disque_py.core.access_log import AccessLog
 from disque_py.core.broker_parts import (
     Acks,
     Consumers,
@@ -30,6 +31,7 @@ from disque_py.core.broker_parts import (
     Upkeep,
     Waits,
 )
+from disque_py.core.caps import Caps
 from disque_py.core.claims import Claims
 from disque_py.core.ends import Ends
 from disque_py.core.filters import adopt
@@ -51,6 +53,7 @@ from disque_py.core.spilled import NEVER, Spill
 from disque_py.core.stats import Stats
 from disque_py.core.tokens import Tokens
 from disque_py.core.tombstones import Tombstones
+from disque_py.core.users import Users
 
 if TYPE_CHECKING:
     from cluster_bus.membership import Membership
@@ -123,9 +126,11 @@ class Broker:
       queue_settings       the settings of QUEUE SET (queue_settings.py)
       topics               topic -> (bound queue -> pairs that its jobs must carry) (topics.py)
       recurring            schedules (recurring.py)
+      caps                 caps of queues, and slots (caps.py)
 
     Clients
       clients, monitors    by id; clients in MONITOR
+      users, access_log    users and their permissions (users.py); refusals (access_log.py)
       arrivals             how many clients have begun to wait for jobs: the order among them
       ready                queues that may have both jobs and waiting clients
       waits                clients whose reply comes later
@@ -184,6 +189,7 @@ class Broker:
         self.queue_settings = QueueSettingsTable()
         self.topics: dict[bytes, dict[bytes, dict[bytes, bytes]]] = {}
         self.recurring = Recurring()
+        self.caps = Caps(cluster.me)
         self.copies = Copies()
         self.repairs = Repairs()
         self.era = 1  # Jobs from the journal came before this process.
@@ -200,6 +206,8 @@ class Broker:
         self.tasks = Tasks()
         self.clients: dict[int, Client] = {}
         self.monitors: dict[Client, None] = {}
+        self.users = Users()
+        self.access_log = AccessLog()
         self.ready: dict[Queue, None] = {}
         self.arrivals = 0
         self.drain: Drain | None = None

@@ -33,7 +33,7 @@ def test_in_resp3_an_entry_has_a_seventh_field():
     client.protocol = 3
     (entry,) = ask_parsed(broker, client, "COMMAND", "INFO", "addjob")
     assert entry[:2] == [b"addjob", -4]
-    assert entry[3:] == [0, 0, 0, []]
+    assert entry[3:] == [0, 0, 0, [b"@produce"]]
     assert all(len(each) == 7 for each in ask_parsed(broker, client, "COMMAND"))
 
 
