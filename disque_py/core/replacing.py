@@ -2,7 +2,8 @@
 
 keying.py finds out whether there is such a job, and makes the new one first. The creator of the new job then tells all
 linked nodes. Each holder of the old one notes its error and cancels it, as CANCELJOB would. A holder that is not linked
-hears of it as of any canceled job (acks.py), and with it that the key is free. Spec TP6.
+hears of it as of any canceled job (acks.py), and with it that the key is free. The event is noted by the creator of
+the old job, or, if that is not linked, by the creator of the new one. Spec TP6.
 """
 
 from __future__ import annotations
@@ -22,9 +23,11 @@ def settle(broker: Broker) -> None:
     """Cancel the jobs whose place others have taken in this turn."""
     replaced, broker.producers.replaced = broker.producers.replaced, []
     for old, new in replaced:
-        if broker.cluster.linked:
-            broker.send(broker.cluster.linked, REPLACED, (old, new))
-        _cancel(broker, old, new)
+        linked = broker.cluster.linked
+        if linked:
+            broker.send(linked, REPLACED, (old, new))
+        is_news = not any(node.name[:8] == old[2:10] for node in linked)
+        _cancel(broker, old, new, is_news=is_news)
 
 
 def on_replaced(broker: Broker, sender: Node, items: list[Any]) -> None:
@@ -32,13 +35,14 @@ def on_replaced(broker: Broker, sender: Node, items: list[Any]) -> None:
     for old, new, *_ in items:
         if type(old) is not bytes or type(new) is not bytes or len(new) != ID_BYTES:
             raise ValueError("a replacement that is no ids")
-        _cancel(broker, old, new)
+        _cancel(broker, old, new, is_news=old[2:10] == broker.me.name[:8])
 
 
-def _cancel(broker: Broker, old: bytes, new: bytes) -> None:
+def _cancel(broker: Broker, old: bytes, new: bytes, *, is_news: bool) -> None:
     job = broker.find(old)
     if job is None or job.state == WAIT_REPL:
         return
     if job.state != ACKED:
         changing.fail(broker, job, REPLACED_BY + new)
-        acks.cancel_here(broker, old)
+        acks.acknowledge(broker, job, is_news=is_news, is_canceled=True)
+        acks.try_collect(broker, job)

@@ -77,6 +77,7 @@ class Debouncer(Actor):
         if replaces:
             for known in self._asked.setdefault(key, []):
                 self.oracle.acknowledging(known, self.world.now_ms, is_deletion=True)
+                known.cancels += 1
             self._asked[key].append(promise)
         request = words("ADDJOB", queue, promise.body(), rng.choice((0, 300, 2_000)), *options)
         line.ask([(request, self._answered, promise)], self.travel())

@@ -53,7 +53,7 @@ class Publisher(Actor):
         return 1 + int(rng.expovariate(self.load / 120))
 
     def _said(self, reply: Any, queue: bytes) -> None:
-        self._is_bound = self._is_bound or (reply == "OK" and queue == self._bound[-1])
+        self._is_bound = self._is_bound or (reply == b"OK" and queue == self._bound[-1])
 
     def _publish(self, machine: Machine) -> None:
         rng = self.rng
