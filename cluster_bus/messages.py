@@ -60,6 +60,8 @@ FILTER_NEED: Final = 72  # queue, pairs, count, flags as NEEDJOBS
 # Patterns of queue names (disque_py/core/pattern_interest.py). An older node ignores them, and takes no part.
 # [pattern, …], waiting clients without a filter (as INTEREST), those that take RETRY 0, clients with a filter
 PATTERN_INTEREST: Final = 132
+# id of a job, id of the job that took its place (ADDJOB … REPLACE, disque_py/core/replacing.py)
+REPLACED: Final = 134
 PATTERN_QUEUE: Final = 133  # queue: it has jobs, and matches a pattern that clients with a filter wait for
 # Tasks (disque_py/core/tasks.py): work on the jobs of a queue, on all nodes.
 TASK: Final = 92  # number, action (0 begin, 1 go on, 2 end), fields of the action

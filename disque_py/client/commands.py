@@ -66,6 +66,8 @@ def add_options(
     priority: int | None = None,
     meta: Meta | None = None,
     key: str | bytes | None = None,
+    window: Seconds | None = None,
+    replace: bool = False,
     attempts: int | None = None,
     backoff: BackoffPolicy | None = None,
     batch: str | bytes | None = None,
@@ -92,6 +94,10 @@ def add_options(
         options += (b"KEY", word(key))
     if batch is not None:
         options += (b"BATCH", word(batch))
+    if window is not None:
+        options += (b"WINDOW", b"%d" % whole("window", seconds("window", window)))
+    if replace:
+        options.append(b"REPLACE")
     return tuple(options)
 
 
@@ -110,6 +116,8 @@ def add_job(
     priority: int | None = None,
     meta: Meta | None = None,
     key: str | bytes | None = None,
+    window: Seconds | None = None,
+    replace: bool = False,
     attempts: int | None = None,
     backoff: BackoffPolicy | None = None,
     batch: str | bytes | None = None,
@@ -132,13 +140,18 @@ def add_job(
     priority       a lower number is served first; by default the creation time in Unix milliseconds
     meta           pairs of names and values that travel with the job, none by default
     key            one job per queue and key: if the key has a job already, the answer is that job's id. None by default
+    window         whole seconds from the creation of the key's first job in which the key is used; 0: until that job is
+                   over or errored. By default until its TTL is over. Needs a key
+    replace        if the key's job still waits for its delay, the new job takes its place. Needs a key and a delay.
+                   False by default
     attempts       deliveries after which a job that failed is errored, or a dead letter; 0: any number. By default as
                    the queue's settings say, else any number
     backoff        the delay after a NACK without one: a `Backoff`, or text as `exponential:1000:60000:20`. By default
                    as the queue's settings say, else none
     batch          name of the batch that the job belongs to; None, the default: none
     retry_unsafe   send the command again when its answer was lost. Then the job may exist twice. None, the default,
-                   takes the client's setting. With a key it is always sent again, because a key prevents a second job
+                   takes the client's setting. With a key and no window it is always sent again, because a key prevents
+                   a second job
 
     Raises NoReplError, PausedError, MaxLenError, TooBigError, NoKeyError, OutOfMemoryError, UnreachableError;
     ConnectionLostError when the connection broke and the job may exist; ValueError for a number that is not whole.
@@ -154,13 +167,15 @@ def add_job(
         priority=priority,
         meta=meta,
         key=key,
+        window=window,
+        replace=replace,
         attempts=attempts,
         backoff=backoff,
         batch=batch,
     )
     timeout = milliseconds("timeout_ms", timeout_ms)
     argv = (b"ADDJOB", word(queue), word(body), b"%d" % timeout, *options)
-    repeat = _allowed(retry_unsafe) if key is None else Repeat.SAFE
+    repeat = _allowed(retry_unsafe) if key is None or window is not None else Repeat.SAFE
     return Request(argv, results.job_id, repeat, Lane.ADDS, timeout, awaits_nodes=replicate is None)
 
 
@@ -180,6 +195,7 @@ def get_jobs(
     withlease: bool = False,
     lease: Seconds | None = None,
     where: Where | None = None,
+    match: Iterable[str | bytes] | None = None,
     token: str | bytes | None = None,
     node: Address | None = None,
 ) -> Request[list[Job]]:
@@ -195,6 +211,8 @@ def get_jobs(
     lease          seconds for which these deliveries last; by default each job's RETRY
     where          pairs of names and values; only jobs whose metadata have all of them. None, the default, takes any
                    job
+    match          patterns in the place of names, as `["mail.*"]`, 16 at most: jobs of every queue whose name matches,
+                   also of queues that come into being later. None by default
     token          none by default. The same token on the same node is answered with the same jobs, as long as they
                    are leased. `ack_token`, `nack_token` and `extend_token` work on all of them. With a token or a
                    lease, jobs of RETRY 0 are skipped
@@ -206,8 +224,9 @@ def get_jobs(
 
     Raises ValueError for a number that is not whole, or without a queue.
     """
-    if not queues:
-        raise ValueError("GETJOB needs at least one queue")
+    patterns = () if match is None else tuple(map(word, match))
+    if bool(queues) == bool(patterns):
+        raise ValueError("GETJOB needs at least one queue, or one pattern and no queue")
     timeout = milliseconds("timeout_ms", timeout_ms)
     limit = whole("count", count)
     argv = [b"GETJOB"]
@@ -229,8 +248,8 @@ def get_jobs(
         argv += time_words("lease", lease)
     _add(argv, b"TOKEN", token)
     argv += _where(where)
-    argv.append(b"FROM")
-    argv += [word(queue) for queue in queues]
+    argv.append(b"FROMMATCH" if patterns else b"FROM")
+    argv += patterns or [word(queue) for queue in queues]
     is_pinned = node is not None
     if nohang:
         return Request(tuple(argv), results.jobs, node=node, is_consumers=True, is_pinned=is_pinned)
@@ -256,6 +275,7 @@ def get_job(
     withlease: bool = False,
     lease: Seconds | None = None,
     where: Where | None = None,
+    match: Iterable[str | bytes] | None = None,
     token: str | bytes | None = None,
     node: Address | None = None,
 ) -> Request[Job | None]:
@@ -270,6 +290,8 @@ def get_job(
     lease          seconds for which this delivery lasts; by default the job's RETRY
     where          pairs of names and values; only a job whose metadata have all of them. None, the default, takes any
                    job
+    match          patterns in the place of names, as `["mail.*"]`, 16 at most: jobs of every queue whose name matches,
+                   also of queues that come into being later. None by default
     token          none by default. The same token on the same node is answered with the same job (see `get_jobs`)
     node           ask this node only; by default the client chooses
 
@@ -284,6 +306,7 @@ def get_job(
         withlease=withlease,
         lease=lease,
         where=where,
+        match=match,
         token=token,
         node=node,
     )
@@ -309,6 +332,7 @@ def jobs(
     withlease: bool = False,
     lease: Seconds | None = None,
     where: Where | None = None,
+    match: Iterable[str | bytes] | None = None,
     node: Address | None = None,
 ) -> Request[list[Job]]:
     """Iterate over jobs: for ever, or until none came for `idle_ms`. The caller acknowledges each.
@@ -322,6 +346,8 @@ def jobs(
     lease          seconds for which each delivery lasts; by default the job's RETRY
     where          pairs of names and values; only jobs whose metadata have all of them. None, the default, takes any
                    job
+    match          patterns in the place of names, as `["mail.*"]`, 16 at most: jobs of every queue whose name matches,
+                   also of queues that come into being later. None by default
     node           ask this node only; by default the client chooses
 
     An iterator that ends early puts back the jobs that it has fetched and not handed out. It ends when its loop is
@@ -338,6 +364,7 @@ def jobs(
         withlease=withlease,
         lease=lease,
         where=where,
+        match=match,
         node=node,
     )
 

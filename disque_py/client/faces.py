@@ -15,7 +15,16 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Itera
 from functools import partial, wraps
 from typing import Any, Concatenate, Final, Generic, ParamSpec, TypeAlias, TypeVar
 
-from disque_py.client import commands, events, flow_commands, scans, schedule_commands, templates, zone_commands
+from disque_py.client import (
+    commands,
+    events,
+    flow_commands,
+    scans,
+    schedule_commands,
+    templates,
+    topic_commands,
+    zone_commands,
+)
 from disque_py.client.batch import AsyncBatch, Batch, Callback
 from disque_py.client.commands import JobRef, by_node
 from disque_py.client.errors import ReplyError
@@ -355,6 +364,10 @@ class AsyncCommands(ABC):
     delete_schedule = _awaited(schedule_commands.delete_schedule)
     run_schedule = _awaited(schedule_commands.run_schedule)
     next_ticks = _awaited(schedule_commands.next_ticks)
+    bind = _awaited(topic_commands.bind)
+    unbind = _awaited(topic_commands.unbind)
+    topics = _awaited(topic_commands.topics)
+    publish = _awaited(topic_commands.publish)
     acquire_lock = _awaited(commands.acquire_lock)
     extend_lock = _awaited(commands.extend_lock)
     release_lock = _awaited(commands.release_lock)
@@ -570,6 +583,10 @@ class BlockingCommands(ABC):
     delete_schedule = _called(schedule_commands.delete_schedule)
     run_schedule = _called(schedule_commands.run_schedule)
     next_ticks = _called(schedule_commands.next_ticks)
+    bind = _called(topic_commands.bind)
+    unbind = _called(topic_commands.unbind)
+    topics = _called(topic_commands.topics)
+    publish = _called(topic_commands.publish)
     acquire_lock = _called(commands.acquire_lock)
     extend_lock = _called(commands.extend_lock)
     release_lock = _called(commands.release_lock)
@@ -649,6 +666,10 @@ class PipelineCommands(ABC):
     delete_schedule = _queued(schedule_commands.delete_schedule)
     run_schedule = _queued(schedule_commands.run_schedule)
     next_ticks = _queued(schedule_commands.next_ticks)
+    bind = _queued(topic_commands.bind)
+    unbind = _queued(topic_commands.unbind)
+    topics = _queued(topic_commands.topics)
+    publish = _queued(topic_commands.publish)
     ping = _queued(commands.ping)
     time = _queued(commands.time)
     info = _queued(commands.info)

@@ -34,6 +34,7 @@ from disque_py.commands import (
     server,
     tasks,
     tokens,
+    topics,
 )
 from disque_py.commands.permissions import access_of
 from disque_py.core.command_entry import Handler
@@ -62,7 +63,7 @@ def _c(
 
 ADDJOB: Final = (
     "queue body ms-timeout [REPLICATE count|QUORUM] [ZONES n] [DELAY sec] [RETRY sec] [TTL sec] [MAXLEN count] [ASYNC]"
-    " [PRIORITY n] [META name value ...] [KEY key] [ATTEMPTS n] [BACKOFF policy] [BATCH name] [DELAYMS ms] [RETRYMS ms] [TTLMS ms]"
+    " [PRIORITY n] [META name value ...] [KEY key] [WINDOW sec] [REPLACE] [ATTEMPTS n] [BACKOFF policy] [BATCH name] [DELAYMS ms] [RETRYMS ms] [TTLMS ms]"
 )
 GETJOB_OPTIONS: Final = (
     "[NOHANG] [TIMEOUT ms] [COUNT count] [WITHCOUNTERS] [WITHMETA] [WITHLEASE] [LEASE sec] [LEASEMS ms] [TOKEN token]"
@@ -134,6 +135,10 @@ RESUME name
 DEL name
 RUN name
 NEXT name [COUNT n]"""
+TOPIC: Final = """BIND topic queue [WHERE name value ...]
+UNBIND topic queue
+LIST [pattern]
+PUBLISH topic body ms-timeout [ADDJOB-option ...]"""
 RESCHEDULE: Final = "id [DELAY sec] [DELAYMS ms] [PRIORITY n]"
 QPURGE: Final = "queue [WHERE name value ...] [STATUS status] [ASYNC]"
 QMOVE: Final = "from to [WHERE name value ...] [STATUS status] [LIMIT n] [RATE n] [ASYNC]"
@@ -249,6 +254,8 @@ COMMANDS: Final = (
     _c("queue", queue_settings.queue, -2, "readonly admin", "queues", QUEUE, "Read and change the settings of a queue, on all nodes."),
     # Schedules.
     _c("schedule", schedules.schedule, -2, "write", "jobs", SCHEDULE, "Add jobs at the moments of a cron expression, or every so often."),
+    # Topics.
+    _c("topic", topics.topic, -2, "write", "queues", TOPIC, "Bind queues to a topic, and add jobs to all of them."),
     # Locks.
     _c("lock", locks.lock, -2, "write fast", "cluster", LOCK, "Locks that one owner has at a time, also when the network parts."),
     # Users.

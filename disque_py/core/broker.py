@@ -126,6 +126,7 @@ class Broker:
       queue_order, queue_serial   queues by serial, with gaps where one was dropped: QSCAN's cursor is a place in it
       pauses               paused queues
       queue_settings       the settings of QUEUE SET (queue_settings.py)
+      topics               topic -> (bound queue -> pairs that its jobs must carry) (topics.py)
       recurring            schedules (recurring.py)
       caps                 caps of queues, and slots (caps.py)
 
@@ -189,6 +190,7 @@ class Broker:
         self.queue_order: list[Queue] = []
         self.queue_serial = 0
         self.queue_settings = QueueSettingsTable()
+        self.topics: dict[bytes, dict[bytes, dict[bytes, bytes]]] = {}
         self.recurring = Recurring()
         self.caps = Caps(cluster.me)
         self.copies = Copies()
