@@ -847,6 +847,7 @@ def set_queue(
     maxlen: int | None = None,
     maxsize: int | None = None,
     require_meta: Iterable[str | bytes] | None = None,
+    index: Iterable[str | bytes] | None = None,
     more: Mapping[str, str | bytes] | None = None,
 ) -> Request[str]:
     """QUEUE SET → OK: settings of a queue are changed, on all nodes. Fields that are None stay as they are.
@@ -865,6 +866,8 @@ def set_queue(
     maxlen         most pending jobs in the whole cluster; 0: any number. None by default
     maxsize        most bytes of a body; 0: any number. None by default
     require_meta   up to 8 names that the META of a job must have; []: none. None by default
+    index          up to 8 names of META that GETJOB's WHERE finds at once from the first time on; []: none. None by
+                   default
     more           fields that this library does not know, and their values. None by default
 
     The settings are on the node's disk afterwards, and linked nodes had a second to confirm them. Raises ReplyError
@@ -890,6 +893,8 @@ def set_queue(
     _add(argv, b"maxsize", None if maxsize is None else whole("maxsize", maxsize))
     if require_meta is not None:
         argv += (b"require-meta", b",".join(map(word, require_meta)))
+    if index is not None:
+        argv += (b"index", b",".join(map(word, index)))
     for field_name, value in (more or {}).items():
         argv += (word(field_name), word(value))
     if len(argv) == 3:

@@ -145,6 +145,7 @@ class QueueSettings:
     retention           how long errored jobs stay
     maxlen, maxsize     the most pending jobs in the cluster, the most bytes of a body; 0: any number
     require_meta        names that the META of a job must have
+    index               names of META that are indexed from the start
     type                `simple`
     paused              the state that PAUSE set with BCAST: none, in, out or all
     version             it grows with each change
@@ -163,6 +164,7 @@ class QueueSettings:
     maxlen: int
     maxsize: int
     require_meta: list[str]
+    index: list[str]
     type: str
     paused: str
     version: int
@@ -474,6 +476,7 @@ def queue_settings(reply: Reply) -> QueueSettings | None:
         maxlen=int(pairs.pop("maxlen", 0)),
         maxsize=int(pairs.pop("maxsize", 0)),
         require_meta=[name for name in pairs.pop("require-meta", "").split(",") if name],
+        index=[name for name in pairs.pop("index", "").split(",") if name],
         type=pairs.pop("type", "simple"),
         paused=pairs.pop("paused", "none"),
         version=pairs.pop("version", 0),

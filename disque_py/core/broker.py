@@ -11,6 +11,7 @@ million entries. The shards also give JSCAN and the background sweep their order
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Final
 
@@ -31,14 +32,14 @@ from disque_py.core.broker_parts import (
     Waits,
 )
 from disque_py.core.claims import Claims
-from disque_py.core.filters import adopt
+from disque_py.core.filters import adopt, index_from_start, on_settings
 from disque_py.core.gathering import Gatherings
 from disque_py.core.ids import IdSource
 from disque_py.core.job import Job, JobTerms
 from disque_py.core.node_sets import NodeSets
 from disque_py.core.outbox import Outbox
 from disque_py.core.queue import QUEUE_BYTES, Queue
-from disque_py.core.queue_settings import QueueSettingsTable
+from disque_py.core.queue_settings import QUEUE, QueueSettingsTable
 from disque_py.core.repairs import Repairs
 from disque_py.core.schedule import Schedule
 from disque_py.core.spilled import NEVER, Spill
@@ -165,6 +166,7 @@ class Broker:
         self.queue_order: list[Queue] = []
         self.queue_serial = 0
         self.queue_settings = QueueSettingsTable()
+        self.queue_settings.watch(QUEUE, partial(on_settings, self))
         self.copies = Copies()
         self.repairs = Repairs()
         self.era = 1  # Jobs from the journal came before this process.
@@ -234,6 +236,8 @@ class Broker:
             self.queue_order.append(queue)
             if self.consumers.filters:
                 adopt(self, queue)
+            if self.queue_settings.in_force:
+                index_from_start(self, queue)
         return queue
 
     def owe_hint(self, queue: Queue) -> None:

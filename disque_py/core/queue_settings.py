@@ -244,10 +244,7 @@ ALL_FIELDS: Final = (
     Field(b"index", b"", _read_names),
     Field(b"type", b"simple", _read_type),
 )
-# Fields of the table that no rule obeys yet. QUEUE SET and QUEUE GET do not know them.
-NOT_OBEYED: Final = frozenset((b"index",))
-FIELDS: Final = {field.name: field for field in ALL_FIELDS if field.name not in NOT_OBEYED}
-_KNOWN: Final = {field.name: field for field in ALL_FIELDS}
+FIELDS: Final = {field.name: field for field in ALL_FIELDS}
 
 
 def read_value(queue: bytes, field: Field, value: bytes) -> bytes:
@@ -373,7 +370,7 @@ def _in_force(name: bytes, state: QueueState) -> QueueSettings | None:
     """Return a queue's settings in force; None if all of them are defaults."""
     texts: dict[bytes, bytes] = {}
     for field_name, (value, _, _) in state.fields.items():
-        field = _KNOWN.get(field_name)
+        field = FIELDS.get(field_name)
         if field is None or not value:
             continue
         try:
@@ -560,8 +557,7 @@ class QueueSettingsTable:
                 self.limited[name] = None
             else:
                 self.limited.pop(name, None)
-        else:
-            self._tell_watcher(key, state)
+        self._tell_watcher(key, state)
         self._reset_names.pop(key, None)
         if not state.fields:
             self._reset_names[key] = None
