@@ -397,6 +397,13 @@ SECTIONS: Final = (
                 NOTHING,
             ),
             Message(
+                "schedule-failed",
+                WARNING,
+                "schedule {schedule}: the job of tick {tick_ms} can't be added, trying again: {reason}",
+                "The tick is tried for 60 seconds. Then it counts as missed, and CATCHUP decides about it.",
+                "See to the reason: a paused queue, too few nodes for the copies, no majority of the voters.",
+            ),
+            Message(
                 "votes-torn",
                 WARNING,
                 "the last {bytes} bytes of {path} were not written completely: this voter does not remember all claims",
@@ -493,6 +500,34 @@ SECTIONS: Final = (
                 "{count} wrong passwords, the last from {client}",
                 "AUTH or HELLO … AUTH was refused.",
                 "Correct the program's password. If the address is a stranger's, close the port to it.",
+            ),
+            Message(
+                "acl-file-failed",
+                WARNING,
+                "can't write the ACL file: {reason}",
+                "A change of a user is in force, and a restart forgets it.",
+                "Make the directory of `aclfile` writable, then send ACL SAVE.",
+            ),
+            Message(
+                "acl-rule-unknown",
+                WARNING,
+                "a rule of the user {user} that another node sent is not understood, and grants nothing",
+                "Another node has a newer version. The user may do less here than there.",
+                "Upgrade this node.",
+            ),
+            Message(
+                "access-refused",
+                WARNING,
+                "{count} commands were refused for their users' permissions",
+                "Users sent commands, or used names, that their rules do not allow. ACL LOG shows them.",
+                "Correct the program, or the rules of its user.",
+            ),
+            Message(
+                "limit-refused",
+                WARNING,
+                "{count} commands or logins were refused for their users' limits",
+                "Users reached their limit of connections, queues or commands on this node.",
+                "Look for a program that runs away, or raise the user's limit.",
             ),
             Message(
                 "config-set",

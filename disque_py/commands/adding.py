@@ -13,6 +13,7 @@ from typing import Final
 from cluster_bus.node import LEAVING as IS_LEAVING
 from disque_py.commands.options import INT64_MAX, MS_MAX, SECONDS_MAX, between, read_integer, read_ms, read_timeout
 from disque_py.commands.subcommands import text_of
+from disque_py.config.directives import META_PAIRS_MAX
 from disque_py.core import (
     handover,
     keying,
@@ -29,6 +30,7 @@ from disque_py.core.broker import Broker
 from disque_py.core.changeable import ATTEMPTS_MAX, Changeable, read_backoff
 from disque_py.core.client import Client
 from disque_py.core.errors import OOM, PAUSED, SYNTAX, CommandError
+from disque_py.core.firing import META_SCHEDULE, META_TICK
 from disque_py.core.job import Job, terms_of
 from disque_py.core.job_attributes import META_BYTES_MAX, TRACE_BYTES_MAX, TRACE_NAMES, JobAttributes
 from disque_py.core.queue import PAUSED_IN, Queue
@@ -65,6 +67,8 @@ ATTEMPTS_NEED_RETRY: Final = "ERR ATTEMPTS above 1 needs RETRY above 0"
 BACKOFF_ERROR: Final = "ERR BACKOFF must be fixed, linear or exponential:<base-ms>:<cap-ms>[:<jitter-percent>]"
 # Names of META that show a job's dead-letter history.
 RESERVED_META: Final = b"x-disque-"
+# The node itself gives these to the jobs of a schedule.
+OF_SCHEDULES: Final = (META_SCHEDULE, META_TICK)
 KEY_BYTES_MAX: Final = 1024
 
 PRIORITY_ERROR: Final = "ERR PRIORITY must be a 64-bit integer"
@@ -198,6 +202,8 @@ def addjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     if more is not None:
         job.attributes = more.attributes(ttl_ms)
         if more.key:
+            if broker.recurring.is_checking:
+                return b""  # A schedule's options were read, which is all that was wanted (schedules.py).
             job.id = broker.ids.keyed(keys.key_chars(name, more.key), job.id)
             deadline_ms = broker.now_ms + timeout_ms if timeout_ms else 0
             create: keying.Create = partial(
@@ -373,6 +379,7 @@ class Adding:
     """
 
     __slots__ = (
+        "_is_internal",
         "_meta_bytes",
         "_pairs_max",
         "_priority",
@@ -385,7 +392,10 @@ class Adding:
     )
 
     def __init__(self, broker: Broker) -> None:
+        self._is_internal = broker.recurring.is_internal
         self._pairs_max = broker.settings.job_meta_max_pairs
+        if self._is_internal:  # Pairs of the node's own do not count.
+            self._pairs_max = min(self._pairs_max + len(OF_SCHEDULES), META_PAIRS_MAX)
         self._priority: int | None = None
         self.meta: dict[bytes, bytes] = {}
         self._meta_bytes = 0
@@ -422,7 +432,7 @@ class Adding:
         meta = self.meta
         if not name:
             raise CommandError("ERR META needs a name that is not empty")
-        if name.startswith(RESERVED_META):
+        if name.startswith(RESERVED_META) and not (self._is_internal and name in OF_SCHEDULES):
             raise CommandError("ERR META names that begin with x-disque- are reserved")
         if name in meta:
             raise CommandError("ERR META has the same name twice")

@@ -59,11 +59,14 @@ from disque_py.core.job import (
     Job,
     Replication,
 )
+from disque_py.core.users import sees_bodies
 from disque_py.resp.replies import array, bulk, bulk_array, error, integer, nil_bulk
 
 DELAY_ERROR: Final = "ERR DELAY time must be a non negative number"
 # Options behind the ids.
-ACKJOB_WORDS: Final = frozenset((b"attempt",))
+ACKJOB_WORDS: Final = frozenset((b"attempt", b"result"))
+RESULT_ONE_ID: Final = "ERR RESULT needs exactly one job id"
+RESULT_TOO_LONG: Final = "ERR RESULT is longer than result-max-bytes"
 WORKING_WORDS: Final = frozenset((b"leasems", b"attempt"))
 NACKTOKEN_WORDS: Final = frozenset((b"delay", b"delayms", b"reason"))
 NACK_WORDS: Final = NACKTOKEN_WORDS | {b"final", b"attempt"}
@@ -113,22 +116,32 @@ def ackjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     if first == len(argv):
         return _count(broker, client, argv, acks.ack_here)
     attempt = 0
+    result: bytes | None = None
     at = first
     while at < len(argv):
-        if argv[at].lower() not in ACKJOB_WORDS:
+        option = argv[at].lower()
+        if option not in ACKJOB_WORDS:
             raise CommandError(SYNTAX)
-        attempt = read_attempt(value_of(argv, at))
+        if option == b"result":
+            result = value_of(argv, at)
+        else:
+            attempt = read_attempt(value_of(argv, at))
         at += 2
-    job_id = _only_id(argv, first)
+    job_id = _only_id(argv, first, ONE_ID if result is None else RESULT_ONE_ID)
+    if result is not None:
+        if len(result) > broker.settings.result_max_bytes:
+            raise CommandError(RESULT_TOO_LONG)
+        versions.refuse_older(broker, versions.FLOWS)
+        return integer(acks.ack_with_result(broker, job_id, attempt, result))
     versions.refuse_older(broker)
     return integer(acks.ack_attempt(broker, job_id, attempt))
 
 
-def _only_id(argv: list[bytes], first: int) -> bytes:
+def _only_id(argv: list[bytes], first: int, text: str = ONE_ID) -> bytes:
     """Return the only id of a command with ATTEMPT, whose options begin at `first`. CommandError."""
     read_ids(argv[:first])
     if first != 2:
-        raise CommandError(ONE_ID)
+        raise CommandError(text)
     return argv[1]
 
 
@@ -485,11 +498,11 @@ def _show_from_disk(broker: Broker, client: Client, job: Job) -> incremental.Ste
 
 def describe(broker: Broker, client: Client, job: Job, body: bytes) -> bytes:
     """Return the reply of SHOW for this client."""
-    return described(broker, client.protocol, job, body)
+    return described(broker, client.protocol, job, body, shows_body=sees_bodies(client))
 
 
-def described(broker: Broker, protocol: int, job: Job, body: bytes) -> bytes:
-    """Return the reply of SHOW: the original's fifteen pairs, then our own (spec R8)."""
+def described(broker: Broker, protocol: int, job: Job, body: bytes, *, shows_body: bool = True) -> bytes:
+    """Return the reply of SHOW: the original's fifteen pairs, then our own (spec R8). Bodies: spec US2."""
     nil = nil_bulk(protocol)
     is_dummy = job.is_dummy
     now_ms = broker.now_ms
@@ -525,11 +538,11 @@ def described(broker: Broker, protocol: int, job: Job, body: bytes) -> bytes:
         ("nodes-confirmed", bulk_array(confirmed)),
         ("next-requeue-within", nil if requeue_ms is None else integer(requeue_ms)),
         ("next-awake-within", integer(awake_ms)),
-        ("body", nil if is_dummy else bulk(body)),
+        ("body", nil if is_dummy or not shows_body else bulk(body)),
         ("attempt", integer(job.attempt)),
         ("leased", integer(int(job.is_leased_here and job.requeue_at_ms > now_ms))),
         ("priority", integer(job.priority)),
-        ("meta", bulk_array(job.meta)),
+        ("meta", bulk_array(job.meta if shows_body else ())),
         ("status", bulk(event_format.STATUS_NAMES[scan.shown_status(broker, job)] or "")),
         ("attempts", integer(0 if part is None else part.limit)),
         ("attempts-left", nil if left is None else integer(left)),
@@ -540,8 +553,20 @@ def described(broker: Broker, protocol: int, job: Job, body: bytes) -> bytes:
         ("ttl-ms", integer(max(0, job.expire_at_ms - now_ms))),
         ("copies", integer(repair.copies_of(broker, job))),
         ("repairing", integer(int(repair.is_repairing(broker, job)))),
+        *_shown_flows(broker, job, nil, shows_body=shows_body),
     )
     return array([part for name, value in fields for part in (bulk(name), value)])
+
+
+def _shown_flows(broker: Broker, job: Job, nil: bytes, *, shows_body: bool) -> tuple[tuple[str, bytes], ...]:
+    """Return the pairs of progress and result."""
+    progress = broker.progress.get(job)
+    result = broker.results.get(job.id) if job.state == ACKED else None
+    return (
+        ("progress", nil if progress is None else integer(progress.percent)),
+        ("progress-text", nil if progress is None or not progress.text or not shows_body else bulk(progress.text)),
+        ("result", nil if result is None or not shows_body else bulk(result)),
+    )
 
 
 LOADJOB_REPLY: Final = error("ERR LOADJOB is a special command only processed from AOF")

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from disque_py.commands import (
+    acl,
     adding,
     clients,
     cluster,
@@ -17,6 +18,7 @@ from disque_py.commands import (
     describing,
     events,
     fetching,
+    flows,
     hello,
     info,
     jobs,
@@ -27,15 +29,18 @@ from disque_py.commands import (
     queue_settings,
     queues,
     scanning,
+    schedules,
     server,
     tasks,
     tokens,
 )
+from disque_py.commands.permissions import access_of
 from disque_py.core.command_entry import Handler
+from disque_py.core.units import Access
 
 
 class Command(NamedTuple):
-    """One command: its handler, the shape of its requests, and its documentation."""
+    """One command: its handler, the shape of its requests, its documentation, and its units for permissions."""
 
     name: str
     handler: Handler
@@ -45,23 +50,24 @@ class Command(NamedTuple):
     since: str
     syntax: str
     summary: str
+    access: Access
 
 
 def _c(
     name: str, handler: Handler, arity: int, flags: str, group: str, syntax: str, summary: str, since: str = "0.1.0"
 ) -> Command:
-    return Command(name, handler, arity, tuple(flags.split()), group, since, syntax, summary)
+    return Command(name, handler, arity, tuple(flags.split()), group, since, syntax, summary, access_of(name))
 
 
 ADDJOB: Final = (
     "queue body ms-timeout [REPLICATE count|QUORUM] [ZONES n] [DELAY sec] [RETRY sec] [TTL sec] [MAXLEN count] [ASYNC]"
     " [PRIORITY n] [META name value ...] [KEY key] [ATTEMPTS n] [BACKOFF policy] [DELAYMS ms] [RETRYMS ms] [TTLMS ms]"
 )
-GETJOB: Final = (
+GETJOB_OPTIONS: Final = (
     "[NOHANG] [TIMEOUT ms] [COUNT count] [WITHCOUNTERS] [WITHMETA] [WITHLEASE] [LEASE sec] [LEASEMS ms] [TOKEN token]"
     " [WHERE name value ...]"
-    " FROM queue [queue ...]"
 )
+GETJOB: Final = f"{GETJOB_OPTIONS} FROM queue [queue ...]\n{GETJOB_OPTIONS} FROMMATCH pattern [pattern ...]"
 JSCAN: Final = (
     "[cursor] [COUNT n] [BUSYLOOP] [QUEUE name] [STATE state ...] [STATUS status ...] [WHERE name value ...]"
     " [REPLY id|all]"
@@ -119,9 +125,18 @@ QUEUE: Final = """SET queue field value [field value ...]
 GET queue
 LIST [pattern]
 RESET queue"""
+SCHEDULE: Final = """SET name CRON expression|EVERY time [TZ zone] [CATCHUP none|last|all] [OVERLAP allow|skip] QUEUE queue [BODY body] [options of ADDJOB]
+GET name
+LIST [pattern]
+PAUSE name
+RESUME name
+DEL name
+RUN name
+NEXT name [COUNT n]"""
 RESCHEDULE: Final = "id [DELAY sec] [DELAYMS ms] [PRIORITY n]"
 QPURGE: Final = "queue [WHERE name value ...] [STATUS status] [ASYNC]"
 QMOVE: Final = "from to [WHERE name value ...] [STATUS status] [LIMIT n] [RATE n] [ASYNC]"
+QREBALANCE: Final = "queue [ZONES zone ...] [ASYNC]"
 QREDRIVE: Final = "queue [WHERE name value ...] [TO queue] [LIMIT n] [RATE n] [ASYNC]"
 QTASK: Final = "LIST\nSHOW id\nCANCEL id"
 LOCK: Final = """ACQUIRE name owner ms [ATTEMPTS n] [TIMEOUT ms]
@@ -129,12 +144,24 @@ EXTEND name owner fence ms
 RELEASE name owner fence [DONE ms]
 SHOW name
 LIST [pattern]"""
+ACL: Final = """SETUSER username [rule ...]
+GETUSER username
+DELUSER username [username ...]
+LIST
+USERS
+WHOAMI
+CAT [category]
+LOG [count|RESET]
+SAVE
+LOAD
+DRYRUN username command [argument ...]
+GENPASS [bits]"""
 LATENCY: Final = "LATEST\nHISTORY event\nGRAPH event\nDOCTOR\nRESET [event ...]"
 
 # fmt: off
 COMMANDS: Final = (
     # The original's 32 commands, in its order, which COMMAND and INFO commandstats keep.
-    _c("auth", connection.auth, -2, "readonly loading fast", "connection", "[username] password", "Log in with the server's password."),
+    _c("auth", connection.auth, -2, "readonly loading fast", "connection", "[username] password", "Log in with a password, as `default` or as another user."),
     _c("ping", connection.ping, -1, "readonly fast", "connection", "[message]", "Ask the server whether it answers."),
     _c("info", info.info, -1, "readonly loading", "server", "[section]", "Show figures about the server, by section."),
     _c("shutdown", server.shutdown, -1, "readonly admin loading", "server", "[REWRITE-AOF]", "Stop the server."),
@@ -150,7 +177,7 @@ COMMANDS: Final = (
     _c("hello", hello.hello, -1, "readonly fast", "cluster", HELLO, "Show the nodes and their priorities, or agree on the protocol version."),
     _c("addjob", adding.addjob, -4, "write denyoom fast", "jobs", ADDJOB, "Add a job to a queue."),
     _c("getjob", fetching.getjob, -2, "write fast", "jobs", GETJOB, "Take jobs from queues, or wait for one."),
-    _c("ackjob", jobs.ackjob, -1, "write fast", "jobs", IDS + " [ATTEMPT n]", "Acknowledge jobs as processed."),
+    _c("ackjob", jobs.ackjob, -1, "write fast", "jobs", IDS + " [ATTEMPT n] [RESULT bytes]", "Acknowledge jobs as processed."),
     _c("fastack", jobs.fastack, -1, "write fast", "jobs", IDS, "Acknowledge with fewer messages and less certainty."),
     _c("deljob", jobs.deljob, -1, "write fast", "jobs", IDS, "Delete jobs from this node only."),
     _c("show", queues.show, -2, "readonly fast", "jobs", "id [CLUSTER]", "Describe a job."),
@@ -202,19 +229,27 @@ COMMANDS: Final = (
     _c("extendtoken", tokens.extendtoken, 3, "write fast", "jobs", "token sec", "Make the leases of a delivery last so long from now."),
     # Cancellation, on any node.
     _c("canceljob", jobs.canceljob, -2, "write fast", "jobs", "id [id ...]", "Cancel jobs, wherever they are."),
+    # Results and progress of jobs.
+    _c("waitjob", flows.waitjob, -2, "readonly", "jobs", "id [id ...] [TIMEOUT ms] [ANY]", "Wait until jobs are over, wherever they are."),
+    _c("progress", flows.progress, -3, "write fast", "jobs", "id percent [text] [ATTEMPT n] [FENCE n]", "Tell how far the work on a job is."),
     # Moving and changing jobs, on any node; and tasks on the jobs of a queue.
     _c("promote", moving.promote, -2, "write denyoom fast", "jobs", "id [id ...]", "End the delays of jobs, wherever they are."),
     _c("reschedule", moving.reschedule, -2, "write denyoom fast", "jobs", RESCHEDULE, "Give a waiting job another delay or priority."),
     _c("qpurge", tasks.qpurge, -2, "write", "queues", QPURGE, "Cancel the jobs of a queue, on all nodes."),
     _c("qmove", tasks.qmove, -3, "write denyoom", "queues", QMOVE, "Move the jobs of a queue to another queue, on all nodes."),
     _c("qredrive", tasks.qredrive, -2, "write denyoom", "queues", QREDRIVE, "Give errored jobs and dead letters fresh attempts, on all nodes."),
+    _c("qrebalance", tasks.qrebalance, -2, "write", "queues", QREBALANCE, "Hand queued jobs over until all nodes hold equal parts."),
     _c("qtask", tasks.qtask, -2, "readonly", "queues", QTASK, "List, show and cancel tasks that this node began."),
     # The log of events.
     _c("events", events.events, -2, "readonly", "server", EVENTS, "Read the log of what became of jobs on this node."),
     # Settings of queues.
     _c("queue", queue_settings.queue, -2, "readonly admin", "queues", QUEUE, "Read and change the settings of a queue, on all nodes."),
+    # Schedules.
+    _c("schedule", schedules.schedule, -2, "write", "jobs", SCHEDULE, "Add jobs at the moments of a cron expression, or every so often."),
     # Locks.
     _c("lock", locks.lock, -2, "write fast", "cluster", LOCK, "Locks that one owner has at a time, also when the network parts."),
+    # Users.
+    _c("acl", acl.acl, -2, "readonly admin loading", "server", ACL, "Users and their permissions; refused commands."),
     # Our own command for the journal.
     _c("journal", server.journal, 3, "readonly admin", "server", "BACKUP name", "Make a consistent copy of the journal while the node runs."),
 )

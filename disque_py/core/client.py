@@ -14,9 +14,12 @@ from disque_py.ports import ClientPort
 
 if TYPE_CHECKING:
     from collections import deque
+    from collections.abc import Callable
 
     from disque_py.core.job import Job
+    from disque_py.core.patterns import PatternGroup
     from disque_py.core.queue import Queue
+    from disque_py.core.users import User
 
 # The reason why a client waits; RUNNING means that it does not.
 RUNNING: Final = 0
@@ -26,6 +29,7 @@ WAITS_FOR_PARTS: Final = 3  # A long command, done a part per turn (incremental.
 WAITS_FOR_FILE: Final = 4  # The process writes a file (deferred_reply.py).
 WAITS_FOR_ROOM: Final = 5  # Bodies are on their way out of memory (spilling.py).
 WAITS_FOR_LOCK: Final = 7  # LOCK ACQUIRE with TIMEOUT, which may wait for long (commands/locks.py).
+WAITS_FOR_ENDS: Final = 8  # WAITJOB (job_waits.py)
 WAITS_FOR_LOADING: Final = 6  # The node has just started and reads its journal (node/dispatch.py).
 
 # The promise in this turn's replies: none; one that was allowed although the disk fails, and then need not be recorded;
@@ -53,6 +57,8 @@ class Client:
     slots                  replies in the order of requests while ADDJOBs wait, else None
     queues                 the queues a blocked GETJOB waits on
     options                … and its options for each job (fetch_options.py)
+    group                  … and the patterns of FROMMATCH (patterns.py); None: it waits for queues by name
+    served_from            the queue that a GETJOB … FROMMATCH of this client was served from last
     arrival                … and its place among all clients that wait for jobs
     awake_at_ms            … and until when (0: for ever); its entry in broker.waits.timeouts
     reply_mode, is_silenced  CLIENT REPLY; its effect on the command that is waited for
@@ -62,6 +68,8 @@ class Client:
     is_tls, is_unix        whether it came through tls-port, or through the unix socket
     is_monitor             gets a line for every command executed
     is_in_multi            sent MULTI, which is refused: so are its commands, until EXEC or DISCARD
+    user                   the user whose permissions hold; None: `default`, which nothing restricts (users.py)
+    on_outcome             gets the reply of a change that the audit log is to have; None: there is none
     """
 
     __slots__ = (
@@ -73,6 +81,7 @@ class Client:
         "connected_ms",
         "fd",
         "fetched",
+        "group",
         "held",
         "held_bytes",
         "id",
@@ -84,13 +93,16 @@ class Client:
         "is_unix",
         "last_command",
         "name",
+        "on_outcome",
         "options",
         "out",
         "port",
         "protocol",
         "queues",
         "reply_mode",
+        "served_from",
         "slots",
+        "user",
         "waiting",
         "waiting_jobs",
         "wrote",
@@ -121,11 +133,15 @@ class Client:
         self.waiting_jobs: dict[Job, list[bytes | None]] = {}
         self.queues: tuple[Queue, ...] = ()
         self.options = PLAIN
+        self.group: PatternGroup | None = None
+        self.served_from = b""
         self.arrival = 0
         self.awake_at_ms = 0
         self.wrote = WROTE_NOTHING
         self.held: deque[tuple[int, list[bytes]]] | None = None
         self.held_bytes = 0
+        self.user: User | None = None
+        self.on_outcome: Callable[[bytes | None], None] | None = None
 
     def reply(self, data: bytes) -> None:
         """Answer in request order, behind the replies that are still being waited for."""

@@ -21,9 +21,10 @@ from typing import Any, Final
 
 from cluster_bus.messages import HINT, INTEREST, NEEDJOBS
 from cluster_bus.node import Node
-from disque_py.core import handover, ordering, pulls
+from disque_py.core import handover, ordering, pulls, zones
 from disque_py.core.broker import Broker
 from disque_py.core.ordering import SERVED_MS
+from disque_py.core.patterns import demand_of, has_client_for, waiting_in
 from disque_py.core.queue import PAUSED_OUT, Queue
 from disque_py.core.rivals import Place, Rivals
 
@@ -256,13 +257,16 @@ def _send_hint(broker: Broker, queue: Queue) -> None:
         return
     if queue.waiting and (queue.picky < len(queue.waiting) or queue.retried_length):
         return  # Clients of this node get them.
+    if queue.patterns is not None and has_client_for(queue):
+        return
     if queue.is_stalled:
         return  # The body of its head is being read back; the hint goes out when it is there.
     while True:
-        node, is_only = _next_node(queue, broker.consumers.plain_interest.get(queue.name), broker.now_ms)
+        node, is_only = _next_node(broker, queue, broker.consumers.plain_interest.get(queue.name))
         if node is None:
             return
-        queue.hints[node] = (queue.hints[node] if node in queue.hints else _hints_before(queue, node)) + 1
+        interested = demand_of(queue, queue.interested)
+        queue.hints[node] = (queue.hints[node] if node in queue.hints else _hints_before(queue, interested, node)) + 1
         standing = pulls.standing_of(broker, node, queue)
         if standing is None or not pulls.give_ahead(broker, node, queue, standing):
             break
@@ -273,7 +277,7 @@ def _send_hint(broker: Broker, queue: Queue) -> None:
     queue.hint_repeats = queue.hint_repeats + 1 if node is queue.hint_sent_to and queue.hint_until_ms else 0
     queue.hint_sent_to = node
     span_ms = HINT_MS
-    if not queue.interested[node]:
+    if not interested[node]:
         span_ms = POLLER_MS
     elif is_only:
         # No other node would be served sooner; its link may just be a long one.
@@ -292,36 +296,43 @@ def _send_hint(broker: Broker, queue: Queue) -> None:
     broker.schedule.call_at(queue.hint_until_ms, partial(broker.owe_hint, queue))
 
 
-def _hints_before(queue: Queue, node: Node) -> int:
+def _hints_before(queue: Queue, interested: dict[Node, int], node: Node) -> int:
     """Return the hints that a node begins with: no more than one before the others, however long these were here."""
-    ratios = [count / max(1, queue.interested.get(other, 0)) for other, count in queue.hints.items()]
-    return int(min(ratios, default=0.0) * max(1, queue.interested[node]))
+    ratios = [count / max(1, interested.get(other, 0)) for other, count in queue.hints.items()]
+    return int(min(ratios, default=0.0) * max(1, interested[node]))
 
 
-def _next_node(queue: Queue, plain: dict[Node, int] | None, now_ms: int) -> tuple[Node | None, bool]:
+def _next_node(broker: Broker, queue: Queue, plain: dict[Node, int] | None) -> tuple[Node | None, bool]:
     """Return the node to hint at, and whether it is the only one; prefer nodes that did not just ignore a hint.
 
-    A node whose clients waited a moment ago (they poll, or are busy with a job) gets a hint only if none waits now.
-    `plain` says where not all clients take every job.
+    Of these, near nodes come first (spec ZN5). A node whose clients waited a moment ago (they poll, or are busy with a
+    job) gets a hint only if none waits now. `plain` says where not all clients take every job.
     """
     best: Node | None = None
     candidates = 0
-    best_rank = (False, True, 0.0)
+    now_ms = broker.now_ms
+    best_rank = (False, True, zones.REMOTE, 0.0)
     silent = queue.hint_sent_to if queue.hint_until_ms else None
     hints = queue.hints
     interested = queue.interested
     if plain and not queue.retried_length:
         interested = {**interested, **plain}  # Nothing here is for picky clients.
+    interested = demand_of(queue, interested)
     for node, waiting in interested.items():
         if waiting < 0 or not node.is_linked or handover.exchange(node).refuses(queue.name, now_ms):
             continue
         candidates += 1
-        rank = (waiting == 0, node is silent, hints.get(node, 0) / max(1, waiting))
+        rank = (
+            waiting == 0,
+            node is silent,
+            zones.distance(broker.me, node),
+            hints.get(node, 0) / max(1, waiting),
+        )
         if best is None or rank < best_rank:
             best = node
             best_rank = rank
-    if len(hints) > len(queue.interested):
-        for node in [node for node in hints if node not in queue.interested]:
+    if len(hints) > len(interested):
+        for node in [node for node in hints if node not in interested]:
             del hints[node]
     return best, candidates == 1
 
@@ -332,7 +343,9 @@ def on_hint(broker: Broker, sender: Node, items: list[Any]) -> None:
         broker.stats.hints_received += 1
         queue = broker.queues.get(name)
         if queue is None:
-            continue
+            if type(name) is not bytes or not broker.patterns.groups or not broker.patterns.is_wanted(name):
+                continue
+            queue = broker.queue(name)
         best, given = _best_of(order)
         if best is not None or given is not None:
             ordering.heard(broker, queue, sender, best, given)
@@ -340,15 +353,22 @@ def on_hint(broker: Broker, sender: Node, items: list[Any]) -> None:
                 continue  # It answers a pull of ours.
         if queue.paused or broker.is_leaving or (best is not None and _has_jobs(queue)):
             continue
+        if not pulls.is_near_enough(broker, queue, sender):
+            continue  # It will hint again.
         flags = pulls.ANSWERS_HINT | pulls.kinds(broker, queue)
         if pulls.asks_ahead(broker, queue):
             count = pulls.ask_count(broker, queue)
             pulls.note_asked(broker, queue, sender, count)
             flags |= pulls.STANDING
         elif not queue.waiting and not (queue.polled_ms and broker.now_ms - queue.polled_ms < LINGER_MS):
-            continue  # The client that waited when we told so has been served since.
+            count = broker.patterns.asked_for(queue, sender) if queue.patterns is not None else 0
+            if not count:
+                continue  # The client that waited when we told so has been served since.
+            waiting, picky = waiting_in(queue)
+            flags = pulls.ANSWERS_HINT | (pulls.RETRIED_ONLY if waiting and picky == waiting else 0)
         else:
             count = pulls.hinted_count(broker, queue)
+        pulls.note_pull(broker, queue, sender)
         broker.stats.pulls_sent += 1
         broker.send(broker.sets.only(sender), NEEDJOBS, (name, count, flags))
 

@@ -95,6 +95,7 @@ class QueueSettings:
     retention_ms  how long an errored job stays
     require_meta  names that the META of a job must have
     index         names of META that are indexed from the start
+    result_retention_ms   how long a result of ACKJOB stays; 0: only nodes that wait are told
     """
 
     __slots__ = (
@@ -108,6 +109,7 @@ class QueueSettings:
         "maxsize",
         "replicate",
         "require_meta",
+        "result_retention_ms",
         "retention_ms",
         "ttl_ms",
     )
@@ -123,6 +125,7 @@ class QueueSettings:
         self.maxsize = 0
         self.dead_letter = b""
         self.retention_ms = 7 * 86_400_000
+        self.result_retention_ms = 3_600_000
         self.require_meta: tuple[bytes, ...] = ()
         self.index: tuple[bytes, ...] = ()
 
@@ -243,6 +246,7 @@ ALL_FIELDS: Final = (
     Field(b"require-meta", b"", _read_names),
     Field(b"index", b"", _read_names),
     Field(b"type", b"simple", _read_type),
+    Field(b"result-retention", b"3600", _read_delay),
 )
 FIELDS: Final = {field.name: field for field in ALL_FIELDS}
 
@@ -393,6 +397,8 @@ def _parsed(texts: dict[bytes, bytes]) -> QueueSettings:
             found.ttl_ms = span_ms(text)
         elif name == b"retention":
             found.retention_ms = span_ms(text)
+        elif name == b"result-retention":
+            found.result_retention_ms = span_ms(text)
         elif name == b"replicate":
             found.replicate = QUORUM if text == b"quorum" else int(text)
         elif name == b"attempts":

@@ -16,7 +16,8 @@ from typing import Any, Final
 
 from cluster_bus import messages
 from cluster_bus.node import Node
-from disque_py.commands.adding import may_be_known
+from disque_py.commands import access, auditing, logins
+from disque_py.commands.adding import addjob, may_be_known
 from disque_py.commands.monitoring import monitor_line, redact
 from disque_py.commands.shares import TOPICS
 from disque_py.commands.table import COMMANDS, Command
@@ -27,13 +28,17 @@ from disque_py.core import (
     claim_messages,
     delivery,
     filter_interest,
+    firing,
     gathering,
     handover,
     interest,
+    job_waits,
     keying,
     leaving,
+    matching,
     memory,
     ordering,
+    pattern_interest,
     pausing,
     pulls,
     repair,
@@ -43,6 +48,7 @@ from disque_py.core import (
     spilling,
     taking,
     tasks,
+    telling,
     timers,
     voting,
 )
@@ -61,6 +67,7 @@ from disque_py.core.client import (
 )
 from disque_py.core.command_entry import WORDS_MAX, CommandEntry
 from disque_py.core.errors import EXEC_ABORT, IN_MULTI, LOADING, MISCONF, NOAUTH, OOM, CommandError
+from disque_py.core.users import Catalog
 from disque_py.resp.replies import OK, error
 
 # ADDJOBs of one client that may wait for copies at the same time.
@@ -107,6 +114,8 @@ MESSAGES: Final[dict[int, MessageHandler]] = {
     messages.FILTER_NEED: filter_interest.on_need,
     messages.FILTER_INTEREST: filter_interest.on_interest,
     messages.FILTER_HINT: filter_interest.on_hint,
+    messages.PATTERN_INTEREST: pattern_interest.on_interest,
+    messages.PATTERN_QUEUE: matching.on_queue,
     messages.PAUSE: pausing.on_pause,
     messages.LEFT: leaving.on_left,
     messages.LEFT_OK: leaving.on_left_ok,
@@ -122,6 +131,13 @@ MESSAGES: Final[dict[int, MessageHandler]] = {
     messages.CHANGED: changing.on_changed,
     messages.ASKCHANGED: changing.on_askchanged,
     messages.ACKATTEMPT: acks.on_ackattempt,
+    messages.RESULT: acks.on_result,
+    messages.WAITFOR: job_waits.on_waitfor,
+    messages.WAITIS: job_waits.on_waitis,
+    messages.JOBOVER: job_waits.on_jobover,
+    messages.JOBHAS: job_waits.on_jobhas,
+    messages.NOWAIT: job_waits.on_nowait,
+    messages.PROGRESS: telling.on_progress,
     messages.ASKJOBS: asking.on_askjobs,
     messages.JOBSARE: asking.on_answer,
     messages.DOJOBS: asking.on_dojobs,
@@ -147,12 +163,15 @@ WHILE_LOADING: Final = (
     messages.PAUSE,
     messages.INTEREST,
     messages.FILTER_INTEREST,
+    messages.PATTERN_INTEREST,
     messages.SETTING,
     messages.SETTINGS_HAVE,
     messages.SETTINGS_DIGEST,
     messages.ASKSETTINGS,
     messages.QLENGTHS,
     messages.QUESTION,
+    messages.WAITFOR,
+    messages.NOWAIT,
     messages.TASK,
     messages.SYNC,
     *claim_messages.HANDLERS,
@@ -174,10 +193,12 @@ def install(broker: Broker, renamed: list[tuple[str, str]] | tuple[tuple[str, st
             entry = _entry(command)
             for key in {name.lower(): None, name.upper(): None, name: None}:
                 broker.commands[key.encode()] = entry
+    broker.users.install(Catalog({unit.name: unit.categories for each in COMMANDS for unit in each.access.units}))
+    firing.install(broker, addjob)
 
 
 def _entry(command: Command) -> CommandEntry:
-    return CommandEntry(command.name, command.handler, command.arity, command.flags)
+    return CommandEntry(command.name, command.handler, command.arity, command.flags, command.access)
 
 
 # -- clients ----------------------------------------------------------------------------------------
@@ -199,7 +220,7 @@ def execute(
     stopwatch_ns = broker.stopwatch_ns
     commands = broker.commands
     slow_ns = _slow_ns(broker)
-    needs_checks = client.is_in_multi or _needs_checks(broker)
+    needs_checks = client.user is not None or client.is_in_multi or _needs_checks(broker)
     wrote = WROTE_IN_TROUBLE if broker.journal.disk_level else WROTE
     high_memory = broker.memory.limits[1]
     out = client.out
@@ -209,6 +230,7 @@ def execute(
     # Consecutive calls of one command are counted together: from `since_ns` on, `entry` was called `calls` times.
     entry: CommandEntry | None = None
     calls = 0
+    change: auditing.Change | None = None
     since_ns = before_ns = stopwatch_ns()
     while at < end:
         argv = requests[at]
@@ -233,7 +255,7 @@ def execute(
         reply: bytes | None
         if entry is None:
             reply = _unknown(client, argv)
-            needs_checks = client.is_in_multi or _needs_checks(broker)
+            needs_checks = client.user is not None or client.is_in_multi or _needs_checks(broker)
         elif len(argv) != entry.arity and (entry.arity > 0 or len(argv) < -entry.arity or len(argv) > entry.words_max):
             reply = _wrong_count(entry, len(argv))
         elif needs_checks and (refusal := _refuse(broker, client, entry, argv)) is not None:
@@ -259,19 +281,24 @@ def execute(
             reply = OOM_REPLY
             broker.stats.memory_refusals += 1
         else:
-            if needs_checks and broker.monitors:
-                _show(broker, client, argv)
+            if needs_checks:
+                if broker.monitors:
+                    _show(broker, client, argv)
+                change = _change_of(broker, client, entry, argv)
             try:
                 reply = entry.handler(broker, client, argv)
             except CommandError as refused:
                 reply = error(refused.text)
+            if change is not None:
+                auditing.settle(client, change, reply)
+                change = None
             calls += 1
             after_ns = stopwatch_ns()
             if after_ns - before_ns >= slow_ns:
                 _note_slow(broker, entry, argv, (after_ns - before_ns) // 1000)
             before_ns = after_ns
             if entry.is_admin:
-                needs_checks = _needs_checks(broker)
+                needs_checks = client.user is not None or _needs_checks(broker)
                 slow_ns = _slow_ns(broker)
                 high_memory = broker.memory.limits[1]
         if reply is not None:
@@ -312,6 +339,7 @@ def _needs_checks(broker: Broker) -> bool:
     return (
         bool(broker.settings.requirepass)
         or bool(broker.monitors)
+        or bool(broker.settings.audit_log)
         or broker.is_loading
         or broker.journal.disk_level > 0
         or broker.queue_settings.exchange.wait_until_ms > 0
@@ -337,11 +365,16 @@ def _note_slow(broker: Broker, entry: CommandEntry, argv: list[bytes], usec: int
 
 
 def _refuse(broker: Broker, client: Client, entry: CommandEntry, argv: list[bytes]) -> bytes | None:
-    """Return the refusal of a command for a transaction, a missing login, loading or a full disk; None: run it."""
+    """Return the refusal of a command for a transaction, a missing login or permission, loading or a full disk."""
     if client.is_in_multi and entry.name != "reset":
         return IN_MULTI_REPLY
-    if broker.settings.requirepass and not client.is_authenticated and not entry.is_for_strangers:
+    if not client.is_authenticated and not entry.is_for_strangers and logins.needs_login(broker):
         return NOAUTH_REPLY
+    user = client.user
+    if user is not None:
+        refusal = access.refusal(broker, client, user, entry.access, argv, is_free=entry.is_for_strangers)
+        if refusal:
+            return refusal
     if broker.is_loading and not entry.is_for_loading:
         return LOADING_REPLY
     if 0 < entry.disk_level <= broker.journal.disk_level:
@@ -349,6 +382,16 @@ def _refuse(broker: Broker, client: Client, entry: CommandEntry, argv: list[byte
     if entry.awaits_settings and broker.queue_settings.exchange.wait_until_ms > broker.now_ms:
         return AWAIT_SETTINGS
     return None
+
+
+def _change_of(broker: Broker, client: Client, entry: CommandEntry, argv: list[bytes]) -> auditing.Change | None:
+    """Return the change that the audit log is to have of this request; None if it has none. Spec US10."""
+    if not broker.settings.audit_log:
+        return None
+    unit = entry.access.unit(argv)
+    if unit is None or not unit.is_change:
+        return None
+    return auditing.Change(broker, client, argv, entry.name)
 
 
 def _wait_for_loading(broker: Broker, client: Client) -> None:
@@ -435,7 +478,11 @@ def _reply_in_mode(client: Client, mode: int, reply: bytes) -> None:
 
 def disconnect(broker: Broker, client: Client) -> None:
     """Drop a client whose connection is gone."""
+    if client.on_outcome is not None:
+        client.on_outcome(auditing.HUNG_UP)
     delivery.drop_client(broker, client)
+    if broker.job_waits.by_client:
+        job_waits.drop_client(broker, client)
     if broker.claims.rounds:
         claim_messages.forget_client(broker, client)
 
@@ -468,11 +515,13 @@ def link_up(broker: Broker, node: Node) -> None:
     voting.on_link_up(broker, node)
     interest.on_link_up(broker, node)
     filter_interest.on_link_up(broker, node)
+    pattern_interest.on_link_up(broker, node)
     replication.on_link_up(broker, node)
     handover.on_link_up(broker, node)
     repair.on_link_up(broker, node)
     acks.collect_again(broker)
     keying.on_link_up(broker, node)
+    job_waits.on_link_up(broker, node)
 
 
 def link_lost(broker: Broker, node: Node) -> None:
@@ -483,6 +532,7 @@ def link_lost(broker: Broker, node: Node) -> None:
     tasks.node_lost(broker, node)
     repair.on_link_lost(broker, node)
     claim_messages.on_link_lost(broker, node)
+    job_waits.on_link_lost(broker, node)
 
 
 def incoming_lost(broker: Broker, node: Node) -> None:
@@ -490,11 +540,13 @@ def incoming_lost(broker: Broker, node: Node) -> None:
     settings_sync.forget_node(broker, node)
     interest.forget_node(broker, node)
     filter_interest.forget_node(broker, node)
+    pattern_interest.forget_node(broker, node)
     keying.on_link_lost(broker, node)
     asking.on_link_lost(broker, node)
     gathering.on_link_lost(broker, node)
     tasks.node_lost(broker, node)
     claim_messages.on_link_lost(broker, node)
+    job_waits.on_incoming_lost(broker, node)
 
 
 def new_run(broker: Broker, node: Node) -> None:
@@ -503,8 +555,10 @@ def new_run(broker: Broker, node: Node) -> None:
     settings_sync.on_run_over(broker, node)
     interest.forget_node(broker, node)
     filter_interest.forget_node(broker, node)
+    pattern_interest.forget_node(broker, node)
     handover.on_run_over(broker, node)
     tasks.node_lost(broker, node)
+    job_waits.on_incoming_lost(broker, node)
 
 
 def forgotten(broker: Broker, node: Node) -> None:
@@ -513,12 +567,14 @@ def forgotten(broker: Broker, node: Node) -> None:
     settings_sync.on_run_over(broker, node)
     interest.forget_node(broker, node)
     filter_interest.forget_node(broker, node)
+    pattern_interest.forget_node(broker, node)
     handover.on_run_over(broker, node)
     tasks.node_lost(broker, node)
     broker.sets.forget_all()
     broker.acks.has_forgotten = True
     repair.forgotten(broker, node)
     acks.collect_again(broker)
+    job_waits.forgotten(broker, node)
 
 
 # -- time -------------------------------------------------------------------------------------------
@@ -543,7 +599,12 @@ def settle(broker: Broker) -> None:
     consumers = broker.consumers
     if consumers.answered:
         ordering.settle_all(broker)
+    patterns = broker.patterns
+    if patterns.to_join:
+        matching.join_new(broker)
     delivery.serve_ready(broker)
+    if patterns.due or patterns.found:
+        pattern_interest.settle(broker)
     if consumers.renewals:
         pulls.renew(broker)
     if consumers.filter_due or consumers.told_filters or consumers.filter_lines:
@@ -555,3 +616,5 @@ def settle(broker: Broker) -> None:
         filter_interest.send_hints(broker)
     if broker.claims.is_due:
         claim_messages.settle(broker)
+    if broker.ends.noted or broker.job_waits.given_up:
+        job_waits.settle(broker)

@@ -11,7 +11,7 @@ from disque_py.cli.admin.tasks import as_object, follow_task
 from disque_py.cli.check_journal.report import moment
 from disque_py.client import Task, commands
 
-DONE = {"qpurge": "purged", "qmove": "moved", "qredrive": "redriven"}
+DONE = {"qpurge": "purged", "qmove": "moved", "qredrive": "redriven", "qrebalance": "handed over"}
 UNKNOWN = "The node knows no task '{}'. It keeps tasks that it began itself, for one hour"
 
 

@@ -1,4 +1,4 @@
-"""Tasks of the broker (QPURGE, QMOVE, QREDRIVE), begun and followed from the command line.
+"""Tasks of the broker (QPURGE, QMOVE, QREDRIVE, QREBALANCE), begun and followed from the command line.
 
 Each is begun with ASYNC, which answers with the task's id. The program then asks QTASK SHOW until the task is over, and
 shows a bar. So Ctrl-C ends the bar and not the task, and a second look finds the task again.
