@@ -891,6 +891,7 @@ def set_queue(
     maxlen: int | None = None,
     maxsize: int | None = None,
     require_meta: Iterable[str | bytes] | None = None,
+    index: Iterable[str | bytes] | None = None,
     rate: str | int | None = None,
     rate_by: str | bytes | None = None,
     max_running: int | None = None,
@@ -914,6 +915,8 @@ def set_queue(
     maxlen         most pending jobs in the whole cluster; 0: any number. None by default
     maxsize        most bytes of a body; 0: any number. None by default
     require_meta   up to 8 names that the META of a job must have; []: none. None by default
+    index          up to 8 names of META that GETJOB's WHERE finds at once from the first time on; []: none. None by
+                   default
     rate           most deliveries per second, or per time as "100/10s"; 0: any number. None by default
     rate_by        name of META: `rate` holds for each of its values; "": for the queue. None by default
     max_running    most leases that run at a time; 0: any number. None by default
@@ -946,6 +949,8 @@ def set_queue(
     _add(argv, b"maxsize", None if maxsize is None else whole("maxsize", maxsize))
     if require_meta is not None:
         argv += (b"require-meta", b",".join(map(word, require_meta)))
+    if index is not None:
+        argv += (b"index", b",".join(map(word, index)))
     if rate is not None:
         argv += (b"rate", str(rate).encode())
     if rate_by is not None:

@@ -157,6 +157,7 @@ class QueueSettings:
     retention           how long errored jobs stay
     maxlen, maxsize     the most pending jobs in the cluster, the most bytes of a body; 0: any number
     require_meta        names that the META of a job must have
+    index               names of META that are indexed from the start
     rate, rate_by       deliveries per time, as `100/10` (seconds) or `none`; for each value of this name, "": in all
     max_running, max_running_by   leases that run, 0: any number; likewise
     result_retention    how long results of jobs stay; None from a node without results
@@ -178,6 +179,7 @@ class QueueSettings:
     maxlen: int
     maxsize: int
     require_meta: list[str]
+    index: list[str]
     type: str
     paused: str
     version: int
@@ -498,6 +500,7 @@ def queue_settings(reply: Reply) -> QueueSettings | None:
         maxlen=int(pairs.pop("maxlen", 0)),
         maxsize=int(pairs.pop("maxsize", 0)),
         require_meta=[name for name in pairs.pop("require-meta", "").split(",") if name],
+        index=[name for name in pairs.pop("index", "").split(",") if name],
         rate=pairs.pop("rate", "none"),
         rate_by=pairs.pop("rate-by", ""),
         max_running=int(pairs.pop("max-running", 0)),

@@ -16,6 +16,7 @@ from disque_py.core import deferred_reply, incremental, settings_sync
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
 from disque_py.core.errors import SYNTAX, CommandError
+from disque_py.core.job_attributes import TRACE_NAMES
 from disque_py.core.queue import PAUSE_NAMES
 from disque_py.core.queue_settings import (
     COUNTER_MAX,
@@ -75,6 +76,8 @@ def _set(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
             values[word] = read_value(name, field, argv[at + 1])
             if word == b"maxsize" and int(values[word]) > broker.settings.proto_max_bulk_len:
                 raise InvalidValueError(f"at most proto-max-bulk-len, {broker.settings.proto_max_bulk_len} bytes")
+            if word == b"index" and not set(TRACE_NAMES).isdisjoint(values[word].split(b",")):
+                raise InvalidValueError("WHERE can't use the names traceparent and tracestate")
         except InvalidValueError as refused:
             raise CommandError(INVALID.format(word.decode(), refused)) from None
     return _change(broker, client, state_key(QUEUE, name), list(values.items()))

@@ -11,6 +11,7 @@ million entries. The shards also give JSCAN and the background sweep their order
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Final
 
@@ -35,7 +36,7 @@ from disque_py.core.broker_parts import (
 from disque_py.core.caps import Caps
 from disque_py.core.claims import Claims
 from disque_py.core.ends import Ends
-from disque_py.core.filters import adopt
+from disque_py.core.filters import adopt, index_from_start, on_settings
 from disque_py.core.gathering import Gatherings
 from disque_py.core.ids import IdSource
 from disque_py.core.job import Job, JobTerms
@@ -45,7 +46,7 @@ from disque_py.core.outbox import Outbox
 from disque_py.core.patterns import Patterns
 from disque_py.core.progress import ProgressTable
 from disque_py.core.queue import QUEUE_BYTES, Queue
-from disque_py.core.queue_settings import QueueSettingsTable
+from disque_py.core.queue_settings import QUEUE, QueueSettingsTable
 from disque_py.core.recurring import Recurring
 from disque_py.core.repairs import Repairs
 from disque_py.core.results import Results
@@ -191,6 +192,7 @@ class Broker:
         self.queue_serial = 0
         self.queue_settings = QueueSettingsTable()
         self.topics: dict[bytes, dict[bytes, dict[bytes, bytes]]] = {}
+        self.queue_settings.watch(QUEUE, partial(on_settings, self))
         self.recurring = Recurring()
         self.caps = Caps(cluster.me)
         self.copies = Copies()
@@ -265,6 +267,8 @@ class Broker:
             self.queue_order.append(queue)
             if self.consumers.filters:
                 adopt(self, queue)
+            if self.queue_settings.in_force:
+                index_from_start(self, queue)
             if self.patterns.groups:
                 self.patterns.queue_created(queue)
         return queue

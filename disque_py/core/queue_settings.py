@@ -297,10 +297,7 @@ ALL_FIELDS: Final = (
     Field(b"max-running-by", b"", _read_name),
     Field(b"result-retention", b"3600", _read_delay),
 )
-# Fields of the table that no rule obeys yet. QUEUE SET and QUEUE GET do not know them.
-NOT_OBEYED: Final = frozenset((b"index",))
-FIELDS: Final = {field.name: field for field in ALL_FIELDS if field.name not in NOT_OBEYED}
-_KNOWN: Final = {field.name: field for field in ALL_FIELDS}
+FIELDS: Final = {field.name: field for field in ALL_FIELDS}
 
 
 def read_value(queue: bytes, field: Field, value: bytes) -> bytes:
@@ -426,7 +423,7 @@ def _in_force(name: bytes, state: QueueState) -> QueueSettings | None:
     """Return a queue's settings in force; None if all of them are defaults."""
     texts: dict[bytes, bytes] = {}
     for field_name, (value, _, _) in state.fields.items():
-        field = _KNOWN.get(field_name)
+        field = FIELDS.get(field_name)
         if field is None or not value:
             continue
         try:
@@ -632,8 +629,7 @@ class QueueSettingsTable:
                 self.limited.pop(name, None)
             if self._queue_watcher is not None:
                 self._queue_watcher(name, found)
-        else:
-            self._tell_watcher(key, state)
+        self._tell_watcher(key, state)
         self._reset_names.pop(key, None)
         if not state.fields:
             self._reset_names[key] = None
@@ -700,7 +696,7 @@ class QueueSettingsTable:
             kind, name = split_key(key)
             if kind in self._watchers:
                 self._watchers[kind](name, {})
-            elif kind == QUEUE and self._queue_watcher is not None:
+            if kind == QUEUE and self._queue_watcher is not None:
                 self._queue_watcher(name, None)
 
 

@@ -147,12 +147,15 @@ def send_announcements(broker: Broker) -> None:
     broker.copies.announcements = {}
     left = ANNOUNCE_JOBS_MAX
     for others, jobs in batches.items():
-        for job in jobs[:left]:
+        count = len(jobs)
+        for job in jobs[-left:] if left else ():
             if job.state == IS_QUEUED:
                 broker.send(others, QUEUED, _queued(job, QUEUED_WAITING))
-        if len(jobs) > left:
-            broker.copies.announcements[others] = jobs[left:]
-        left = max(0, left - len(jobs))
+        if count > left:
+            if left:
+                del jobs[-left:]  # From the end: a million others need not move.
+            broker.copies.announcements[others] = jobs
+        left = max(0, left - count)
     if broker.copies.announcements:
         broker.schedule.call_at(broker.now_ms + ANNOUNCE_PART_MS, lambda: send_announcements(broker))
 
