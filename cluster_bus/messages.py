@@ -111,6 +111,15 @@ NOWAIT: Final = 144  # [job id, …]: the sender waits for these no more
 RESULT: Final = 145  # job id, result, version and node of its ack (0, b"": of a node that does not know the job)
 PROGRESS: Final = 146  # job id, percent, text, attempt, version
 
+# Caps of queues (disque_py/core/capping.py).
+CAP_FOLLOW: Final = 155  # 1: I take my slots from you, 0: no more
+CAP_ASK: Final = 156  # queue, value of rate-by or None, value of max-running-by or None, slots, ms of the lease
+CAP_GRANT: Final = 157  # number, queue, both values as asked, slots
+CAP_SETTLE: Final = 158  # number of the grant, slots that were used or are given back
+CAP_USE: Final = (
+    159  # node, its run, queue, kind (0 rate, 1 running, 2 rate in all), value, slots, ms left of the last lease
+)
+
 REFUSED_PAUSED: Final = 1
 REFUSED_MEMORY: Final = 2
 REFUSED_LEAVING: Final = 3
