@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from disque_py.simulator.checks.locks import LockBook
 from disque_py.simulator.clients.askers import Asker
 from disque_py.simulator.clients.attempts import LimitedProducer, Quitter
+from disque_py.simulator.clients.cappers import Capper
 from disque_py.simulator.clients.event_readers import Reader
 from disque_py.simulator.clients.fetchers import Fetcher
 from disque_py.simulator.clients.filtered_consumers import FilteredConsumer
@@ -38,6 +39,7 @@ KINDS: Final[dict[str, type[Actor]]] = {
     "voter keeper": VoterKeeper,
     "locker": Locker,
     "timekeeper": Timekeeper,
+    "capper": Capper,
 }
 
 
