@@ -63,7 +63,8 @@ PATTERN_INTEREST: Final = 132
 PATTERN_QUEUE: Final = 133  # queue: it has jobs, and matches a pattern that clients with a filter wait for
 # Tasks (disque_py/core/tasks.py): work on the jobs of a queue, on all nodes.
 TASK: Final = 92  # number, action (0 begin, 1 go on, 2 end), fields of the action
-TASK_STATE: Final = 93  # number, round, offered jobs, changed, failed, outcome (0 goes on, 1 over, 2 unable)
+# number, round, offered jobs, changed, failed, outcome (0 goes on, 1 over, 2 unable), queue length, does it take jobs
+TASK_STATE: Final = 93
 SYNC: Final = 94  # number: say when you have handled all that I sent before
 SYNCED: Final = 95  # number of the SYNC
 # Questions of a client to all nodes. An older node ignores them, and is missing in the answer.
