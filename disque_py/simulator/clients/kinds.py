@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from disque_py.simulator.checks.locks import LockBook
 from disque_py.simulator.clients.askers import Asker
 from disque_py.simulator.clients.attempts import LimitedProducer, Quitter
+from disque_py.simulator.clients.cappers import Capper
 from disque_py.simulator.clients.debouncers import Debouncer, WindowBook
 from disque_py.simulator.clients.event_readers import Reader
 from disque_py.simulator.clients.fetchers import Fetcher
@@ -17,6 +18,7 @@ from disque_py.simulator.clients.movers import Mover
 from disque_py.simulator.clients.pattern_consumers import PatternConsumer
 from disque_py.simulator.clients.placers import Placer
 from disque_py.simulator.clients.publishers import Publisher
+from disque_py.simulator.clients.timekeepers import Timekeeper
 from disque_py.simulator.clients.workload import Actor, Consumer, Hoarder, Inspector, PatientConsumer, Producer
 
 if TYPE_CHECKING:
@@ -44,6 +46,8 @@ KINDS: Final[dict[str, type[Actor]]] = {
     "pattern consumer": PatternConsumer,
     "publisher": Publisher,
     "debouncer": Debouncer,
+    "timekeeper": Timekeeper,
+    "capper": Capper,
 }
 
 
