@@ -19,6 +19,7 @@ import uvloop
 
 from disque_py.gateway.console.app import Console
 from disque_py.gateway.http.api import Api, Mounted
+from disque_py.gateway.http.dyno import Dyno
 from disque_py.gateway.rpc.listener import Listener
 from disque_py.gateway.service import LOG, Service
 from disque_py.gateway.settings import Settings
@@ -93,7 +94,10 @@ class Gateway:
 
     def _mounts(self) -> dict[str, Mounted]:
         """Return the doors below paths of their own."""
-        return {"/console/": Console(self.service).serve} if self._settings.console else {}
+        mounts: dict[str, Mounted] = {"/dyno/": Dyno(self.service).serve}
+        if self._settings.console:
+            mounts["/console/"] = Console(self.service).serve
+        return mounts
 
     async def close(self) -> None:
         """Answer what runs, and end."""
