@@ -853,6 +853,10 @@ def set_queue(
     maxlen: int | None = None,
     maxsize: int | None = None,
     require_meta: Iterable[str | bytes] | None = None,
+    rate: str | int | None = None,
+    rate_by: str | bytes | None = None,
+    max_running: int | None = None,
+    max_running_by: str | bytes | None = None,
     more: Mapping[str, str | bytes] | None = None,
 ) -> Request[str]:
     """QUEUE SET → OK: settings of a queue are changed, on all nodes. Fields that are None stay as they are.
@@ -871,6 +875,10 @@ def set_queue(
     maxlen         most pending jobs in the whole cluster; 0: any number. None by default
     maxsize        most bytes of a body; 0: any number. None by default
     require_meta   up to 8 names that the META of a job must have; []: none. None by default
+    rate           most deliveries per second, or per time as "100/10s"; 0: any number. None by default
+    rate_by        name of META: `rate` holds for each of its values; "": for the queue. None by default
+    max_running    most leases that run at a time; 0: any number. None by default
+    max_running_by   name of META: `max_running` holds for each of its values; "": for the queue. None by default
     more           fields that this library does not know, and their values. None by default
 
     The settings are on the node's disk afterwards, and linked nodes had a second to confirm them. Raises ReplyError
@@ -896,6 +904,13 @@ def set_queue(
     _add(argv, b"maxsize", None if maxsize is None else whole("maxsize", maxsize))
     if require_meta is not None:
         argv += (b"require-meta", b",".join(map(word, require_meta)))
+    if rate is not None:
+        argv += (b"rate", str(rate).encode())
+    if rate_by is not None:
+        argv += (b"rate-by", word(rate_by))
+    _add(argv, b"max-running", None if max_running is None else whole("max_running", max_running))
+    if max_running_by is not None:
+        argv += (b"max-running-by", word(max_running_by))
     for field_name, value in (more or {}).items():
         argv += (word(field_name), word(value))
     if len(argv) == 3:

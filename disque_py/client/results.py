@@ -145,6 +145,8 @@ class QueueSettings:
     retention           how long errored jobs stay
     maxlen, maxsize     the most pending jobs in the cluster, the most bytes of a body; 0: any number
     require_meta        names that the META of a job must have
+    rate, rate_by       deliveries per time, as `100/10` (seconds) or `none`; for each value of this name, "": in all
+    max_running, max_running_by   leases that run, 0: any number; likewise
     type                `simple`
     paused              the state that PAUSE set with BCAST: none, in, out or all
     version             it grows with each change
@@ -167,6 +169,10 @@ class QueueSettings:
     paused: str
     version: int
     behind: int
+    rate: str = "none"
+    rate_by: str = ""
+    max_running: int = 0
+    max_running_by: str = ""
     more: dict[str, Any] = field(default_factory=dict, repr=False)
 
 
@@ -474,6 +480,10 @@ def queue_settings(reply: Reply) -> QueueSettings | None:
         maxlen=int(pairs.pop("maxlen", 0)),
         maxsize=int(pairs.pop("maxsize", 0)),
         require_meta=[name for name in pairs.pop("require-meta", "").split(",") if name],
+        rate=pairs.pop("rate", "none"),
+        rate_by=pairs.pop("rate-by", ""),
+        max_running=int(pairs.pop("max-running", 0)),
+        max_running_by=pairs.pop("max-running-by", ""),
         type=pairs.pop("type", "simple"),
         paused=pairs.pop("paused", "none"),
         version=pairs.pop("version", 0),

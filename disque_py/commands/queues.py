@@ -290,6 +290,7 @@ def _fields(name: bytes, found: Stat, protocol: int) -> list[tuple[bytes, bytes]
         (bulk("running"), integer(found.running)),
         (bulk("errored"), integer(found.errored)),
         (bulk("tasks"), integer(found.tasks)),
+        (bulk("rate-used"), integer(found.rate_used)),
     ]
 
 

@@ -108,7 +108,7 @@ zones_option = click.option(
 
 
 @main.command()
-@click.option("-n", "count", type=click.IntRange(1, 100), help="Number of nodes (3).")
+@click.option("-n", "--nodes", "count", type=click.IntRange(1, 100), help="Number of nodes (3).")
 @click.option("--port", type=click.IntRange(1, local_nodes.PORT_MAX), help="First of consecutive ports.")
 @zones_option
 @directory_option
