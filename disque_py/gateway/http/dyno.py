@@ -150,7 +150,8 @@ class Dyno:
     @staticmethod
     async def _shards(visit: Visit) -> Any:
         found = await visit.ask("depth", queue=visit.queue)
-        return {"all": {"size": found["pending"] + found["invisible"], "uacked": found["running"]}}
+        size, unacknowledged = found["pending"] + found["invisible"], found["running"]
+        return {"all": {"size": size, "uacked": unacknowledged}}
 
     @staticmethod
     async def _clear(visit: Visit) -> Any:

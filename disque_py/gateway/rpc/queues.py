@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from disque_py.gateway.event_feed import EventFeed, EventFilter, parse_place
-from disque_py.gateway.operations import BY_NAME
+from disque_py.gateway.operations import BY_NAME, STATUSES
 from disque_py.gateway.problems import RefusedError
 from disque_py.gateway.rpc.calls import Caller
 from disque_py.gateway.rpc.consuming import Consumption
@@ -64,7 +64,7 @@ def message_of(shape: dict[str, Any], status: str | None = None) -> Any:
 
 def depth_of(shape: dict[str, Any]) -> Any:
     """Return a Depth."""
-    counts = {name: shape.get(name, 0) for name in ("invisible", "pending", "running", "errored")}
+    counts = {name: shape.get(name, 0) for name in STATUSES}
     oldest = shape.get("oldest_ms")
     return made("Depth", **counts, **({} if oldest is None else {"oldest_age_ms": oldest}))
 
