@@ -200,7 +200,8 @@ def install(broker: Broker, renamed: list[tuple[str, str]] | tuple[tuple[str, st
             entry = _entry(command)
             for key in {name.lower(): None, name.upper(): None, name: None}:
                 broker.commands[key.encode()] = entry
-    broker.users.install(Catalog({unit.name: unit.categories for each in COMMANDS for unit in each.access.units}))
+    catalog = Catalog({unit.name: unit.categories for each in COMMANDS for unit in each.access.units})
+    broker.users.install(catalog, is_audited=bool(broker.settings.audit_log))
     firing.install(broker, addjob)
     broker.queue_settings.watch_queues(partial(capping.settings_changed, broker))
 
@@ -347,7 +348,6 @@ def _needs_checks(broker: Broker) -> bool:
     return (
         bool(broker.settings.requirepass)
         or bool(broker.monitors)
-        or bool(broker.settings.audit_log)
         or broker.is_loading
         or broker.journal.disk_level > 0
         or broker.queue_settings.exchange.wait_until_ms > 0
