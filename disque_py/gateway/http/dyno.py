@@ -150,8 +150,8 @@ class Dyno:
     @staticmethod
     async def _shards(visit: Visit) -> Any:
         found = await visit.ask("depth", queue=visit.queue)
-        size, unacknowledged = found["pending"] + found["invisible"], found["running"]
-        return {"all": {"size": size, "uacked": unacknowledged}}
+        size = found["pending"] + found["invisible"]
+        return {"all": {"size": size, "uacked": found["running"]}}
 
     @staticmethod
     async def _clear(visit: Visit) -> Any:
