@@ -59,9 +59,11 @@ from disque_py.client.errors import (
 if TYPE_CHECKING:
     from disque_py.client.aio import AsyncDisque
     from disque_py.client.backoff import Backoff
+    from disque_py.client.batch import AsyncBatch, Batch
     from disque_py.client.blocking import Disque
     from disque_py.client.events import Event, EventLines, EventLog
     from disque_py.client.faces import Result
+    from disque_py.client.flow_commands import BatchInfo, JobEnd
     from disque_py.client.job_stream import JobStream
     from disque_py.client.lock import AsyncLock, Lock
     from disque_py.client.options import ClientOptions, ClientSettings
@@ -81,11 +83,13 @@ if TYPE_CHECKING:
         Voters,
     )
     from disque_py.client.schedule_commands import ScheduleInfo
+    from disque_py.client.topic_commands import Binding
     from disque_py.client.verdict import Fail, Retry
     from disque_py.client.worker import Worker, WorkerHooks
 
 __all__ = [
     "Address",
+    "AsyncBatch",
     "AsyncDisque",
     "AsyncLock",
     "AsyncPipeline",
@@ -93,7 +97,10 @@ __all__ = [
     "AuthError",
     "Backoff",
     "BadIdError",
+    "Batch",
     "BatchError",
+    "BatchInfo",
+    "Binding",
     "ClientClosedError",
     "ClientOptions",
     "ClientSettings",
@@ -111,6 +118,7 @@ __all__ = [
     "Hello",
     "Job",
     "JobCanceledError",
+    "JobEnd",
     "JobInfo",
     "JobStream",
     "LeavingError",
@@ -184,6 +192,11 @@ _HOMES: Final = {
     "Result": "faces",
     "Retry": "verdict",
     "ScheduleInfo": "schedule_commands",
+    "AsyncBatch": "batch",
+    "Batch": "batch",
+    "BatchInfo": "flow_commands",
+    "JobEnd": "flow_commands",
+    "Binding": "topic_commands",
     "Task": "results",
     "Voters": "results",
     "Worker": "worker",

@@ -66,8 +66,11 @@ def add_options(
     priority: int | None = None,
     meta: Meta | None = None,
     key: str | bytes | None = None,
+    window: Seconds | None = None,
+    replace: bool = False,
     attempts: int | None = None,
     backoff: BackoffPolicy | None = None,
+    batch: str | bytes | None = None,
 ) -> tuple[bytes, ...]:
     """Return ADDJOB's words after the timeout. None leaves the choice to the node."""
     options: list[bytes] = []
@@ -89,6 +92,12 @@ def add_options(
         options += (b"META", word(name_of_pair), word(value_of_pair))
     if key is not None:
         options += (b"KEY", word(key))
+    if batch is not None:
+        options += (b"BATCH", word(batch))
+    if window is not None:
+        options += (b"WINDOW", b"%d" % whole("window", seconds("window", window)))
+    if replace:
+        options.append(b"REPLACE")
     return tuple(options)
 
 
@@ -107,8 +116,11 @@ def add_job(
     priority: int | None = None,
     meta: Meta | None = None,
     key: str | bytes | None = None,
+    window: Seconds | None = None,
+    replace: bool = False,
     attempts: int | None = None,
     backoff: BackoffPolicy | None = None,
+    batch: str | bytes | None = None,
     retry_unsafe: bool | None = None,
 ) -> Request[str]:
     """ADDJOB → the job's id.
@@ -128,12 +140,18 @@ def add_job(
     priority       a lower number is served first; by default the creation time in Unix milliseconds
     meta           pairs of names and values that travel with the job, none by default
     key            one job per queue and key: if the key has a job already, the answer is that job's id. None by default
+    window         whole seconds from the creation of the key's first job in which the key is used; 0: until that job is
+                   over or errored. By default until its TTL is over. Needs a key
+    replace        if the key's job still waits for its delay, the new job takes its place. Needs a key and a delay.
+                   False by default
     attempts       deliveries after which a job that failed is errored, or a dead letter; 0: any number. By default as
                    the queue's settings say, else any number
     backoff        the delay after a NACK without one: a `Backoff`, or text as `exponential:1000:60000:20`. By default
                    as the queue's settings say, else none
+    batch          name of the batch that the job belongs to; None, the default: none
     retry_unsafe   send the command again when its answer was lost. Then the job may exist twice. None, the default,
-                   takes the client's setting. With a key it is always sent again, because a key prevents a second job
+                   takes the client's setting. With a key and no window it is always sent again, because a key prevents
+                   a second job
 
     Raises NoReplError, PausedError, MaxLenError, TooBigError, NoKeyError, OutOfMemoryError, UnreachableError;
     ConnectionLostError when the connection broke and the job may exist; ValueError for a number that is not whole.
@@ -149,12 +167,15 @@ def add_job(
         priority=priority,
         meta=meta,
         key=key,
+        window=window,
+        replace=replace,
         attempts=attempts,
         backoff=backoff,
+        batch=batch,
     )
     timeout = milliseconds("timeout_ms", timeout_ms)
     argv = (b"ADDJOB", word(queue), word(body), b"%d" % timeout, *options)
-    repeat = _allowed(retry_unsafe) if key is None else Repeat.SAFE
+    repeat = _allowed(retry_unsafe) if key is None or window is not None else Repeat.SAFE
     return Request(argv, results.job_id, repeat, Lane.ADDS, timeout, awaits_nodes=replicate is None)
 
 
@@ -174,6 +195,7 @@ def get_jobs(
     withlease: bool = False,
     lease: Seconds | None = None,
     where: Where | None = None,
+    match: Iterable[str | bytes] | None = None,
     token: str | bytes | None = None,
     node: Address | None = None,
 ) -> Request[list[Job]]:
@@ -189,6 +211,8 @@ def get_jobs(
     lease          seconds for which these deliveries last; by default each job's RETRY
     where          pairs of names and values; only jobs whose metadata have all of them. None, the default, takes any
                    job
+    match          patterns in the place of names, as `["mail.*"]`, 16 at most: jobs of every queue whose name matches,
+                   also of queues that come into being later. None by default
     token          none by default. The same token on the same node is answered with the same jobs, as long as they
                    are leased. `ack_token`, `nack_token` and `extend_token` work on all of them. With a token or a
                    lease, jobs of RETRY 0 are skipped
@@ -200,8 +224,9 @@ def get_jobs(
 
     Raises ValueError for a number that is not whole, or without a queue.
     """
-    if not queues:
-        raise ValueError("GETJOB needs at least one queue")
+    patterns = () if match is None else tuple(map(word, match))
+    if bool(queues) == bool(patterns):
+        raise ValueError("GETJOB needs at least one queue, or one pattern and no queue")
     timeout = milliseconds("timeout_ms", timeout_ms)
     limit = whole("count", count)
     argv = [b"GETJOB"]
@@ -223,8 +248,8 @@ def get_jobs(
         argv += time_words("lease", lease)
     _add(argv, b"TOKEN", token)
     argv += _where(where)
-    argv.append(b"FROM")
-    argv += [word(queue) for queue in queues]
+    argv.append(b"FROMMATCH" if patterns else b"FROM")
+    argv += patterns or [word(queue) for queue in queues]
     is_pinned = node is not None
     if nohang:
         return Request(tuple(argv), results.jobs, node=node, is_consumers=True, is_pinned=is_pinned)
@@ -250,6 +275,7 @@ def get_job(
     withlease: bool = False,
     lease: Seconds | None = None,
     where: Where | None = None,
+    match: Iterable[str | bytes] | None = None,
     token: str | bytes | None = None,
     node: Address | None = None,
 ) -> Request[Job | None]:
@@ -264,6 +290,8 @@ def get_job(
     lease          seconds for which this delivery lasts; by default the job's RETRY
     where          pairs of names and values; only a job whose metadata have all of them. None, the default, takes any
                    job
+    match          patterns in the place of names, as `["mail.*"]`, 16 at most: jobs of every queue whose name matches,
+                   also of queues that come into being later. None by default
     token          none by default. The same token on the same node is answered with the same job (see `get_jobs`)
     node           ask this node only; by default the client chooses
 
@@ -278,6 +306,7 @@ def get_job(
         withlease=withlease,
         lease=lease,
         where=where,
+        match=match,
         token=token,
         node=node,
     )
@@ -303,6 +332,7 @@ def jobs(
     withlease: bool = False,
     lease: Seconds | None = None,
     where: Where | None = None,
+    match: Iterable[str | bytes] | None = None,
     node: Address | None = None,
 ) -> Request[list[Job]]:
     """Iterate over jobs: for ever, or until none came for `idle_ms`. The caller acknowledges each.
@@ -316,6 +346,8 @@ def jobs(
     lease          seconds for which each delivery lasts; by default the job's RETRY
     where          pairs of names and values; only jobs whose metadata have all of them. None, the default, takes any
                    job
+    match          patterns in the place of names, as `["mail.*"]`, 16 at most: jobs of every queue whose name matches,
+                   also of queues that come into being later. None by default
     node           ask this node only; by default the client chooses
 
     An iterator that ends early puts back the jobs that it has fetched and not handed out. It ends when its loop is
@@ -332,6 +364,7 @@ def jobs(
         withlease=withlease,
         lease=lease,
         where=where,
+        match=match,
         node=node,
     )
 
@@ -356,17 +389,22 @@ def _about_jobs(name: bytes, jobs: Iterable[JobRef], repeat: Repeat) -> Request[
     return Request(tuple(argv), int, repeat, node=node, is_consumers=True)
 
 
-def ack(*jobs: JobRef, attempt: int | None = None) -> Request[int]:
+def ack(*jobs: JobRef, attempt: int | None = None, result: str | bytes | None = None) -> Request[int]:
     """ACKJOB → number of jobs that were known at the nodes that delivered them. Unknown jobs are acknowledged too.
 
     jobs      jobs, or their ids
     attempt   the number of the delivery of exactly one job (`Job.attempt`): if a later delivery is known, nothing is
               done and the answer is 0. By default the job is acknowledged whichever delivery it is
+    result    the result of exactly one job, for clients that wait for it; None, the default: none
 
-    Raises BadIdError; ValueError for `attempt` with several jobs.
+    Raises BadIdError; ValueError for `attempt` or `result` with several jobs.
     """
     request = _about_jobs(b"ACKJOB", jobs, Repeat.SAFE)
     request.argv += _of_delivery(jobs, attempt)
+    if result is not None:
+        if len(jobs) != 1:
+            raise ValueError("result is that of exactly one job")
+        request.argv += (b"RESULT", word(result))
     return request
 
 
@@ -857,6 +895,7 @@ def set_queue(
     rate_by: str | bytes | None = None,
     max_running: int | None = None,
     max_running_by: str | bytes | None = None,
+    result_retention: Seconds | Default | None = None,
     more: Mapping[str, str | bytes] | None = None,
 ) -> Request[str]:
     """QUEUE SET → OK: settings of a queue are changed, on all nodes. Fields that are None stay as they are.
@@ -879,6 +918,7 @@ def set_queue(
     rate_by        name of META: `rate` holds for each of its values; "": for the queue. None by default
     max_running    most leases that run at a time; 0: any number. None by default
     max_running_by   name of META: `max_running` holds for each of its values; "": for the queue. None by default
+    result_retention   how long results of jobs stay, in seconds, or a timedelta; "" is an hour. None by default
     more           fields that this library does not know, and their values. None by default
 
     The settings are on the node's disk afterwards, and linked nodes had a second to confirm them. Raises ReplyError
@@ -900,6 +940,8 @@ def set_queue(
         argv += (b"dead-letter", word(dead_letter))
     if retention is not None:
         argv += (b"retention", _setting_span("retention", retention))
+    if result_retention is not None:
+        argv += (b"result-retention", _setting_span("result_retention", result_retention))
     _add(argv, b"maxlen", None if maxlen is None else whole("maxlen", maxlen))
     _add(argv, b"maxsize", None if maxsize is None else whole("maxsize", maxsize))
     if require_meta is not None:

@@ -40,6 +40,7 @@ from disque_py.core import (
     scan,
     spilling,
     versions,
+    windows,
 )
 from disque_py.core.broker import Broker
 from disque_py.core.changeable import REASON_BYTES_MAX, Changeable, backoff_ms
@@ -59,6 +60,7 @@ from disque_py.core.job import (
     Job,
     Replication,
 )
+from disque_py.core.job_attributes import BATCH, TOPIC
 from disque_py.core.users import sees_bodies
 from disque_py.resp.replies import array, bulk, bulk_array, error, integer, nil_bulk
 
@@ -523,6 +525,7 @@ def described(broker: Broker, protocol: int, job: Job, body: bytes, *, shows_bod
     part = job.part
     left = None if part is None else part.attempts_left(job.attempt)
     error_text = changing.error_of(job)
+    topic = None if job.attributes is None else job.attributes.extra(TOPIC)
     fields = (
         ("id", bulk(job.id)),
         ("queue", nil if is_dummy else bulk(job.terms.queue)),
@@ -554,18 +557,22 @@ def described(broker: Broker, protocol: int, job: Job, body: bytes, *, shows_bod
         ("copies", integer(repair.copies_of(broker, job))),
         ("repairing", integer(int(repair.is_repairing(broker, job)))),
         *_shown_flows(broker, job, nil, shows_body=shows_body),
+        ("topic", nil if topic is None else bulk(topic)),
+        ("key-window-ms", nil if windows.number(job) is None else integer(windows.left_ms(job, now_ms))),
     )
     return array([part for name, value in fields for part in (bulk(name), value)])
 
 
 def _shown_flows(broker: Broker, job: Job, nil: bytes, *, shows_body: bool) -> tuple[tuple[str, bytes], ...]:
-    """Return the pairs of progress and result."""
+    """Return the pairs of progress, result and batch."""
     progress = broker.progress.get(job)
     result = broker.results.get(job.id) if job.state == ACKED else None
+    batch: bytes | None = None if job.attributes is None else job.attributes.extra(BATCH)
     return (
         ("progress", nil if progress is None else integer(progress.percent)),
         ("progress-text", nil if progress is None or not progress.text or not shows_body else bulk(progress.text)),
         ("result", nil if result is None or not shows_body else bulk(result)),
+        ("batch", nil if batch is None else bulk(batch)),
     )
 
 

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 from disque_py.commands import (
     acl,
     adding,
+    batches,
     clients,
     cluster,
     configuring,
@@ -33,6 +34,7 @@ from disque_py.commands import (
     server,
     tasks,
     tokens,
+    topics,
 )
 from disque_py.commands.permissions import access_of
 from disque_py.core.command_entry import Handler
@@ -61,7 +63,7 @@ def _c(
 
 ADDJOB: Final = (
     "queue body ms-timeout [REPLICATE count|QUORUM] [ZONES n] [DELAY sec] [RETRY sec] [TTL sec] [MAXLEN count] [ASYNC]"
-    " [PRIORITY n] [META name value ...] [KEY key] [ATTEMPTS n] [BACKOFF policy] [DELAYMS ms] [RETRYMS ms] [TTLMS ms]"
+    " [PRIORITY n] [META name value ...] [KEY key] [WINDOW sec] [REPLACE] [ATTEMPTS n] [BACKOFF policy] [BATCH name] [DELAYMS ms] [RETRYMS ms] [TTLMS ms]"
 )
 GETJOB_OPTIONS: Final = (
     "[NOHANG] [TIMEOUT ms] [COUNT count] [WITHCOUNTERS] [WITHMETA] [WITHLEASE] [LEASE sec] [LEASEMS ms] [TOKEN token]"
@@ -133,6 +135,10 @@ RESUME name
 DEL name
 RUN name
 NEXT name [COUNT n]"""
+TOPIC: Final = """BIND topic queue [WHERE name value ...]
+UNBIND topic queue
+LIST [pattern]
+PUBLISH topic body ms-timeout [ADDJOB-option ...]"""
 RESCHEDULE: Final = "id [DELAY sec] [DELAYMS ms] [PRIORITY n]"
 QPURGE: Final = "queue [WHERE name value ...] [STATUS status] [ASYNC]"
 QMOVE: Final = "from to [WHERE name value ...] [STATUS status] [LIMIT n] [RATE n] [ASYNC]"
@@ -144,6 +150,7 @@ EXTEND name owner fence ms
 RELEASE name owner fence [DONE ms]
 SHOW name
 LIST [pattern]"""
+BATCH: Final = "SHOW name\nCLOSE name [CALLBACK queue body]\nWAIT name [TIMEOUT ms]\nDEL name\nLIST [pattern]"
 ACL: Final = """SETUSER username [rule ...]
 GETUSER username
 DELUSER username [username ...]
@@ -232,6 +239,7 @@ COMMANDS: Final = (
     # Results and progress of jobs.
     _c("waitjob", flows.waitjob, -2, "readonly", "jobs", "id [id ...] [TIMEOUT ms] [ANY]", "Wait until jobs are over, wherever they are."),
     _c("progress", flows.progress, -3, "write fast", "jobs", "id percent [text] [ATTEMPT n] [FENCE n]", "Tell how far the work on a job is."),
+    _c("batch", batches.batch, -2, "readonly", "jobs", BATCH, "Groups of jobs that are counted together, with a callback at their end."),
     # Moving and changing jobs, on any node; and tasks on the jobs of a queue.
     _c("promote", moving.promote, -2, "write denyoom fast", "jobs", "id [id ...]", "End the delays of jobs, wherever they are."),
     _c("reschedule", moving.reschedule, -2, "write denyoom fast", "jobs", RESCHEDULE, "Give a waiting job another delay or priority."),
@@ -246,6 +254,8 @@ COMMANDS: Final = (
     _c("queue", queue_settings.queue, -2, "readonly admin", "queues", QUEUE, "Read and change the settings of a queue, on all nodes."),
     # Schedules.
     _c("schedule", schedules.schedule, -2, "write", "jobs", SCHEDULE, "Add jobs at the moments of a cron expression, or every so often."),
+    # Topics.
+    _c("topic", topics.topic, -2, "write", "queues", TOPIC, "Bind queues to a topic, and add jobs to all of them."),
     # Locks.
     _c("lock", locks.lock, -2, "write fast", "cluster", LOCK, "Locks that one owner has at a time, also when the network parts."),
     # Users.

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from disque_py.core.broker import Broker
     from disque_py.core.census import Census
     from disque_py.core.client import Client
+    from disque_py.core.fanout import Fanout
     from disque_py.core.filters import Group
     from disque_py.core.incremental import Steps
     from disque_py.core.job import Job
@@ -235,6 +236,9 @@ class Producers:
     key_conflicts     jobs that another node refused because it knows another job with their key
     outcome_waits     job id -> nodes that want to know its outcome
     lookups           number of a question -> the JOBID that waits for its answers
+    fans              job that is made for a topic -> its fan-out (fanout.py)
+    fans_due          fan-outs whose jobs had news in this turn
+    replaced          (id of a job, id of the job that took its place), to be told at the end of the turn (replacing.py)
     question_number   the number of the last question; no two questions of a process have the same
     caller_count      ADDJOBs that wait until it is known whether their key is used
     is_repeating      whether the one timer that repeats unanswered questions is pending
@@ -242,6 +246,8 @@ class Producers:
 
     __slots__ = (
         "caller_count",
+        "fans",
+        "fans_due",
         "is_repeating",
         "key_conflicts",
         "key_events",
@@ -249,6 +255,7 @@ class Producers:
         "lookups",
         "outcome_waits",
         "question_number",
+        "replaced",
         "searches",
     )
 
@@ -260,6 +267,9 @@ class Producers:
         self.outcome_waits: dict[bytes, dict[Node, None]] = {}
         self.lookups: dict[int, Lookup] = {}
         self.question_number = 0
+        self.fans: dict[Job, Fanout] = {}
+        self.fans_due: dict[Fanout, None] = {}
+        self.replaced: list[tuple[bytes, bytes]] = []
         self.caller_count = 0
         self.is_repeating = False
 

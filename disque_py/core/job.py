@@ -59,6 +59,7 @@ class Replication:
     is_default   the producer asked for no number of copies
     zones        zones that must have a copy, too; 0: any
     is_quorum    copies of other data centres do not count (zones.py)
+    is_held      it has its copies, and waits for those of others (fanout.py)
     """
 
     __slots__ = (
@@ -68,6 +69,7 @@ class Replication:
         "deadline_ms",
         "is_default",
         "is_external",
+        "is_held",
         "is_quorum",
         "slot",
         "zones",
@@ -92,20 +94,23 @@ class Replication:
         self.is_default = is_default
         self.zones = 0
         self.is_quorum = False
+        self.is_held = False
 
 
 class Collection:
     """Work on an ACKED job: the nodes that have confirmed the ack (few: a tuple), and how often we asked.
 
     passed   nodes that said that they hold no copy, while the set did not name them; it may name them later
+    is_reported   this node told the keepers of the job's batch of its end (batch_state.py)
     """
 
-    __slots__ = ("attempts", "confirmed", "passed")
+    __slots__ = ("attempts", "confirmed", "is_reported", "passed")
 
     def __init__(self) -> None:
         self.confirmed: tuple[Node, ...] = ()
         self.passed: tuple[Node, ...] = ()
         self.attempts = 0
+        self.is_reported = False
 
     def confirm(self, node: Node) -> None:
         """Note that the node knows the ack."""

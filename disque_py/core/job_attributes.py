@@ -35,7 +35,7 @@ TRACE_BYTES_MAX: Final = 1_024
 
 # Codes of extras.
 CLAIM: Final = 1  # The key under which the job may be delivered.
-WINDOW: Final = 2  # How long its KEY is used.
+WINDOW: Final = 2  # How long its KEY is used (windows.py).
 TOPIC: Final = 3  # The topic that it was published to.
 BATCH: Final = 4  # The batch that it belongs to.
 SCHEDULE: Final = 5  # The schedule that made it.
@@ -181,6 +181,13 @@ def _is_count(value: Any) -> bool:
     return type(value) is int and 0 <= value < 1 << 53
 
 
+def _is_window(value: Any) -> bool:
+    """A number, or with REPLACE a list of a number and ids."""
+    if type(value) not in (list, tuple):
+        return _is_count(value)
+    return len(value) > 0 and _is_count(value[0]) and all(type(each) is bytes for each in value[1:])
+
+
 def _is_key(value: Any) -> bool:
     return type(value) in (list, tuple) and len(value) > 0 and all(type(each) is bytes for each in value)
 
@@ -188,7 +195,7 @@ def _is_key(value: Any) -> bool:
 # Code -> whether a peer's value can be one. Other codes are of newer versions.
 CHECKS: Final[dict[int, Callable[[Any], bool]]] = {
     CLAIM: _is_key,
-    WINDOW: _is_count,
+    WINDOW: _is_window,
     TOPIC: _is_text,
     BATCH: _is_text,
     SCHEDULE: _is_text,

@@ -44,11 +44,12 @@ def flush(broker: Broker) -> int:
     broker.caps.clear()
     broker.results.clear()
     broker.progress.clear()
+    broker.batches.clear_jobs()
     broker.ends.clear()
     _drop_jobs(broker)
     _drop_queues(broker)
     spilling.forget_all(broker)
-    broker.used_memory = 0
+    broker.used_memory = broker.patterns.group_bytes()
     return count
 
 

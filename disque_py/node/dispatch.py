@@ -29,12 +29,14 @@ from disque_py.core import (
     changing,
     claim_messages,
     delivery,
+    fanout,
     filter_interest,
     firing,
     gathering,
     handover,
     interest,
     job_waits,
+    keeping,
     keying,
     leaving,
     matching,
@@ -44,6 +46,7 @@ from disque_py.core import (
     pausing,
     pulls,
     repair,
+    replacing,
     replication,
     requeue,
     settings_sync,
@@ -52,6 +55,7 @@ from disque_py.core import (
     tasks,
     telling,
     timers,
+    topics,
     voting,
 )
 from disque_py.core.broker import Broker
@@ -125,6 +129,7 @@ MESSAGES: Final[dict[int, MessageHandler]] = {
     messages.ISKEY: keying.on_iskey,
     messages.KEYIS: keying.on_keyis,
     messages.OUTCOME_IS: keying.on_outcome_is,
+    messages.REPLACED: replacing.on_replaced,
     messages.SETTING: settings_sync.on_setting,
     messages.SETTINGS_HAVE: settings_sync.on_have,
     messages.SETTINGS_DIGEST: settings_sync.on_digest,
@@ -139,6 +144,11 @@ MESSAGES: Final[dict[int, MessageHandler]] = {
     messages.ASKCHANGED: changing.on_askchanged,
     messages.ACKATTEMPT: acks.on_ackattempt,
     messages.RESULT: acks.on_result,
+    messages.BATCHADD: keeping.on_batchadd,
+    messages.BATCHGOT: keeping.on_batchgot,
+    messages.BATCHSUM: keeping.on_batchsum,
+    messages.BATCHFLUSH: keeping.on_batchflush,
+    messages.BATCHFLUSHED: keeping.on_batchflushed,
     messages.WAITFOR: job_waits.on_waitfor,
     messages.WAITIS: job_waits.on_waitis,
     messages.JOBOVER: job_waits.on_jobover,
@@ -194,6 +204,7 @@ def install(broker: Broker, renamed: list[tuple[str, str]] | tuple[tuple[str, st
     names = {old.lower(): new for old, new in renamed}
     broker.commands.clear()
     broker.gatherings.topics = TOPICS
+    topics.watch(broker)
     for command in COMMANDS:
         name = names.get(command.name, command.name)
         if name:
@@ -204,6 +215,7 @@ def install(broker: Broker, renamed: list[tuple[str, str]] | tuple[tuple[str, st
     broker.users.install(catalog, is_audited=bool(broker.settings.audit_log))
     firing.install(broker, addjob)
     broker.queue_settings.watch_queues(partial(capping.settings_changed, broker))
+    keeping.install(broker)
 
 
 def _entry(command: Command) -> CommandEntry:
@@ -531,6 +543,7 @@ def link_up(broker: Broker, node: Node) -> None:
     acks.collect_again(broker)
     keying.on_link_up(broker, node)
     job_waits.on_link_up(broker, node)
+    keeping.on_link_up(broker, node)
 
 
 def link_lost(broker: Broker, node: Node) -> None:
@@ -543,6 +556,7 @@ def link_lost(broker: Broker, node: Node) -> None:
     repair.on_link_lost(broker, node)
     claim_messages.on_link_lost(broker, node)
     job_waits.on_link_lost(broker, node)
+    keeping.on_link_lost(broker, node)
 
 
 def incoming_lost(broker: Broker, node: Node) -> None:
@@ -557,6 +571,7 @@ def incoming_lost(broker: Broker, node: Node) -> None:
     tasks.node_lost(broker, node)
     claim_messages.on_link_lost(broker, node)
     job_waits.on_incoming_lost(broker, node)
+    keeping.on_link_lost(broker, node)
 
 
 def new_run(broker: Broker, node: Node) -> None:
@@ -569,6 +584,7 @@ def new_run(broker: Broker, node: Node) -> None:
     handover.on_run_over(broker, node)
     tasks.node_lost(broker, node)
     job_waits.on_incoming_lost(broker, node)
+    keeping.on_link_lost(broker, node)
 
 
 def forgotten(broker: Broker, node: Node) -> None:
@@ -585,6 +601,7 @@ def forgotten(broker: Broker, node: Node) -> None:
     repair.forgotten(broker, node)
     acks.collect_again(broker)
     job_waits.forgotten(broker, node)
+    keeping.on_link_lost(broker, node)
 
 
 # -- time -------------------------------------------------------------------------------------------
@@ -606,6 +623,11 @@ def settle(broker: Broker) -> None:
         repair.settle(broker)
     if broker.producers.key_events or broker.producers.key_conflicts:
         keying.settle(broker)
+    while broker.producers.fans_due:
+        fanout.settle(broker)
+        keying.settle(broker)
+    if broker.producers.replaced:
+        replacing.settle(broker)
     consumers = broker.consumers
     if consumers.answered:
         ordering.settle_all(broker)
@@ -629,5 +651,10 @@ def settle(broker: Broker) -> None:
         filter_interest.send_hints(broker)
     if broker.claims.is_due:
         claim_messages.settle(broker)
+    batches = broker.batches
+    if batches.noted or batches.to_sync or batches.flush_answers:
+        keeping.settle(broker)
+    if batches.callbacks:
+        keeping.call_back(broker)
     if broker.ends.noted or broker.job_waits.given_up:
         job_waits.settle(broker)

@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING, Final
 from disque_py.simulator.checks.locks import LockBook
 from disque_py.simulator.clients.askers import Asker
 from disque_py.simulator.clients.attempts import LimitedProducer, Quitter
+from disque_py.simulator.clients.debouncers import Debouncer, WindowBook
 from disque_py.simulator.clients.event_readers import Reader
 from disque_py.simulator.clients.fetchers import Fetcher
 from disque_py.simulator.clients.filtered_consumers import FilteredConsumer
 from disque_py.simulator.clients.keyed_producers import KeyBook, KeyedProducer
 from disque_py.simulator.clients.lockers import Locker, VoterKeeper
 from disque_py.simulator.clients.movers import Mover
+from disque_py.simulator.clients.pattern_consumers import PatternConsumer
 from disque_py.simulator.clients.placers import Placer
+from disque_py.simulator.clients.publishers import Publisher
 from disque_py.simulator.clients.workload import Actor, Consumer, Hoarder, Inspector, PatientConsumer, Producer
 
 if TYPE_CHECKING:
@@ -38,6 +41,9 @@ KINDS: Final[dict[str, type[Actor]]] = {
     "placer": Placer,
     "voter keeper": VoterKeeper,
     "locker": Locker,
+    "pattern consumer": PatternConsumer,
+    "publisher": Publisher,
+    "debouncer": Debouncer,
 }
 
 
@@ -45,10 +51,13 @@ def start_clients(world: World, oracle: Oracle, plan: Plan) -> list[Actor]:
     """Return the clients of a plan, at work."""
     actors = [KINDS[client.kind](world, oracle, plan, client) for client in plan.clients]
     book = KeyBook(world, oracle, plan)
+    windows = WindowBook(world, oracle, plan)
     locks = LockBook()
     for actor in actors:
         if isinstance(actor, KeyedProducer | Fetcher):
             actor.book = book
+        elif isinstance(actor, Debouncer):
+            actor.book = windows
         elif isinstance(actor, Locker):
             actor.book = locks
         actor.begin()
