@@ -13,13 +13,25 @@ from typing import Final
 from cluster_bus.node import LEAVING as IS_LEAVING
 from disque_py.commands.options import INT64_MAX, MS_MAX, SECONDS_MAX, between, read_integer, read_ms, read_timeout
 from disque_py.commands.subcommands import text_of
-from disque_py.core import handover, keying, keys, lifecycle, memory, replication, settings_sync, spilling, versions
+from disque_py.core import (
+    exclusive,
+    handover,
+    keying,
+    keys,
+    lifecycle,
+    memory,
+    replication,
+    settings_sync,
+    spilling,
+    versions,
+)
 from disque_py.core.broker import Broker
 from disque_py.core.changeable import ATTEMPTS_MAX, Changeable, read_backoff
+from disque_py.core.claim_stamps import new_stamp
 from disque_py.core.client import Client
 from disque_py.core.errors import OOM, PAUSED, SYNTAX, CommandError
 from disque_py.core.job import Job, terms_of
-from disque_py.core.job_attributes import META_BYTES_MAX, TRACE_BYTES_MAX, TRACE_NAMES, JobAttributes
+from disque_py.core.job_attributes import CLAIM, META_BYTES_MAX, TRACE_BYTES_MAX, TRACE_NAMES, JobAttributes
 from disque_py.core.queue import PAUSED_IN, Queue
 from disque_py.core.queue_settings import QUORUM, QueueSettings
 from disque_py.core.spilled import size_of
@@ -41,6 +53,7 @@ MAXLEN_ERROR: Final = "ERR MAXLEN must be a positive number"
 MAXLEN_REACHED: Final = "MAXLEN Queue is already longer than the specified MAXLEN count"
 TOOBIG: Final = "TOOBIG Body is longer than the queue's maxsize"
 NOKEY: Final = "NOKEY The queue requires META '{}'"
+CLAIM_NEEDS_RETRY: Final = "ERR an exclusive queue needs RETRY above 0"
 NO_META: Final[dict[bytes, bytes]] = {}
 
 WORDS: Final = frozenset((b"priority", b"meta", b"key", b"attempts", b"backoff"))
@@ -134,6 +147,9 @@ def addjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
         replicate = 1
     elif rules is not None and not replicate and rules.replicate:
         replicate = rules.replicate if rules.replicate != QUORUM else replication.quorum(broker)
+    is_claimed = rules is not None and (rules.is_quorum or bool(rules.exclusive_by))
+    if is_claimed:
+        _refuse_claim(broker, retry_ms)
     if delay_ms >= ttl_ms:
         raise CommandError("ERR The specified DELAY is greater than TTL. Job refused since would never be delivered")
     is_external = False
@@ -164,9 +180,12 @@ def addjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
         broker.now_ms + ttl_ms,
         broker.sets.mine,
     )
-    if more is not None:
-        job.attributes = more.attributes(ttl_ms)
-        if more.key:
+    if more is not None or is_claimed:
+        if more is not None:
+            job.attributes = more.attributes(ttl_ms)
+        if is_claimed and rules is not None:
+            _stamp(job, rules)
+        if more is not None and more.key:
             job.id = broker.ids.keyed(keys.key_chars(name, more.key), job.id)
             deadline_ms = broker.now_ms + timeout_ms if timeout_ms else 0
             create: keying.Create = partial(_create_with_key, deadline_ms, is_default, is_external, is_async, maxlen)
@@ -216,11 +235,29 @@ def _refuse_by_settings(
     """Refuse a new job that its queue's settings forbid. As `_refuse`. Spec QS7. CommandError."""
     if rules.maxsize and body_bytes > rules.maxsize:
         raise CommandError(TOOBIG)
+    if rules.exclusive_by and rules.exclusive_by not in meta:
+        raise CommandError(NOKEY.format(text_of(rules.exclusive_by)))
     for required in rules.require_meta:
         if required not in meta:
             raise CommandError(NOKEY.format(text_of(required)))
     if rules.maxlen and settings_sync.pending(broker, name) >= rules.maxlen:
         raise CommandError(MAXLEN_REACHED)
+
+
+def _refuse_claim(broker: Broker, retry_ms: int) -> None:
+    """Refuse a job that can't be delivered under a claim. Spec EX1. CommandError."""
+    if not retry_ms:
+        raise CommandError(CLAIM_NEEDS_RETRY)
+    versions.refuse_older(broker, versions.FLOWS)
+    exclusive.refuse_long(broker, retry_ms)
+
+
+def _stamp(job: Job, rules: QueueSettings) -> None:
+    """Let the job carry the key under which it may be delivered. Spec EX1."""
+    attributes = job.attributes
+    if attributes is None:
+        attributes = job.attributes = JobAttributes(None, ())
+    attributes.set_extra(CLAIM, tuple(new_stamp(job.terms.queue, rules, attributes.meta)))
 
 
 def _create_with_key(

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from disque_py.commands.jobs import NACKTOKEN_WORDS, nack_one, read_nack_words
+from disque_py.commands.jobs import NACKTOKEN_WORDS, ack_one, nack_one, read_nack_words
 from disque_py.commands.options import LEASE_ERROR, options_at, read_lease
-from disque_py.core import acks, incremental, lifecycle, requeue, versions
+from disque_py.core import incremental, lifecycle, requeue, versions
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
 from disque_py.core.incremental import PART
@@ -83,7 +83,7 @@ def _to_all(broker: Broker, names: list[bytes], deed: Deed) -> incremental.Steps
 
 
 def _ack(broker: Broker, job: Job) -> int:
-    return acks.ack_here(broker, job.id)
+    return ack_one(broker, job.id)
 
 
 def _nack(broker: Broker, job: Job) -> int:

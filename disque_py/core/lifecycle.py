@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import Final
 
 from disque_py.core.broker import Broker
+from disque_py.core.claim_stamps import open_parking
 from disque_py.core.events import added, event_of, note
 from disque_py.core.filters import Filter
 from disque_py.core.job import (
@@ -88,6 +89,8 @@ def register_queued(broker: Broker, job: Job, queue: Queue | None) -> None:
         queue = broker.queue(job.terms.queue)
     job.state = QUEUED
     job.was_queued = True
+    if job.attributes is not None and queue.parking is None and job.attributes.extras is not None:
+        open_parking(broker, queue)
     queue.push(job)
     queue.jobs_in += 1
     queue.active_ms = broker.now_ms
@@ -189,6 +192,8 @@ def enqueue(broker: Broker, job: Job) -> Queue:
     job.is_leased_here = False
     job.was_announced = False
     job.was_queued = True
+    if job.attributes is not None and queue.parking is None and job.attributes.extras is not None:
+        open_parking(broker, queue)
     queue.push(job)
     queue.jobs_in += 1
     queue.active_ms = broker.now_ms
@@ -314,6 +319,35 @@ def put_back(broker: Broker, job: Job) -> None:
         broker.ready[queue] = None
     if queue.interested:
         broker.consumers.hint_due[queue] = None
+
+
+def undo_fetch(broker: Broker, queue: Queue, job: Job) -> None:
+    """Undo a `fetch`, without looking for a client again: none can get the job now."""
+    assert job.state == ACTIVE
+    job.state = QUEUED
+    is_stalled, queue.is_stalled = queue.is_stalled, True  # Clients with a filter are not marked as due.
+    queue.push(job)
+    queue.is_stalled = is_stalled
+
+
+def set_aside(queue: Queue, job: Job, key: bytes) -> None:
+    """Let a fetched job wait aside under this key (parking.py). It is pending, and keeps its timer."""
+    assert job.state == ACTIVE
+    assert queue.parking is not None
+    job.state = QUEUED
+    if job.is_listed:
+        queue.unlist(job)
+    if queue.filters is not None and job.attributes is not None:
+        queue.filters.added(job)
+    queue.parking.set_aside(job, key)
+
+
+def take_aside(queue: Queue, job: Job) -> None:
+    """Take a job that is aside, to deliver it."""
+    assert job.state == QUEUED
+    assert not job.is_listed
+    queue.removed(job)
+    job.state = ACTIVE
 
 
 def dequeue(broker: Broker, job: Job) -> None:

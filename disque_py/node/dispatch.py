@@ -26,6 +26,8 @@ from disque_py.core import (
     changing,
     claim_messages,
     delivery,
+    exclusive,
+    fencing,
     filter_interest,
     gathering,
     handover,
@@ -122,6 +124,7 @@ MESSAGES: Final[dict[int, MessageHandler]] = {
     messages.CHANGED: changing.on_changed,
     messages.ASKCHANGED: changing.on_askchanged,
     messages.ACKATTEMPT: acks.on_ackattempt,
+    messages.ACKFENCED: fencing.on_ackfenced,
     messages.ASKJOBS: asking.on_askjobs,
     messages.JOBSARE: asking.on_answer,
     messages.DOJOBS: asking.on_dojobs,
@@ -543,6 +546,8 @@ def settle(broker: Broker) -> None:
     consumers = broker.consumers
     if consumers.answered:
         ordering.settle_all(broker)
+    if broker.exclusive.heard:
+        exclusive.settle(broker)
     delivery.serve_ready(broker)
     if consumers.renewals:
         pulls.renew(broker)

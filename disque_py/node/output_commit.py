@@ -28,6 +28,7 @@ from cluster_bus.messages import (
     FILTER_HINT,
     FILTER_INTEREST,
     FILTER_NEED,
+    FREED,
     GOTJOB,
     HINT,
     INTEREST,
@@ -61,7 +62,7 @@ from persistence.journal import ALWAYS, Journal
 # life: if the disk could delay these, other nodes would take this node for dead.
 # Queue settings have a file of their own, which is written before they are told. So have the grants of voters.
 OF_SETTINGS: Final = (SETTING, SETTINGS_HAVE, SETTINGS_DIGEST, ASKSETTINGS, QLENGTHS)
-OF_CLAIMS: Final = (VOTERS, CLAIM, CLAIM_IS, RELEASE, RELEASED, VOTE, VOTE_IS, RECALL, RECALLED)
+OF_CLAIMS: Final = (VOTERS, CLAIM, CLAIM_IS, RELEASE, RELEASED, VOTE, VOTE_IS, RECALL, RECALLED, FREED)
 FREE: Final = frozenset(
     (
         REPLJOB,
