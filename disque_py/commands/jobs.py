@@ -439,8 +439,8 @@ def nack_one(broker: Broker, job_id: bytes, how: NackWords | None = None) -> int
     if how is not None and how.fence:
         job = broker.find(job_id)
         if job is not None:
-            exclusive.learn_fence(broker, job, how.fence)
             exclusive.end_fenced(broker, job, how.fence)
+            exclusive.learn_fence(broker, job, how.fence)
     elif broker.exclusive.running and (count or _is_over(broker, job_id)):
         exclusive.end(broker, job_id)
     return count

@@ -17,7 +17,7 @@ from typing import Any, Final
 import hiredis
 
 from disque_py.commands.jobs import described
-from disque_py.core import census, electing, filters, locking, pulls, spilling, tasks
+from disque_py.core import census, electing, exclusive, filters, locking, pulls, spilling, tasks
 from disque_py.core.broker import Broker
 from disque_py.core.delivery import REPLY_BYTES_MAX
 from disque_py.core.filters import PAIRS_MAX, Filter, Group, values_of
@@ -474,6 +474,7 @@ class Stat:
     __slots__ = (
         "age_s",
         "blocked",
+        "claims",
         "errored",
         "idle_s",
         "import_rate",
@@ -488,6 +489,7 @@ class Stat:
         "sources",
         "tasks",
         "waiting_elsewhere",
+        "without_key",
     )
 
     def __init__(self) -> None:
@@ -507,6 +509,8 @@ class Stat:
         self.running = 0
         self.errored = 0
         self.tasks = 0
+        self.claims = 0
+        self.without_key = 0
 
 
 def stat(broker: Broker, name: bytes, is_recent_enough: bool = False) -> Generator[None, None, Stat]:
@@ -517,6 +521,8 @@ def stat(broker: Broker, name: bytes, is_recent_enough: bool = False) -> Generat
     found.running = figures.running
     found.errored = figures.errored
     found.tasks = tasks.count_of(broker, name)
+    found.claims = exclusive.count_of(broker, name)
+    found.without_key = figures.without_key
     queue = broker.queues.get(name)
     if queue is None:
         return found
@@ -560,6 +566,8 @@ def _figures(broker: Broker, name: bytes) -> Share:
         found.running,
         found.errored,
         found.tasks,
+        found.claims,
+        found.without_key,
     ]
 
 
@@ -582,6 +590,8 @@ def stat_of(answer: Any) -> Stat:
     found.running = _number_of(values[12])
     found.errored = _number_of(values[13])
     found.tasks = _number_of(values[14]) if len(values) > 14 else 0
+    found.claims = _number_of(values[15]) if len(values) > 15 else 0
+    found.without_key = _number_of(values[16]) if len(values) > 16 else 0
     return found
 
 
@@ -593,6 +603,8 @@ def sum_of_stats(shares: list[Stat]) -> Stat:
         total.running += share.running
         total.errored += share.errored
         total.tasks += share.tasks
+        total.claims += share.claims
+        total.without_key += share.without_key
         if not share.is_known:
             continue
         total.idle_s = min(total.idle_s, share.idle_s) if total.is_known else share.idle_s

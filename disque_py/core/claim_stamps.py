@@ -80,6 +80,12 @@ def fence_of(job: Job) -> int:
     return 0 if stamp is None else stamp.fence
 
 
+def lacks_name(job: Job) -> bool:
+    """Whether a job of an exclusive queue lacks the name, so it is a value of its own."""
+    stamp = stamp_of(job)
+    return stamp is not None and bool(stamp.flags & LACKS_NAME)
+
+
 def new_stamp(queue: bytes, rules: QueueSettings, meta: tuple[bytes, ...]) -> Stamp:
     """Return the stamp of a job under these settings."""
     flags = HAS_QUORUM if rules.is_quorum else 0

@@ -303,6 +303,7 @@ def start(broker: Broker, pick: Pick) -> int:
     assert stamp is not None
     new = stamp._replace(fence=pick.fence, own_fence=pick.own_fence, holder=pick.holder)
     claim_stamps.set_stamp(broker, job, new)
+    changing.begin(broker, job)  # In the journal the claim stands behind the part.
     _run(broker, job, new, broker.now_ms + lease_ms)
     return lease_ms
 
@@ -422,7 +423,12 @@ def end_fenced(broker: Broker, job: Job, fence: int) -> None:
         end(broker, job.id)
         return
     stamp = claim_stamps.stamp_of(job)
-    if stamp is None or stamp.fence != fence or not stamp.holder:
+    if stamp is None or stamp.fence > fence:
+        return
+    if stamp.fence < fence or not stamp.holder:
+        # This node has not heard of the delivery yet. The node that made it compares.
+        if broker.cluster.linked:
+            broker.send(broker.cluster.linked, CLAIM_ENDED, (job.id, fence))
         return
     for key, each in _claims_of(job, stamp):
         _release(broker, key, stamp.holder, each)
@@ -548,6 +554,11 @@ def settle(broker: Broker) -> None:
             del state.running[job.id]
             for key, _ in running.keys:
                 wait(broker, key, running.until_ms - broker.now_ms)
+
+
+def count_of(broker: Broker, name: bytes) -> int:
+    """Return how many deliveries of a queue's jobs have a claim of this node."""
+    return sum(1 for running in broker.exclusive.running.values() if running.queue == name)
 
 
 def step(broker: Broker) -> None:

@@ -32,8 +32,8 @@ def ack(broker: Broker, job_id: bytes, fence: int, attempt: int) -> int:
         return 0
     if attempt and acks.is_stale(job, attempt):
         return 0
-    exclusive.learn_fence(broker, job, fence)
     exclusive.end_fenced(broker, job, fence)
+    exclusive.learn_fence(broker, job, fence)
     return acks.ack_here(broker, job_id)
 
 
@@ -44,8 +44,8 @@ def cancel(broker: Broker, job_id: bytes, fence: int) -> int:
         return 0
     if exclusive.is_fenced(job, fence):
         return IS_FENCED
-    exclusive.learn_fence(broker, job, fence)
     exclusive.end_fenced(broker, job, fence)
+    exclusive.learn_fence(broker, job, fence)
     return acks.cancel_here(broker, job_id)
 
 
