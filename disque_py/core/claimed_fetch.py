@@ -52,13 +52,13 @@ def fetch(
     until_ms = broker.now_ms + TRY_MS
     while True:
         picks = _begin(broker, client, names, min(count, CLAIMS_MAX), options, found)
-        while any(pick.state == UNDECIDED for pick in picks):
+        while any(pick.outcome == UNDECIDED for pick in picks):
             broker.waits.stalled[client] = None
             yield
         for pick in picks:
-            if pick.state == GRANTED:
+            if pick.outcome == GRANTED:
                 _deliver(broker, pick, options, found)
-            elif pick.state == LACKING:
+            elif pick.outcome == LACKING:
                 found.reason = pick.reason
         queues = [queue for name in names if (queue := broker.queues.get(name)) is not None]
         rest = count - len(found.entries)
@@ -113,7 +113,7 @@ def _begin(
             pick = exclusive.begin(broker, queue, job, stamp, client, options, partial(_decided, broker))
             if pick is None:
                 late += 1
-            elif pick.state == LACKING:
+            elif pick.outcome == LACKING:
                 found.reason = pick.reason
             else:
                 picks.append(pick)
@@ -133,10 +133,10 @@ def _may_serve(broker: Broker, queue: Queue, options: FetchOptions) -> bool:
 def _decided(broker: Broker, pick: Pick) -> None:
     """Let the command go on when the last of its claims is decided; give back what no client waits for."""
     client = pick.client
-    if pick.state == GRANTED and client not in broker.waits.incremental:
+    if pick.outcome == GRANTED and client not in broker.waits.incremental:
         exclusive.give_back(broker, pick)
         return
-    if any(each.state == UNDECIDED for each in broker.exclusive.picks.get(client, ())):
+    if any(each.outcome == UNDECIDED for each in broker.exclusive.picks.get(client, ())):
         return
     if client in broker.waits.stalled:
         del broker.waits.stalled[client]

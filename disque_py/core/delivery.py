@@ -339,7 +339,7 @@ def _line_decided(broker: Broker, pick: Pick) -> None:
     """Deliver a job that was claimed for a waiting client, or to another one that waits for it. Spec EX3."""
     client, queue = pick.client, pick.queue
     broker.exclusive.lines.pop(client, None)
-    if pick.state == exclusive_state.GRANTED:
+    if pick.outcome == exclusive_state.GRANTED:
         taker: Client | None = client
         if not _takes(client, queue, pick.job):
             clients = islice(queue.waiting, LINE_CLAIMS_MAX)

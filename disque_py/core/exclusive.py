@@ -171,7 +171,7 @@ def _granted(broker: Broker, pick: Pick) -> None:
         _give_up(broker, pick)
         return
     broker.exclusive.under_way -= 1
-    pick.state = GRANTED
+    pick.outcome = GRANTED
     pick.decided(pick)
 
 
@@ -259,9 +259,9 @@ def _spent(broker: Broker, pick: Pick) -> None:
 
 
 def _decide(broker: Broker, pick: Pick, outcome: int) -> None:
-    if pick.state == UNDECIDED:
+    if pick.outcome == UNDECIDED:
         broker.exclusive.under_way -= 1
-    pick.state = outcome
+    pick.outcome = outcome
     _forget(broker, pick)
     pick.decided(pick)
 
@@ -295,7 +295,7 @@ def start(broker: Broker, pick: Pick) -> int:
         give_back(broker, pick)
         return 0
     _forget(broker, pick)
-    pick.state = OVER
+    pick.outcome = OVER
     lifecycle.take_aside(pick.queue, job)
     if pick.attempt:
         job.attempt = max(job.attempt, pick.attempt - 1)
@@ -341,9 +341,9 @@ def _lapse(broker: Broker, job_id: bytes, running: Running) -> None:
 
 def give_back(broker: Broker, pick: Pick) -> None:
     """Release a claim without a delivery: its attempt does not count."""
-    if pick.state == GRANTED:
+    if pick.outcome == GRANTED:
         _forget(broker, pick)
-        pick.state = OVER
+        pick.outcome = OVER
     if pick.value_key and pick.fence:
         _release(broker, pick.value_key, pick.holder, pick.fence, gives_back=True)
     if pick.job_key and pick.own_fence:
@@ -390,7 +390,7 @@ def forget_client(broker: Broker, client: Client) -> None:
     state = broker.exclusive
     state.lines.pop(client, None)
     for pick in list(state.picks.get(client, ())):
-        if pick.state == GRANTED:
+        if pick.outcome == GRANTED:
             give_back(broker, pick)
 
 
@@ -399,7 +399,7 @@ def forget_all(broker: Broker) -> None:
     state = broker.exclusive
     for picks in list(state.picks.values()):
         for pick in picks:
-            pick.state = OVER if pick.state == GRANTED else pick.state
+            pick.outcome = OVER if pick.outcome == GRANTED else pick.outcome
     for each in (state.queues, state.running, state.busy, state.refused, state.picks, state.lines, state.heard):
         each.clear()
 

@@ -26,7 +26,7 @@ class Pick:
     lease_ms          the lease that it asked for
     holder            this delivery, as the voters know it
     value_key, job_key   the keys that are claimed; empty: none
-    state             UNDECIDED, GRANTED, REFUSED, LACKING, OVER
+    outcome           UNDECIDED, GRANTED, REFUSED, LACKING, OVER
     fence, own_fence  of the grants; the first is the one that users see
     attempt           number of the delivery, as the voters count it; 0: they count none
     until_ms          the end of the claim; monotonic
@@ -43,10 +43,10 @@ class Pick:
         "job",
         "job_key",
         "lease_ms",
+        "outcome",
         "own_fence",
         "queue",
         "reason",
-        "state",
         "until_ms",
         "value_key",
     )
@@ -62,7 +62,7 @@ class Pick:
         self.decided = decided
         self.value_key = b""
         self.job_key = b""
-        self.state = UNDECIDED
+        self.outcome = UNDECIDED
         self.fence = 0
         self.own_fence = 0
         self.attempt = 0

@@ -106,5 +106,5 @@ def test_a_stamp_that_no_node_makes_is_refused(stamp):
 @pytest.mark.parametrize("words", [(1, 2), (b"1", 2, b"h"), (-1, 2, b"h"), (1, 2, b"h" * 65)])
 def test_a_claim_of_a_delivery_that_no_node_tells_is_refused(words):
     broker, job = stamped()
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match=r"claim|unpack"):
         claim_stamps.heard(broker, job, words)

@@ -29,12 +29,12 @@ def test_an_older_fence_is_told_from_a_job_that_is_not_known():
 
 @pytest.mark.parametrize("words", [[b"0"], [b"-1"], [b"x"], [b"9" * 30]])
 def test_a_fence_that_no_node_sends_is_refused(words):
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match=r"fence|invalid"):
         fencing.read_fence(words)
 
 
 @pytest.mark.parametrize("item", [(b"id", b"1", 0), (b"id", 0, 0), (b"id", 1, b"0")])
 def test_an_acknowledgement_that_no_node_sends_is_refused(item):
     world = exclusive("a")
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="fence"):
         fencing.on_ackfenced(world.machines["a"].broker, world.machines["a"].broker.me, [item])
