@@ -1,7 +1,7 @@
 """Heartbeats: the content of PING, PONG and MEET, a header about the sender and gossip about others.
 
     item   = (header, [entry, ...])
-    header = map: host, port, bus_port, flags, memory, version; tls_port unless it is 0
+    header = map: host, port, bus_port, flags, memory, version; tls_port unless it is 0; datacenter and zone if named
     entry  = (node id, host, port, bus_port, flags, ms since our unanswered ping, ms since its last answer); -1: none
 
 Of a sender's own flags only LEAVING is believed (spec N1). PFAIL and FAIL in an entry are its reporter's opinion.
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 GOSSIP_FLAGS: Final = PFAIL | FAIL | LEAVING | NOADDR
 FAILING: Final = PFAIL | FAIL
 MEMORY_LEVEL_MAX: Final = 3
+# Bytes of the name of a data centre or a zone. Spec ZN1.
+PLACE_BYTES_MAX: Final = 64
 
 # Entries per heartbeat: at least three, a tenth of the table (spec N2). A node that has just been met learns (almost)
 # all nodes at once, so that a cluster is complete in milliseconds.
@@ -40,6 +42,8 @@ class Header(NamedTuple):
     memory_level: int
     software: str
     tls_port: int = 0
+    datacenter: str = ""
+    zone: str = ""
 
 
 class Entry(NamedTuple):
@@ -64,6 +68,10 @@ def header_map(me: Node, announced_host: str) -> dict[str, Any]:
     }
     if me.tls_port:
         header["tls_port"] = me.tls_port
+    if me.datacenter:
+        header["datacenter"] = me.datacenter
+    if me.zone:
+        header["zone"] = me.zone
     return header
 
 
@@ -111,8 +119,19 @@ def read(item: Any) -> tuple[Header, list[Entry]]:
     if not isinstance(software, str) or not software.isprintable():
         software = ""
     level = min(max(level, 0), MEMORY_LEVEL_MAX)
-    header = Header(host, port, bus_port, flags & LEAVING, level, software[:VERSION_CHARS_MAX], tls_port)
+    datacenter, zone = _place(get("datacenter", "")), _place(get("zone", ""))
+    software = software[:VERSION_CHARS_MAX]
+    header = Header(host, port, bus_port, flags & LEAVING, level, software, tls_port, datacenter, zone)
     return header, [_read_entry(each) for each in item[1]]
+
+
+def is_place(name: Any) -> bool:
+    """Whether this may be the name of a data centre or a zone."""
+    return isinstance(name, str) and name.isprintable() and len(name.encode()) <= PLACE_BYTES_MAX
+
+
+def _place(name: Any) -> str:
+    return str(name) if is_place(name) else ""
 
 
 def _read_entry(item: Any) -> Entry:

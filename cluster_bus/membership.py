@@ -129,6 +129,9 @@ class Membership(NodeTable):
             node = self.intern(line.id)
             node.host, node.port, node.bus_port = line.host, line.port, line.bus_port
             node.tls_port = line.tls_port
+            if line.place is not None:
+                node.datacenter, node.zone = line.place
+                node.is_placed = True
             node.flags = line.flags
             node.must_meet = line.must_meet
             node.fail_at_ms = self.now_ms if line.flags & FAIL else 0
@@ -216,6 +219,14 @@ class Membership(NodeTable):
             self.me.flags ^= LEAVING
             self.tray.must_write = self.tray.must_save = True
             self.tray.note("leaving-began" if flag else "leaving-ended", self.me)
+            self._ping_linked()
+
+    def set_place(self, datacenter: str, zone: str) -> None:
+        """Say where this node is, by the names of its data centre and zone. All linked nodes are told at once."""
+        me = self.me
+        if (me.datacenter, me.zone) != (datacenter, zone):
+            me.datacenter, me.zone = datacenter, zone
+            self.epoch += 1
             self._ping_linked()
 
     # -- links ----------------------------------------------------------------------------------------
@@ -437,6 +448,12 @@ class Membership(NodeTable):
         if node.tls_port != header.tls_port:
             node.tls_port = header.tls_port
             self.links.save_soon()
+        if not node.is_placed or node.zone != header.zone or node.datacenter != header.datacenter:
+            node.datacenter, node.zone = header.datacenter, header.zone
+            node.is_placed = True
+            if not node.is_newcomer:
+                self.epoch += 1
+                self.links.save_soon()
         if (node.flags ^ header.flags) & LEAVING:
             node.flags ^= LEAVING
             self.links.save_soon()

@@ -57,6 +57,10 @@ QLENGTHS: Final = 68  # queue with a maxlen, pending jobs
 FILTER_INTEREST: Final = 70  # queue, pairs (name, value …), waiting clients (as INTEREST), those that take RETRY 0
 FILTER_HINT: Final = 71  # queue, pairs, length
 FILTER_NEED: Final = 72  # queue, pairs, count, flags as NEEDJOBS
+# Patterns of queue names (disque_py/core/pattern_interest.py). An older node ignores them, and takes no part.
+# [pattern, …], waiting clients without a filter (as INTEREST), those that take RETRY 0, clients with a filter
+PATTERN_INTEREST: Final = 132
+PATTERN_QUEUE: Final = 133  # queue: it has jobs, and matches a pattern that clients with a filter wait for
 # Tasks (disque_py/core/tasks.py): work on the jobs of a queue, on all nodes.
 TASK: Final = 92  # number, action (0 begin, 1 go on, 2 end), fields of the action
 TASK_STATE: Final = 93  # number, round, offered jobs, changed, failed, outcome (0 goes on, 1 over, 2 unable)
@@ -81,7 +85,7 @@ RECALLED: Final = 118
 # Deliveries under a claim (disque_py/core/exclusive.py).
 FREED: Final = 119  # key: the grant that kept you from it is over here
 CLAIM_ENDED: Final = 120  # job id, fence: the worker of this delivery of yours is done
-ACKFENCED: Final = 121  # job id, fence: a client acknowledged the delivery under this claim
+ACKFENCED: Final = 121  # job id, fence, attempt, result or None: a client acknowledged the delivery under this claim
 
 CHANGED: Final = 56  # job id, its changeable part (core/changeable.py)
 ASKCHANGED: Final = 57  # job id: tell its changeable part
@@ -101,6 +105,15 @@ HAVEARE: Final = (
 RESTORED: Final = 82  # [job id, …]: these jobs have their copies
 SHORT: Final = 83  # [job id, …]: copies of these jobs are missing, and no node can take one
 TAKETURN: Final = 84  # [job id, …]: copies are missing, and you are the holder whose turn it is
+
+# Results of jobs, and clients that wait for the ends of jobs (disque_py/core/job_waits.py).
+WAITFOR: Final = 140  # number, [job id, …]: tell me the ends of these jobs; and what do you have of them?
+WAITIS: Final = 141  # number of the question, one byte per job (core/job_waits.py)
+JOBOVER: Final = 142  # job id, status, result or None, error or None
+JOBHAS: Final = 143  # job id, one byte as in WAITIS: that changed
+NOWAIT: Final = 144  # [job id, …]: the sender waits for these no more
+RESULT: Final = 145  # job id, result, version and node of its ack (0, b"": of a node that does not know the job)
+PROGRESS: Final = 146  # job id, percent, text, attempt, version
 
 REFUSED_PAUSED: Final = 1
 REFUSED_MEMORY: Final = 2

@@ -46,6 +46,8 @@ class Node:
     protocol         bus protocol version agreed on that link (0: no link)
     spoken           bus protocol version agreed on our last link to it (0: there was none yet)
     memory_level     0, 1 (> 75 %), 2 (> 95 %): gossiped in its heartbeats
+    datacenter, zone   where it says that it is, in its heartbeats ("": it names none)
+    is_placed        it has said so, to us or to a former process of ours
     version          software version it reported
     ping_sent_ms     0 when none is outstanding; monotonic
     pong_received_ms, pong_received_wall_ms   when it last answered; monotonic and wall
@@ -71,6 +73,7 @@ class Node:
     __slots__ = (
         "bus_port",
         "core",
+        "datacenter",
         "dial_at_ms",
         "dial_gap_ms",
         "fail_at_ms",
@@ -81,6 +84,7 @@ class Node:
         "is_linked",
         "is_missed",
         "is_newcomer",
+        "is_placed",
         "known_since_ms",
         "link_run",
         "link_since_ms",
@@ -102,6 +106,7 @@ class Node:
         "tls_port",
         "unlinked_ms",
         "version",
+        "zone",
     )
 
     def __init__(self, node_id: bytes, host: str = "", port: int = 0, bus_port: int = 0, flags: int = 0) -> None:
@@ -121,6 +126,9 @@ class Node:
         self.spoken = 0
         self.memory_level = 0
         self.version = ""
+        self.datacenter = ""
+        self.zone = ""
+        self.is_placed = False
         self.known_since_ms = 0
         self.link_since_ms = 0
         self.ping_sent_ms = 0

@@ -6,7 +6,7 @@ met has one too. Both come back into the table as the same object.
 
 `usable` and `linked` are tuples sorted by id. They are the same object as long as the group is the same. So they may
 serve as keys and as receivers of a run (outgoing.py). `epoch` grows with every change of `usable`, `linked`, `size` or
-`counted`.
+`counted`, and when a node says another place.
 
 `counted` is the number of other nodes that neither leave nor have failed. With a majority in sight, ourselves included,
 it counts only those in sight. A node is in sight if it is not suspected and is linked, or without a link for only a
@@ -45,7 +45,7 @@ class NodeTable:
     usable   neither me nor in handshake, newcomers, leaving, suspected or failed
     linked   our outgoing link to them is up
     counted  how many other nodes the default number of copies counts
-    epoch    grows with every change of the four above
+    epoch    grows with every change of the four above, and of the place of a node
     eldest   the node that speaks the lowest bus version, of those that were linked; None: none was
     now_ms, wall_ms   set by the driver at the start of a turn
     newcomers    said MEET and were not reached yet -> their flags before: UNKNOWN if jobs name them since, 0 if no

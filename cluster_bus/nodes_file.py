@@ -6,9 +6,9 @@
     checksum 89abcdef
 
 The six fields are the original's (spec N6). `key=value` fields may follow. Unknown ones are ignored, so a newer version
-may say more. Files of the original are read, too: they have neither version, checksum nor further fields. Exactly one
-line is `myself`. Handshakes are not saved. Empty lines are ignored. A reader that does not know lines starting with
-`vars` ignores those as well (`Notes`):
+may say more. Those known are `bus-port`, `tls-port`, `place` (data centre and zone) and `meet`. Files of the original
+are read, too: they have neither version, checksum nor further fields. Exactly one line is `myself`. Handshakes are not
+saved. Empty lines are ignored. A reader that does not know lines starting with `vars` ignores those as well (`Notes`):
 
     vars meet <host> <port> <bus-port>       an operator asked for it, and it was not reached yet
     vars forgot <id> <ms left> <wall ms>     gossip may not bring it back for so long
@@ -23,6 +23,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterable
 from typing import Final, NamedTuple
+from urllib.parse import quote, unquote
 
 from cluster_bus.node import FLAG_WORDS, HANDSHAKE, ID_BYTES, MYSELF, Node
 
@@ -53,6 +54,7 @@ class NodeLine(NamedTuple):
     pong_received_ms: int
     tls_port: int = 0
     must_meet: bool = False  # It has not said yet that it knows us.
+    place: tuple[str, str] | None = None  # Data centre and zone; None: it has not said.
 
 
 class Notes(NamedTuple):
@@ -96,6 +98,8 @@ def _line(node: Node) -> str:
     line = f"{six_fields(node)} bus-port={node.bus_port}"
     if node.tls_port:
         line += f" tls-port={node.tls_port}"
+    if node.is_placed:
+        line += f" place={quote(node.datacenter, safe='')}/{quote(node.zone, safe='')}"
     return f"{line} meet=1" if node.must_meet else line
 
 
@@ -178,7 +182,17 @@ def _parse_line(number: int, words: list[str]) -> NodeLine:
         raise NodesFileError(number, "ping-sent and pong-received must be milliseconds")
     bus_port, tls_port = _further_ports(number, words[_FIELDS:], port)
     must_meet = "meet=1" in words[_FIELDS:]
-    return NodeLine(node_id, host, port, bus_port, flags & ~HANDSHAKE, times[0], times[1], tls_port, must_meet)
+    place = _place_in(words[_FIELDS:])
+    return NodeLine(node_id, host, port, bus_port, flags & ~HANDSHAKE, times[0], times[1], tls_port, must_meet, place)
+
+
+def _place_in(fields: list[str]) -> tuple[str, str] | None:
+    """Return the data centre and the zone of a line's further fields."""
+    for field in fields:
+        if field.startswith("place="):
+            datacenter, _, zone = field.removeprefix("place=").partition("/")
+            return unquote(datacenter), unquote(zone)
+    return None
 
 
 def _further_ports(number: int, fields: list[str], port: int) -> tuple[int, int]:

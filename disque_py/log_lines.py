@@ -397,6 +397,13 @@ SECTIONS: Final = (
                 NOTHING,
             ),
             Message(
+                "schedule-failed",
+                WARNING,
+                "schedule {schedule}: the job of tick {tick_ms} can't be added, trying again: {reason}",
+                "The tick is tried for 60 seconds. Then it counts as missed, and CATCHUP decides about it.",
+                "See to the reason: a paused queue, too few nodes for the copies, no majority of the voters.",
+            ),
+            Message(
                 "votes-torn",
                 WARNING,
                 "the last {bytes} bytes of {path} were not written completely: this voter does not remember all claims",

@@ -119,6 +119,12 @@ class Host(Protocol):
         With `is_void`, all that the file held before is forgotten. One write is under way at a time.
         """
 
+    def time_zone(self, name: str) -> Callable[[int], int] | None:
+        """Return a function that tells a zone's seconds east of UTC at a Unix time in seconds.
+
+        None if there is no zone of this IANA name. The function is the same for the life of the process.
+        """
+
     def journal_fields(self) -> list[tuple[str, str | int]]:
         """Return the fields of INFO persistence, the original's first."""
 

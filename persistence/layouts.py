@@ -14,7 +14,7 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from persistence.records import DROPPED, GONE, JOB, KEY, PAUSE, STATE, TOKEN
+from persistence.records import DROPPED, GONE, JOB, KEY, PAUSE, RESULT, STATE, TOKEN
 
 # -- positions --------------------------------------------------------------------------------------
 
@@ -27,6 +27,7 @@ FIELDS: Final = {
     DROPPED: (),
     TOKEN: ("token", "goes_on", "deliveries"),
     KEY: ("id", "left_ms"),
+    RESULT: ("id", "result", "left_ms", "version", "node"),
 }
 
 

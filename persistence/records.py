@@ -29,6 +29,7 @@ PAUSE: Final = 4  # A queue's pause; version 0: set for this node only.
 DROPPED: Final = 5  # A segment's living records stand further on. Its files are being removed.
 TOKEN: Final = 6  # Deliveries that can be had again. A record may add to an earlier one.
 KEY: Final = 7  # The job is over, and its key is used until then.
+RESULT: Final = 10  # The result that a job was acknowledged with.
 
 KIND_NAMES: Final = {
     JOB: "job",
@@ -38,6 +39,7 @@ KIND_NAMES: Final = {
     DROPPED: "dropped",
     TOKEN: "token",
     KEY: "key",
+    RESULT: "result",
 }
 
 # -- files ------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from typing import Final
 from cluster_bus.node import LEAVING as IS_LEAVING
 from disque_py.commands.options import INT64_MAX, MS_MAX, SECONDS_MAX, between, read_integer, read_ms, read_timeout
 from disque_py.commands.subcommands import text_of
+from disque_py.config.directives import META_PAIRS_MAX
 from disque_py.core import (
     exclusive,
     handover,
@@ -24,12 +25,14 @@ from disque_py.core import (
     settings_sync,
     spilling,
     versions,
+    zones,
 )
 from disque_py.core.broker import Broker
 from disque_py.core.changeable import ATTEMPTS_MAX, Changeable, read_backoff
 from disque_py.core.claim_stamps import new_stamp
 from disque_py.core.client import Client
 from disque_py.core.errors import OOM, PAUSED, SYNTAX, CommandError
+from disque_py.core.firing import META_SCHEDULE, META_TICK
 from disque_py.core.job import Job, terms_of
 from disque_py.core.job_attributes import CLAIM, META_BYTES_MAX, TRACE_BYTES_MAX, TRACE_NAMES, JobAttributes
 from disque_py.core.queue import PAUSED_IN, Queue
@@ -48,6 +51,10 @@ TTL_ERROR: Final = "ERR TTL must be a number > 0"
 RETRY_ERROR: Final = "ERR RETRY time must be a non negative number"
 DELAY_ERROR: Final = "ERR DELAY time must be a non negative number"
 REPLICATE_ERROR: Final = "ERR REPLICATE must be between 1 and 65535"
+ZONES_ERROR: Final = "ERR ZONES must be between 1 and REPLICATE"
+NOREPL_ZONES: Final = "NOREPL Not enough zones for the requested replication level"
+QUORUM_AND_RETRY: Final = f"{SYNTAX}: REPLICATE QUORUM and RETRY 0 exclude each other"
+QUORUM_AND_ZONES: Final = f"{SYNTAX}: REPLICATE QUORUM and ZONES exclude each other"
 MAXLEN_ERROR: Final = "ERR MAXLEN must be a positive number"
 
 MAXLEN_REACHED: Final = "MAXLEN Queue is already longer than the specified MAXLEN count"
@@ -63,6 +70,8 @@ ATTEMPTS_NEED_RETRY: Final = "ERR ATTEMPTS above 1 needs RETRY above 0"
 BACKOFF_ERROR: Final = "ERR BACKOFF must be fixed, linear or exponential:<base-ms>:<cap-ms>[:<jitter-percent>]"
 # Names of META that show a job's dead-letter history.
 RESERVED_META: Final = b"x-disque-"
+# The node itself gives these to the jobs of a schedule.
+OF_SCHEDULES: Final = (META_SCHEDULE, META_TICK)
 KEY_BYTES_MAX: Final = 1024
 
 PRIORITY_ERROR: Final = "ERR PRIORITY must be a 64-bit integer"
@@ -74,6 +83,8 @@ KEY_ERROR: Final = f"ERR KEY must have 1 to {KEY_BYTES_MAX} bytes"
 def addjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     """ADDJOB queue body ms-timeout [REPLICATE n] [DELAY s] [RETRY s] [TTL s] [MAXLEN n] [ASYNC] …."""
     replicate = 0
+    zone_count = 0
+    is_quorum = False
     ttl_ms = 1000 * TTL_DEFAULT_S
     retry_ms = -1
     delay_ms = 0
@@ -97,7 +108,8 @@ def addjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
             raise CommandError(SYNTAX)
         word = argv[at + 1]
         if option == b"replicate":
-            replicate = between(word, 1, REPLICATE_MAX, REPLICATE_ERROR)
+            is_quorum = word.lower() == b"quorum"
+            replicate = 0 if is_quorum else between(word, 1, REPLICATE_MAX, REPLICATE_ERROR)
         elif option == b"retry":
             retry_ms = 1000 * between(word, 0, SECONDS_MAX, RETRY_ERROR)
         elif option == b"delay":
@@ -117,6 +129,8 @@ def addjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
             delay_ms = read_ms("DELAYMS", word)
         elif option == b"ttlms":
             ttl_ms = between(word, 1, MS_MAX, TTLMS_ERROR)
+        elif option == b"zones":
+            zone_count = between(word, 1, REPLICATE_MAX, ZONES_ERROR)
         else:
             raise CommandError(SYNTAX)
         at += 2
@@ -142,11 +156,18 @@ def addjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
             raise CommandError(ATTEMPTS_NEED_RETRY)
         versions.refuse_older(broker)
     if not retry_ms:
+        if is_quorum:
+            raise CommandError(QUORUM_AND_RETRY)
         if replicate > 1:
             raise CommandError("ERR With RETRY set to 0 please explicitly set  REPLICATE to 1 (at-most-once delivery)")
         replicate = 1
     elif rules is not None and not replicate and rules.replicate:
-        replicate = rules.replicate if rules.replicate != QUORUM else replication.quorum(broker)
+        is_quorum = is_quorum or rules.replicate == QUORUM
+        replicate = rules.replicate if rules.replicate != QUORUM else 0
+    if is_quorum:
+        if zone_count:
+            raise CommandError(QUORUM_AND_ZONES)
+        replicate = zones.quorum(broker)
     is_claimed = rules is not None and (rules.is_quorum or bool(rules.exclusive_by))
     if is_claimed:
         _refuse_claim(broker, retry_ms)
@@ -163,12 +184,16 @@ def addjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
             replicate = 1
         else:
             replicate = replication.default_copies(broker, is_external=is_external)
+    if zone_count > replicate:
+        raise CommandError(ZONES_ERROR)
+    if zone_count == 1:
+        zone_count = 0  # Any copy is in a zone.
     name = argv[1]
     queue = broker.queues.get(name)
     if more is None or not more.key:
         if rules is not None:
             _refuse_by_settings(broker, name, rules, len(argv[2]), more.meta if more is not None else NO_META)
-        _refuse(broker, queue, replicate, is_external, maxlen)
+        _refuse(broker, queue, replicate, is_external, maxlen, zone_count, is_quorum)
     if queue is not None:
         name = queue.name  # One object for all its jobs.
 
@@ -186,9 +211,13 @@ def addjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
         if is_claimed and rules is not None:
             _stamp(job, rules)
         if more is not None and more.key:
+            if broker.recurring.is_checking:
+                return b""  # A schedule's options were read, which is all that was wanted (schedules.py).
             job.id = broker.ids.keyed(keys.key_chars(name, more.key), job.id)
             deadline_ms = broker.now_ms + timeout_ms if timeout_ms else 0
-            create: keying.Create = partial(_create_with_key, deadline_ms, is_default, is_external, is_async, maxlen)
+            create: keying.Create = partial(
+                _create_with_key, deadline_ms, is_default, is_external, is_async, maxlen, zone_count, is_quorum
+            )
             if broker.used_memory > broker.memory.limits[1] and memory.is_full(broker):
                 job.body = b""  # Other nodes are asked whether there is such a job. There is no room for a new one.
                 create = _refuse_full
@@ -198,30 +227,50 @@ def addjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
         return None
     # Without a copy of our own even ASYNC waits: an id is given only for a job that a node holds.
     if not is_external and (is_async or replicate == 1):
-        if replicate == 1 and not delay_ms:
+        if replicate == 1 and not delay_ms and not is_quorum:
             lifecycle.register_queued(broker, job, queue)
         else:
-            _start_alone(broker, job)
+            _start_alone(broker, job, is_quorum)
         if broker.is_journaling:
             broker.dirty[job] = False
         broker.stats.jobs_added += 1
         return b"+%b\r\n" % job.id
     if is_async and not timeout_ms:
         timeout_ms = ASYNC_WAIT_MS
-    replication.start(broker, client, job, timeout_ms, is_external=is_external, is_default=is_default)
+    replication.start(
+        broker,
+        client,
+        job,
+        timeout_ms,
+        is_external=is_external,
+        is_default=is_default,
+        zone_count=zone_count,
+        is_quorum=is_quorum,
+    )
     return None
 
 
-def _refuse(broker: Broker, queue: Queue | None, replicate: int, is_external: bool, maxlen: int) -> None:
+def _refuse(
+    broker: Broker,
+    queue: Queue | None,
+    replicate: int,
+    is_external: bool,
+    maxlen: int,
+    zone_count: int,
+    is_quorum: bool,
+) -> None:
     """Refuse a new job if none may be added now. Not called for a key that is used: that job exists. CommandError."""
     if replicate > 1 or is_external:
         needed = replicate if is_external else replicate - 1
-        short = needed - len(broker.cluster.usable)
+        usable = zones.usable_here(broker) if is_quorum else broker.cluster.usable
+        short = needed - len(usable)
         if short > 0:
             if is_external and short == 1:
                 reason = "I'm leaving the cluster" if broker.is_leaving else "I'm out of memory"
                 raise CommandError(NOREPL_EXTERNAL + reason)
             raise CommandError(NOREPL)
+        if zone_count and zones.count((*usable,) if is_external else (broker.me, *usable)) < zone_count:
+            raise CommandError(NOREPL_ZONES)
     if queue is not None:
         if maxlen and queue.pending >= maxlen:
             raise CommandError(MAXLEN_REACHED)
@@ -266,6 +315,8 @@ def _create_with_key(
     is_external: bool,
     is_async: bool,
     maxlen: int,
+    zone_count: int,
+    is_quorum: bool,
     broker: Broker,
     client: Client,
     job: Job,
@@ -273,7 +324,8 @@ def _create_with_key(
 ) -> bytes | None:
     """Do the rest of an ADDJOB whose key is not used, perhaps after some time (keying.py, `Create`)."""
     if is_default:
-        replication.set_copies(broker, job, replication.default_copies(broker, is_external=is_external))
+        copies = replication.default_copies(broker, is_external=is_external)
+        replication.set_copies(broker, job, max(zone_count, copies))
     if broker.queue_settings.in_force:
         rules = broker.queue_settings.in_force.get(job.terms.queue)
         if rules is not None:
@@ -281,7 +333,8 @@ def _create_with_key(
             _refuse_by_settings(
                 broker, job.terms.queue, rules, size_of(job.body), dict(zip(pairs[::2], pairs[1::2], strict=True))
             )
-    _refuse(broker, broker.queues.get(job.terms.queue), job.terms.replicate, is_external, maxlen)
+    queue = broker.queues.get(job.terms.queue)
+    _refuse(broker, queue, job.terms.replicate, is_external, maxlen, zone_count, is_quorum)
     if broker.used_memory > broker.memory.limits[1] and memory.is_full(broker):
         raise CommandError(OOM)
     timeout_ms = max(1, deadline_ms - broker.now_ms) if deadline_ms else 0
@@ -289,13 +342,23 @@ def _create_with_key(
         handover.start_once(broker, client, job, timeout_ms, slot)
         return None
     if not is_external and (is_async or job.terms.replicate == 1):
-        _start_alone(broker, job)
+        _start_alone(broker, job, is_quorum)
         lifecycle.mark_dirty(broker, job)
         broker.stats.jobs_added += 1
         return b"+%b\r\n" % job.id
     if is_async and not timeout_ms:
         timeout_ms = ASYNC_WAIT_MS
-    replication.start(broker, client, job, timeout_ms, is_external=is_external, is_default=is_default, slot=slot)
+    replication.start(
+        broker,
+        client,
+        job,
+        timeout_ms,
+        is_external=is_external,
+        is_default=is_default,
+        zone_count=zone_count,
+        is_quorum=is_quorum,
+        slot=slot,
+    )
     return None
 
 
@@ -326,10 +389,10 @@ def _key_of(argv: list[bytes]) -> bytes:
     return key
 
 
-def _start_alone(broker: Broker, job: Job) -> None:
+def _start_alone(broker: Broker, job: Job, is_quorum: bool) -> None:
     """Queue a job whose producer doesn't wait for copies."""
-    if job.terms.replicate > 1:
-        replication.start_async(broker, job)
+    if job.terms.replicate > 1 or is_quorum:
+        replication.start_async(broker, job, is_quorum=is_quorum)
     lifecycle.register(broker, job)
     replication.queue_or_delay(broker, job)
 
@@ -343,6 +406,7 @@ class Adding:
     """
 
     __slots__ = (
+        "_is_internal",
         "_meta_bytes",
         "_pairs_max",
         "_priority",
@@ -355,7 +419,10 @@ class Adding:
     )
 
     def __init__(self, broker: Broker) -> None:
+        self._is_internal = broker.recurring.is_internal
         self._pairs_max = broker.settings.job_meta_max_pairs
+        if self._is_internal:  # Pairs of the node's own do not count.
+            self._pairs_max = min(self._pairs_max + len(OF_SCHEDULES), META_PAIRS_MAX)
         self._priority: int | None = None
         self.meta: dict[bytes, bytes] = {}
         self._meta_bytes = 0
@@ -392,7 +459,7 @@ class Adding:
         meta = self.meta
         if not name:
             raise CommandError("ERR META needs a name that is not empty")
-        if name.startswith(RESERVED_META):
+        if name.startswith(RESERVED_META) and not (self._is_internal and name in OF_SCHEDULES):
             raise CommandError("ERR META names that begin with x-disque- are reserved")
         if name in meta:
             raise CommandError("ERR META has the same name twice")

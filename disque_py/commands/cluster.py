@@ -57,6 +57,8 @@ def info_fields(broker: Broker) -> list[tuple[str, str | int]]:
         ("cluster_stats_bytes_sent", broker.outbox.messages.sent_bytes),
         ("cluster_stats_messages_received", broker.stats.messages_received),
         ("cluster_memory_level", cluster.memory_level),
+        ("cluster_datacenter", cluster.me.datacenter),
+        ("cluster_zone", cluster.me.zone),
         ("cluster_leaving", "yes" if broker.is_leaving else "no"),
     ]
     if broker.is_leaving:

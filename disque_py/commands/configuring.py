@@ -101,6 +101,11 @@ def _node_timeout_changed(broker: Broker) -> None:
     broker.tombstones.keep_ms = 2 * timeout_ms
 
 
+def _place_changed(broker: Broker) -> None:
+    """Tell other nodes where this node is. Spec ZN1."""
+    broker.cluster.set_place(broker.settings.datacenter, broker.settings.zone)
+
+
 def _slowlog_max_len_changed(broker: Broker) -> None:
     broker.stats.trim_slowlog(broker.settings.slowlog_max_len)
 
@@ -109,6 +114,8 @@ EFFECTS: Final[dict[str, Callable[[Broker], None]]] = {
     "maxmemory": _maxmemory_changed,
     "maxmemory-policy": _maxmemory_changed,
     "cluster-node-timeout": _node_timeout_changed,
+    "datacenter": _place_changed,
+    "zone": _place_changed,
     "slowlog-max-len": _slowlog_max_len_changed,
 }
 

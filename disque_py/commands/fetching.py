@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from disque_py.commands.matching import check_patterns, getjob_matching
 from disque_py.commands.options import (
     INT64_MAX,
     LEASEMS_ERROR,
@@ -55,7 +56,7 @@ SHOWN: Final = {b"withcounters": COUNTERS, b"withmeta": META, b"withlease": LEAS
 
 
 def getjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
-    """GETJOB [NOHANG] [TIMEOUT ms] [COUNT n] [WITH…] [LEASE s] [TOKEN t] [WHERE name value] … FROM queue [queue …]."""
+    """GETJOB [NOHANG] [TIMEOUT ms] [COUNT n] [WITH…] [LEASE s] [TOKEN t] [WHERE name value] … FROM q|FROMMATCH …."""
     nohang = False
     timeout_ms = 0
     count = 1
@@ -64,6 +65,7 @@ def getjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     token = b""
     where: Filter | None = None
     pairs: dict[bytes, bytes] = {}
+    is_match = False
     at = 1
     end = len(argv)
     while True:
@@ -99,14 +101,20 @@ def getjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
         elif option == b"where":
             read_pair(pairs, argv, at)
             at += 2
+        elif option == b"frommatch":
+            is_match = True
+            at += 1
+            break
         else:
             raise CommandError(
                 f"{SYNTAX}: '{text_of(argv[at][:WORD_BYTES_MAX])}' is no option of GETJOB. {FROM_ADVICE}"
             )
         at += 1
-    if at >= end:
-        raise CommandError(NO_QUEUE)
     names = argv[at:]
+    if is_match:
+        check_patterns(names)
+    elif at >= end:
+        raise CommandError(NO_QUEUE)
     if len(names) > QUEUES_MAX:
         raise CommandError(f"ERR too many queues, at most {QUEUES_MAX} per GETJOB")
     if broker.ready:
@@ -116,6 +124,8 @@ def getjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     options = fetch_options(shows, lease_ms, token, where) if shows or lease_ms or token or pairs else PLAIN
     if token and (held := broker.tokens.held(token)):
         return incremental.begin(broker, client, _getjob_again(broker, client, held, shows))
+    if is_match:
+        return getjob_matching(broker, client, names, count, options, nohang, timeout_ms)
     if where is not None and not all(filters.is_indexed(broker, name, where) for name in names):
         building = filters.built(broker, names, where)
         if next(building, broker) is not broker:

@@ -73,7 +73,13 @@ def priority_of(broker: Broker, node: Node) -> int:
 def extended_fields(broker: Broker, node: Node) -> list[tuple[str, str]]:
     """Return the fields that HELLO EXTENDED and CLUSTER NODES EXTENDED append for a node; unknown ones are empty."""
     version = __version__ if node is broker.me else node.version
-    return [("bus-port", str(node.bus_port)), ("host", node.host), ("version", version)]
+    return [
+        ("bus-port", str(node.bus_port)),
+        ("host", node.host),
+        ("version", version),
+        ("datacenter", node.datacenter),
+        ("zone", node.zone),
+    ]
 
 
 def _agree(broker: Broker, client: Client, argv: list[bytes]) -> bytes:

@@ -142,6 +142,8 @@ def _jobs(broker: Broker) -> Fields:
         ("total_jobs_requeued", stats.jobs_requeued),
         ("total_jobs_expired", stats.jobs_expired),
         ("total_jobs_evicted", stats.jobs_evicted),
+        ("results", len(broker.results.by_id)),
+        ("total_results_dropped", stats.results_dropped),
         ("total_replication_timeouts", stats.replication_timeouts),
         ("total_replication_refusals", stats.refusals_received),
         ("total_at_most_once_lost_in_handover", stats.once_lost_in_handover),

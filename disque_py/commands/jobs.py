@@ -70,8 +70,10 @@ from disque_py.resp.replies import array, bulk, bulk_array, error, integer, nil_
 
 DELAY_ERROR: Final = "ERR DELAY time must be a non negative number"
 # Options behind the ids.
-ACKJOB_WORDS: Final = frozenset((b"attempt", b"fence"))
+ACKJOB_WORDS: Final = frozenset((b"attempt", b"fence", b"result"))
 CANCELJOB_WORDS: Final = frozenset((b"fence",))
+RESULT_ONE_ID: Final = "ERR RESULT needs exactly one job id"
+RESULT_TOO_LONG: Final = "ERR RESULT is longer than result-max-bytes"
 WORKING_WORDS: Final = frozenset((b"leasems", b"attempt", b"fence"))
 NACKTOKEN_WORDS: Final = frozenset((b"delay", b"delayms", b"reason"))
 NACK_WORDS: Final = NACKTOKEN_WORDS | {b"final", b"attempt", b"fence"}
@@ -121,22 +123,30 @@ def ackjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     if first == len(argv):
         return _count(broker, client, argv, ack_one)
     attempt = fence = 0
+    result: bytes | None = None
     at = first
     while at < len(argv):
-        word = argv[at].lower()
-        if word == b"fence":
-            fence = read_fence(value_of(argv, at))
-        elif word == b"attempt":
-            attempt = read_attempt(value_of(argv, at))
-        else:
+        option = argv[at].lower()
+        if option not in ACKJOB_WORDS:
             raise CommandError(SYNTAX)
+        if option == b"result":
+            result = value_of(argv, at)
+        elif option == b"fence":
+            fence = read_fence(value_of(argv, at))
+        else:
+            attempt = read_attempt(value_of(argv, at))
         at += 2
-    job_id = _only_id(argv, first)
-    versions.refuse_older(broker, versions.FLOWS if fence else versions.ATTEMPTS)
+    job_id = _only_id(argv, first, ONE_ID if result is None else RESULT_ONE_ID)
+    if result is not None and len(result) > broker.settings.result_max_bytes:
+        raise CommandError(RESULT_TOO_LONG)
+    versions.refuse_older(broker, versions.FLOWS if fence or result is not None else versions.ATTEMPTS)
     if fence:
         exclusive.refuse_fenced(broker.find(job_id), fence)
-        return integer(fencing.ack(broker, job_id, fence, attempt))
-    count = acks.ack_attempt(broker, job_id, attempt)
+        return integer(fencing.ack(broker, job_id, fence, attempt, result))
+    if result is not None:
+        count = acks.ack_with_result(broker, job_id, attempt, result)
+    else:
+        count = acks.ack_attempt(broker, job_id, attempt)
     if count:
         exclusive.end(broker, job_id)
     return integer(count)
@@ -149,11 +159,11 @@ def ack_one(broker: Broker, job_id: bytes) -> int:
     return acks.ack_here(broker, job_id)
 
 
-def _only_id(argv: list[bytes], first: int) -> bytes:
+def _only_id(argv: list[bytes], first: int, text: str = ONE_ID) -> bytes:
     """Return the only id of a command with ATTEMPT or FENCE, whose options begin at `first`. CommandError."""
     read_ids(argv[:first])
     if first != 2:
-        raise CommandError(ONE_ID)
+        raise CommandError(text)
     return argv[1]
 
 
@@ -680,8 +690,20 @@ def described(broker: Broker, protocol: int, job: Job, body: bytes) -> bytes:
         ("ttl-ms", integer(max(0, job.expire_at_ms - now_ms))),
         ("copies", integer(repair.copies_of(broker, job))),
         ("repairing", integer(int(repair.is_repairing(broker, job)))),
+        *_shown_flows(broker, job, nil),
     )
     return array([part for name, value in fields for part in (bulk(name), value)])
+
+
+def _shown_flows(broker: Broker, job: Job, nil: bytes) -> tuple[tuple[str, bytes], ...]:
+    """Return the pairs of progress and result."""
+    progress = broker.progress.get(job)
+    result = broker.results.get(job.id) if job.state == ACKED else None
+    return (
+        ("progress", nil if progress is None else integer(progress.percent)),
+        ("progress-text", nil if progress is None or not progress.text else bulk(progress.text)),
+        ("result", nil if result is None else bulk(result)),
+    )
 
 
 LOADJOB_REPLY: Final = error("ERR LOADJOB is a special command only processed from AOF")

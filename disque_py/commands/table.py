@@ -17,6 +17,7 @@ from disque_py.commands import (
     describing,
     events,
     fetching,
+    flows,
     hello,
     info,
     jobs,
@@ -27,6 +28,7 @@ from disque_py.commands import (
     queue_settings,
     queues,
     scanning,
+    schedules,
     server,
     tasks,
     tokens,
@@ -54,14 +56,14 @@ def _c(
 
 
 ADDJOB: Final = (
-    "queue body ms-timeout [REPLICATE count] [DELAY sec] [RETRY sec] [TTL sec] [MAXLEN count] [ASYNC]"
+    "queue body ms-timeout [REPLICATE count|QUORUM] [ZONES n] [DELAY sec] [RETRY sec] [TTL sec] [MAXLEN count] [ASYNC]"
     " [PRIORITY n] [META name value ...] [KEY key] [ATTEMPTS n] [BACKOFF policy] [DELAYMS ms] [RETRYMS ms] [TTLMS ms]"
 )
-GETJOB: Final = (
+GETJOB_OPTIONS: Final = (
     "[NOHANG] [TIMEOUT ms] [COUNT count] [WITHCOUNTERS] [WITHMETA] [WITHLEASE] [LEASE sec] [LEASEMS ms] [TOKEN token]"
     " [WHERE name value ...]"
-    " FROM queue [queue ...]"
 )
+GETJOB: Final = f"{GETJOB_OPTIONS} FROM queue [queue ...]\n{GETJOB_OPTIONS} FROMMATCH pattern [pattern ...]"
 JSCAN: Final = (
     "[cursor] [COUNT n] [BUSYLOOP] [QUEUE name] [STATE state ...] [STATUS status ...] [WHERE name value ...]"
     " [REPLY id|all]"
@@ -119,6 +121,14 @@ QUEUE: Final = """SET queue field value [field value ...]
 GET queue
 LIST [pattern]
 RESET queue"""
+SCHEDULE: Final = """SET name CRON expression|EVERY time [TZ zone] [CATCHUP none|last|all] [OVERLAP allow|skip] QUEUE queue [BODY body] [options of ADDJOB]
+GET name
+LIST [pattern]
+PAUSE name
+RESUME name
+DEL name
+RUN name
+NEXT name [COUNT n]"""
 RESCHEDULE: Final = "id [DELAY sec] [DELAYMS ms] [PRIORITY n]"
 QPURGE: Final = "queue [WHERE name value ...] [STATUS status] [ASYNC]"
 QMOVE: Final = "from to [WHERE name value ...] [STATUS status] [LIMIT n] [RATE n] [ASYNC]"
@@ -150,7 +160,7 @@ COMMANDS: Final = (
     _c("hello", hello.hello, -1, "readonly fast", "cluster", HELLO, "Show the nodes and their priorities, or agree on the protocol version."),
     _c("addjob", adding.addjob, -4, "write denyoom fast", "jobs", ADDJOB, "Add a job to a queue."),
     _c("getjob", fetching.getjob, -2, "write fast", "jobs", GETJOB, "Take jobs from queues, or wait for one."),
-    _c("ackjob", jobs.ackjob, -1, "write fast", "jobs", IDS + " [ATTEMPT n] [FENCE n]", "Acknowledge jobs as processed."),
+    _c("ackjob", jobs.ackjob, -1, "write fast", "jobs", IDS + " [ATTEMPT n] [FENCE n] [RESULT bytes]", "Acknowledge jobs as processed."),
     _c("fastack", jobs.fastack, -1, "write fast", "jobs", IDS, "Acknowledge with fewer messages and less certainty."),
     _c("deljob", jobs.deljob, -1, "write fast", "jobs", IDS, "Delete jobs from this node only."),
     _c("show", queues.show, -2, "readonly fast", "jobs", "id [CLUSTER]", "Describe a job."),
@@ -202,6 +212,9 @@ COMMANDS: Final = (
     _c("extendtoken", tokens.extendtoken, 3, "write fast", "jobs", "token sec", "Make the leases of a delivery last so long from now."),
     # Cancellation, on any node.
     _c("canceljob", jobs.canceljob, -2, "write fast", "jobs", "id [id ...] [FENCE n]", "Cancel jobs, wherever they are."),
+    # Results and progress of jobs.
+    _c("waitjob", flows.waitjob, -2, "readonly", "jobs", "id [id ...] [TIMEOUT ms] [ANY]", "Wait until jobs are over, wherever they are."),
+    _c("progress", flows.progress, -3, "write fast", "jobs", "id percent [text] [ATTEMPT n] [FENCE n]", "Tell how far the work on a job is."),
     # Moving and changing jobs, on any node; and tasks on the jobs of a queue.
     _c("promote", moving.promote, -2, "write denyoom fast", "jobs", "id [id ...]", "End the delays of jobs, wherever they are."),
     _c("reschedule", moving.reschedule, -2, "write denyoom fast", "jobs", RESCHEDULE, "Give a waiting job another delay or priority."),
@@ -213,6 +226,8 @@ COMMANDS: Final = (
     _c("events", events.events, -2, "readonly", "server", EVENTS, "Read the log of what became of jobs on this node."),
     # Settings of queues.
     _c("queue", queue_settings.queue, -2, "readonly admin", "queues", QUEUE, "Read and change the settings of a queue, on all nodes."),
+    # Schedules.
+    _c("schedule", schedules.schedule, -2, "write", "jobs", SCHEDULE, "Add jobs at the moments of a cron expression, or every so often."),
     # Locks.
     _c("lock", locks.lock, -2, "write fast", "cluster", LOCK, "Locks that one owner has at a time, also when the network parts."),
     # Our own command for the journal.

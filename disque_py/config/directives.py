@@ -23,6 +23,7 @@ from disque_py.config.kinds import (
     OutputLimit,
     OutputLimitGroups,
     OutputLimits,
+    PlaceName,
     Renames,
     Seeds,
     Text,
@@ -281,6 +282,13 @@ _CLIENTS: Final = Section(
             is_live=True,
         ),
         Directive(
+            "result-max-bytes",
+            Memory(0, 64 * MB),
+            64 << 10,
+            "The longest result that ACKJOB … RESULT accepts.",
+            is_live=True,
+        ),
+        Directive(
             "client-query-buffer-limit",
             Memory(MB),
             GB,
@@ -382,6 +390,24 @@ _CLUSTER: Final = Section(
         Directive("cluster-announce-port", PORT, 0, "Client port to announce in the same case; 0: the real one."),
         Directive("cluster-announce-tls-port", PORT, 0, "The same for tls-port; 0: the real one."),
         Directive("cluster-announce-bus-port", PORT, 0, "Bus port to announce in the same case; 0: the real one."),
+        Directive(
+            "datacenter",
+            PlaceName(),
+            "",
+            "Name of this node's data centre. REPLICATE QUORUM counts the nodes of one data centre. Nodes that name no"
+            " data centre share one.",
+            is_live=True,
+            example="eu-central",
+        ),
+        Directive(
+            "zone",
+            PlaceName(),
+            "",
+            "Name of this node's zone (rack, availability zone) in its data centre. Copies of a job go to zones that"
+            " have none first. Nodes that name none share one.",
+            is_live=True,
+            example="rack-1",
+        ),
         Directive(
             "replicate-default",
             Integer(0, 65_535),

@@ -204,6 +204,19 @@ class Text(Kind):
         return word
 
 
+class PlaceName(Text):
+    """The name of a data centre or a zone, as nodes tell each other. Empty means none."""
+
+    def __init__(self) -> None:
+        super().__init__(64)
+
+    def parse_word(self, word: str) -> str:
+        """Return the name."""
+        if not word.isprintable():
+            raise ValueError("argument must be printable text")
+        return super().parse_word(word)
+
+
 class FileName(Text):
     """The name of a file inside `dir`."""
 

@@ -65,6 +65,7 @@ class Settings:
     cluster_seeds: tuple[Seed, ...]
     daemonize: bool
     databases: int
+    datacenter: str
     dir: str
     events: bool
     events_body: bool
@@ -72,6 +73,7 @@ class Settings:
     events_max_bytes: int
     hz: int
     job_meta_max_pairs: int
+    result_max_bytes: int
     latency_monitor_threshold: int
     loading_wait: int
     log_format: str
@@ -111,6 +113,7 @@ class Settings:
     unixsocket: str
     unixsocketperm: int
     watchdog_period: int
+    zone: str
 
     def __init__(self) -> None:
         for directive in DIRECTIVES:

@@ -23,6 +23,9 @@ collecting. A holder set may be too small after a node was away, because others 
 (repair.py). For a job of an earlier era the collector therefore asks every linked node. A node that named a new holder
 waits for that holder's own confirmation.
 
+A *result* travels with the ack (ACKJOB … RESULT). A RESULT goes before each SETACK of the job, so a holder that hears
+the ack has the result already (results.py).
+
 Timers call try_collect again; no function here waits. Spec A1, A2, A3, A4, A5, A7, A9, A10, A13, RC7, RC8, Y8, Y9.
 """
 
@@ -31,10 +34,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from cluster_bus.messages import ACKATTEMPT, DELJOB, GOTACK, SETACK
+from cluster_bus.messages import ACKATTEMPT, DELJOB, GOTACK, RESULT, SETACK
 from cluster_bus.node import FORGOTTEN, Node
 from disque_py import event_format
-from disque_py.core import events, lifecycle, replication
+from disque_py.core import events, lifecycle, replication, results
 from disque_py.core.broker import SHARDS, Broker
 from disque_py.core.broker_parts import ACK_ASKED_MS
 from disque_py.core.changing import OUTCOME_CANCELED
@@ -157,6 +160,49 @@ def ack_attempt(broker: Broker, job_id: bytes, attempt: int) -> int:
     return 0 if is_stale(job, attempt) else ack_here(broker, job_id)
 
 
+def ack_with_result(broker: Broker, job_id: bytes, attempt: int, value: bytes) -> int:
+    """Handle ACKJOB … RESULT: as `ack_here`, or `ack_attempt` where an attempt is named. Spec RW1, RW2."""
+    job = broker.find(job_id)
+    if job is not None:
+        if job.state != ACKED:
+            if attempt and is_stale(job, attempt):
+                return 0
+            _keep_result(broker, job, value, job.version + 1, broker.me.id)
+        return ack_here(broker, job_id)
+    if broker.cluster.size == 1 or job_id in broker.tombstones:
+        return 0
+    linked = broker.cluster.linked
+    if attempt:
+        if linked:
+            broker.send(linked, ACKATTEMPT, (job_id, attempt, value))
+    elif is_retried_id(job_id) and not broker.is_leaving and _may_remember(broker):
+        broker.results.put(job_id, value, 0, b"", 0)
+        try_collect(broker, dummy_ack(broker, job_id))
+    elif linked:
+        broker.send(linked, RESULT, (job_id, value, 0, b""))
+        broker.send(linked, SETACK, (job_id, b"", UNTOLD))
+    return 0
+
+
+def _keep_result(broker: Broker, job: Job, value: bytes, version: int, node: bytes) -> None:
+    """Keep a result for as long as the job's queue says, unless that of an earlier ack is known."""
+    keep_ms = broker.queue_settings.of(job.terms.queue).result_retention_ms
+    broker.results.put(job.id, value, version, node, keep_ms)
+
+
+def on_result(broker: Broker, sender: Node, items: list[Any]) -> None:
+    """Keep the results of acks that come right behind this message."""
+    for item in items:
+        job_id, value, version, node = results.read_item(item)
+        job = broker.find(job_id)
+        if job is None or not job.holders or (job.state == ACKED and not version):
+            broker.stats.ignored("result of a job that is unknown or over")
+        elif version:
+            _keep_result(broker, job, value, version, node)
+        else:
+            _keep_result(broker, job, value, job.version + 1, broker.me.id)
+
+
 def is_stale(job: Job, attempt: int) -> bool:
     """Whether this delivery is over: a later one is known."""
     return job.attempt > attempt
@@ -164,12 +210,18 @@ def is_stale(job: Job, attempt: int) -> bool:
 
 def on_ackattempt(broker: Broker, sender: Node, items: list[Any]) -> None:
     """Acknowledge deliveries that a client named at a node without the jobs."""
-    for job_id, attempt, *_ in items:
+    for job_id, attempt, *more in items:
         if type(attempt) is not int:
             raise ValueError("an attempt that is not a number")
         job = broker.find(job_id)
-        if job is not None and job.state != ACKED and not is_stale(job, attempt):
-            ack_here(broker, job_id)
+        if job is None or job.state == ACKED or is_stale(job, attempt):
+            continue
+        if more:
+            value = more[0]
+            if type(value) is not bytes or len(value) > results.BYTES_MAX:
+                raise ValueError("a result that is none")
+            _keep_result(broker, job, value, job.version + 1, broker.me.id)
+        ack_here(broker, job_id)
 
 
 def ack_here(broker: Broker, job_id: bytes) -> int:
@@ -227,6 +279,10 @@ def try_collect(broker: Broker, job: Job) -> None:
     asked = _linked(broker, missing)
     if asked:
         holders = job.holders
+        if broker.results.by_id:
+            result = broker.results.item(job.id)
+            if result is not None:
+                broker.send(asked, RESULT, result)
         item = (job.id, broker.sets.pack(holders), job.version if holders else UNTOLD)
         broker.send(asked, SETACK, item if type(work) is Collection else (*item, OUTCOME_CANCELED))
     attempts = work.attempts

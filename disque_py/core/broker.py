@@ -33,16 +33,22 @@ from disque_py.core.broker_parts import (
     Waits,
 )
 from disque_py.core.claims import Claims
+from disque_py.core.ends import Ends
 from disque_py.core.exclusive_state import Exclusive
 from disque_py.core.filters import adopt
 from disque_py.core.gathering import Gatherings
 from disque_py.core.ids import IdSource
 from disque_py.core.job import Job, JobTerms
+from disque_py.core.job_waits_state import JobWaits
 from disque_py.core.node_sets import NodeSets
 from disque_py.core.outbox import Outbox
+from disque_py.core.patterns import Patterns
+from disque_py.core.progress import ProgressTable
 from disque_py.core.queue import QUEUE_BYTES, Queue
 from disque_py.core.queue_settings import QueueSettingsTable
+from disque_py.core.recurring import Recurring
 from disque_py.core.repairs import Repairs
+from disque_py.core.results import Results
 from disque_py.core.schedule import Schedule
 from disque_py.core.spilled import NEVER, Spill
 from disque_py.core.stats import Stats
@@ -99,6 +105,10 @@ class Broker:
       schedule             timers of jobs, and tasks for later
       upkeep               walks that go on a part per tick
       tombstones           ids of jobs that were deleted lately
+      ends                 how jobs ended lately, and jobs whose end is waited for (ends.py)
+      results              results of finished jobs (results.py)
+      progress             progress of running jobs (progress.py)
+      job_waits            clients that wait for the ends of jobs (job_waits.py)
       behind               job whose changeable part is newer on another node -> how often it is still asked for, and
                            the highest change number heard (changing.py)
 
@@ -114,6 +124,7 @@ class Broker:
       queue_order, queue_serial   queues by serial, with gaps where one was dropped: QSCAN's cursor is a place in it
       pauses               paused queues
       queue_settings       the settings of QUEUE SET (queue_settings.py)
+      recurring            schedules (recurring.py)
 
     Clients
       clients, monitors    by id; clients in MONITOR
@@ -122,6 +133,7 @@ class Broker:
       waits                clients whose reply comes later
       tokens               deliveries that can be repeated (tokens.py)
       consumers            interest of consumers, here and on other nodes
+      patterns             clients that wait for every queue whose name matches (patterns.py)
       producers            producers with a KEY
       gatherings           questions to all nodes, of clients here and of other nodes (gathering.py)
       tasks                long work on the jobs of a queue, on all nodes (tasks.py)
@@ -162,6 +174,10 @@ class Broker:
         self.ids = IdSource(cluster.me.name, rng)
         self.schedule = Schedule()
         self.tombstones = Tombstones(2 * settings.cluster_node_timeout)
+        self.ends = Ends(2 * settings.cluster_node_timeout)
+        self.results = Results(self)
+        self.progress = ProgressTable(self)
+        self.job_waits = JobWaits()
         self.stats = Stats()
         self.shards: list[dict[bytes, Job]] = [{} for _ in range(SHARDS)]
         self.job_count = 0
@@ -169,6 +185,7 @@ class Broker:
         self.queue_order: list[Queue] = []
         self.queue_serial = 0
         self.queue_settings = QueueSettingsTable()
+        self.recurring = Recurring()
         self.copies = Copies()
         self.repairs = Repairs()
         self.era = 1  # Jobs from the journal came before this process.
@@ -176,6 +193,7 @@ class Broker:
         self.pauses = Pauses()
         self.waits = Waits()
         self.consumers = Consumers()
+        self.patterns = Patterns(self)
         self.producers = Producers(self)
         self.journal = JournalState()
         self.memory = Memory()
@@ -242,6 +260,8 @@ class Broker:
                 adopt(self, queue)
             if self.queue_settings.exclusive and name in self.queue_settings.exclusive:
                 claim_stamps.open_parking(self, queue)
+            if self.patterns.groups:
+                self.patterns.queue_created(queue)
         return queue
 
     def owe_hint(self, queue: Queue) -> None:
@@ -254,7 +274,7 @@ class Broker:
 
     def wake(self, queue: Queue) -> None:
         """Serve the queue's clients at the end of the turn: what kept them from its jobs is over."""
-        if queue.waiting:
+        if queue.waiting or queue.patterns is not None:
             self.ready[queue] = None
         filters = queue.filters
         if filters is not None and filters.waiting:
@@ -278,6 +298,8 @@ class Broker:
             self.exclusive.queues.pop(queue, None)
         if queue.filters is not None:
             queue.filters.dropped()
+        if queue.patterns is not None:
+            self.patterns.queue_dropped(queue)
         if not queue.interested:
             self.consumers.interest.pop(queue.name, None)
         if len(self.queue_order) > 2 * len(self.queues) + 1024:

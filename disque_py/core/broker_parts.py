@@ -44,6 +44,7 @@ class Copies:
 
     waiting_repl    these jobs, in order of creation
     replica_sets    the groups of nodes that new copies may go to
+    local_sets      the same in this data centre
     counted_epoch   the state of the cluster in which default numbers of copies were last counted
     extensions      (when to ask one more node, jobs of one millisecond), oldest first
     extending, extending_ms   the newest of these lists, and its millisecond
@@ -56,6 +57,7 @@ class Copies:
         "extending",
         "extending_ms",
         "extensions",
+        "local_sets",
         "replica_sets",
         "waiting_repl",
     )
@@ -63,6 +65,7 @@ class Copies:
     def __init__(self) -> None:
         self.waiting_repl: dict[Job, None] = {}
         self.replica_sets = ReplicaSets()
+        self.local_sets = ReplicaSets(is_local=True)
         self.counted_epoch = 0
         self.extensions: deque[tuple[int, list[Job]]] = deque()
         self.extending: list[Job] = []

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections import deque
 
     from disque_py.core.job import Job
+    from disque_py.core.patterns import PatternGroup
     from disque_py.core.queue import Queue
 
 # The reason why a client waits; RUNNING means that it does not.
@@ -26,6 +27,7 @@ WAITS_FOR_PARTS: Final = 3  # A long command, done a part per turn (incremental.
 WAITS_FOR_FILE: Final = 4  # The process writes a file (deferred_reply.py).
 WAITS_FOR_ROOM: Final = 5  # Bodies are on their way out of memory (spilling.py).
 WAITS_FOR_LOCK: Final = 7  # LOCK ACQUIRE with TIMEOUT, which may wait for long (commands/locks.py).
+WAITS_FOR_ENDS: Final = 8  # WAITJOB (job_waits.py)
 WAITS_FOR_LOADING: Final = 6  # The node has just started and reads its journal (node/dispatch.py).
 
 # The promise in this turn's replies: none; one that was allowed although the disk fails, and then need not be recorded;
@@ -53,6 +55,8 @@ class Client:
     slots                  replies in the order of requests while ADDJOBs wait, else None
     queues                 the queues a blocked GETJOB waits on
     options                … and its options for each job (fetch_options.py)
+    group                  … and the patterns of FROMMATCH (patterns.py); None: it waits for queues by name
+    served_from            the queue that a GETJOB … FROMMATCH of this client was served from last
     arrival                … and its place among all clients that wait for jobs
     awake_at_ms            … and until when (0: for ever); its entry in broker.waits.timeouts
     reply_mode, is_silenced  CLIENT REPLY; its effect on the command that is waited for
@@ -73,6 +77,7 @@ class Client:
         "connected_ms",
         "fd",
         "fetched",
+        "group",
         "held",
         "held_bytes",
         "id",
@@ -90,6 +95,7 @@ class Client:
         "protocol",
         "queues",
         "reply_mode",
+        "served_from",
         "slots",
         "waiting",
         "waiting_jobs",
@@ -121,6 +127,8 @@ class Client:
         self.waiting_jobs: dict[Job, list[bytes | None]] = {}
         self.queues: tuple[Queue, ...] = ()
         self.options = PLAIN
+        self.group: PatternGroup | None = None
+        self.served_from = b""
         self.arrival = 0
         self.awake_at_ms = 0
         self.wrote = WROTE_NOTHING

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from heapq import heapify, heappop, heappush
+from heapq import heapify, heappop, heappush, merge
 from itertools import islice
 from typing import Any, Final
 
@@ -32,6 +32,7 @@ from disque_py.core.fetch_options import COUNTERS, LEASE, META, PLAIN, WITH_COUN
 from disque_py.core.filters import Filters, Group, filters_of
 from disque_py.core.job import Job
 from disque_py.core.ordering import SERVED_MS
+from disque_py.core.patterns import PatternGroup
 from disque_py.core.queue import LINE_BYTES, PAUSED_OUT, Queue
 from disque_py.resp.replies import EMPTY_ARRAY, bulk_array, nil_array
 
@@ -182,9 +183,51 @@ def wait(broker: Broker, client: Client, queues: list[Queue], timeout_ms: int, o
         pulls.ask_all_nodes(broker, queue)
 
 
+def wait_in_group(broker: Broker, client: Client, group: PatternGroup, timeout_ms: int, options: FetchOptions) -> None:
+    """Block the client in the line of its patterns, as `wait` does in those of queues."""
+    client.queues = ()
+    client.group = group
+    client.options = options
+    client.waiting = WAITS_FOR_JOBS
+    broker.waits.blocked_count += 1
+    broker.used_memory += LINE_BYTES
+    if timeout_ms:
+        broker.waits.timeouts.set(client, broker.now_ms + timeout_ms)
+    if options.token:
+        broker.tokens.waits.setdefault(options.token, {})[client] = None
+    broker.arrivals += 1
+    client.arrival = broker.arrivals
+    broker.patterns.due[group] = None
+    if options.where is not None:
+        group.filtered[client] = None
+        return
+    group.waiting[client] = None
+    if options.is_picky:
+        group.picky += 1
+
+
+def _leave_group(broker: Broker, client: Client, group: PatternGroup) -> None:
+    broker.used_memory -= LINE_BYTES
+    client.group = None
+    broker.patterns.due[group] = None
+    group.used_ms = broker.now_ms
+    if client.options.where is not None:
+        group.filtered.pop(client, None)
+        group.filtered_ms = broker.now_ms
+        return
+    group.waiting.pop(client, None)
+    if client.options.is_picky:
+        group.picky -= 1
+        group.picky_ms = broker.now_ms
+    else:
+        group.asked_ms = broker.now_ms
+
+
 def stop_waiting(broker: Broker, client: Client) -> None:
     """Take the client out of every line."""
     options = client.options
+    if client.group is not None:
+        _leave_group(broker, client, client.group)
     broker.used_memory -= LINE_BYTES * len(client.queues)
     for queue in client.queues:
         if options.where is not None:
@@ -221,6 +264,8 @@ def serve_ready(broker: Broker) -> None:
             filters = queue.filters
             if filters is not None and filters.due:
                 _serve_filtered(broker, queue, filters)
+            if queue.patterns is not None:
+                _serve_by_arrival(broker, queue)
             waiting = queue.waiting
             while waiting and queue.length and not queue.paused & PAUSED_OUT:
                 rivals = queue.rivals
@@ -246,6 +291,8 @@ def serve_ready(broker: Broker) -> None:
 def _serve(broker: Broker, queue: Queue, job: Job, client: Client) -> None:
     """Deliver a fetched job to a client that waited for it."""
     options = client.options
+    if client.group is not None:
+        client.served_from = queue.name
     stop_waiting(broker, client)
     send(broker, client, b"*1\r\n" + deliver(broker, queue, job, options))
     if options.token and options.token in broker.tokens.waits:
@@ -270,7 +317,7 @@ def _serve_filtered(broker: Broker, queue: Queue, filters: Filters) -> None:
     may_serve_plain = True
     while lines and not queue.paused & PAUSED_OUT:
         arrival, number, group = lines[0]
-        plain = next(iter(queue.waiting), None) if may_serve_plain else None
+        plain = _first_waiting(queue, takes_once=False) if may_serve_plain else None
         if plain is not None and plain.arrival < arrival:
             is_picky = plain.options.is_picky
             rivals = queue.rivals
@@ -285,7 +332,7 @@ def _serve_filtered(broker: Broker, queue: Queue, filters: Filters) -> None:
             if job is None:
                 may_serve_plain = False
             elif queue.parking is not None and (stamp := needed(broker, job)) is not None:
-                may_serve_plain = _claim_for_line(broker, queue, job, stamp, iter(queue.waiting))
+                may_serve_plain = _claim_for_line(broker, queue, job, stamp, _by_arrival(queue))
             else:
                 _serve(broker, queue, job, plain)
             continue
@@ -342,7 +389,7 @@ def _line_decided(broker: Broker, pick: Pick) -> None:
     if pick.outcome == exclusive_state.GRANTED:
         taker: Client | None = client
         if not _takes(client, queue, pick.job):
-            clients = islice(queue.waiting, LINE_CLAIMS_MAX)
+            clients = islice(_by_arrival(queue), LINE_CLAIMS_MAX)
             taker = next((each for each in clients if _takes(each, queue, pick.job)), None)
         if taker is None:
             exclusive.give_back(broker, pick)
@@ -354,7 +401,11 @@ def _line_decided(broker: Broker, pick: Pick) -> None:
 
 def _takes(client: Client, queue: Queue, job: Job) -> bool:
     """Whether a client waits for such a job."""
-    if client.waiting != WAITS_FOR_JOBS or queue not in client.queues:
+    if client.waiting != WAITS_FOR_JOBS:
+        return False
+    if queue not in client.queues and (client.group is None or queue.patterns is None):
+        return False
+    if client.group is not None and client.group not in (queue.patterns or ()):
         return False
     return client.options.where is None or client.options.where.takes(job)
 
@@ -378,6 +429,62 @@ def deliver_claimed(broker: Broker, pick: Pick, options: FetchOptions) -> bytes:
         return b""
     bounded = FetchOptions(options.shows, lease_ms, options.token, options.where)
     return deliver(broker, pick.queue, pick.job, bounded)
+
+
+def _serve_by_arrival(broker: Broker, queue: Queue) -> None:
+    """Serve clients that wait with patterns, and those by name that came before them. Spec TP2."""
+    takes_once = False
+    while queue.length and not queue.paused & PAUSED_OUT:
+        client = _first_waiting(queue, takes_once=takes_once)
+        if client is None:
+            return
+        is_picky = client.options.is_picky
+        rivals = queue.rivals
+        if (
+            rivals is not None
+            and rivals.best is not None
+            and not ordering.may_serve(broker, queue, rivals, is_picky=is_picky)
+        ):
+            return
+        job = lifecycle.fetch(broker, queue, is_picky=is_picky)
+        if job is not None and queue.parking is not None and (stamp := needed(broker, job)) is not None:
+            if not _claim_for_line(broker, queue, job, stamp, _by_arrival(queue)):
+                return
+        elif job is not None:
+            _serve(broker, queue, job, client)
+        elif is_picky and not queue.is_stalled and not takes_once:
+            takes_once = True  # The jobs that are left are for others.
+        else:
+            return
+
+
+def _by_arrival(queue: Queue) -> Iterator[Client]:
+    """Yield the clients without a filter that wait by the queue's name or by a pattern, in the order of arrival."""
+    if queue.patterns is None:
+        return iter(queue.waiting)
+    return merge(queue.waiting, *[group.waiting for group in queue.patterns], key=_arrival_of)
+
+
+def _arrival_of(client: Client) -> int:
+    return client.arrival
+
+
+def _first_waiting(queue: Queue, *, takes_once: bool) -> Client | None:
+    """Return the client without a filter that has waited longest, by the queue's name or by a pattern.
+
+    takes_once   of those that take at-most-once jobs
+    """
+    found: Client | None = None
+    lines = [queue.waiting]
+    if queue.patterns is not None:
+        lines += [group.waiting for group in queue.patterns]
+    for line in lines:
+        for client in line:
+            if not takes_once or not client.options.is_picky:
+                if found is None or client.arrival < found.arrival:
+                    found = client
+                break
+    return found
 
 
 def _match(broker: Broker, queue: Queue) -> tuple[Job | None, Client]:

@@ -116,7 +116,10 @@ def acked(broker: Broker, job: Job) -> None:
     events = broker.events
     if events is not None:
         body = job.body
-        if job.attributes is None and job.status:
+        result = broker.results.by_id.get(job.id) if broker.results.by_id else None
+        if result is not None:
+            events.append(event_of(job, ACKED, {"result_size": len(result.value)}))
+        elif job.attributes is None and job.status:
             events.acked(job, len(body) if type(body) is bytes else size_of(body))
         else:
             events.append(event_of(job, ACKED))

@@ -239,7 +239,7 @@ def _open(broker: Broker) -> None:
         await_opening(broker)
         return
     for queue in state.queues:
-        if queue.has_clients:
+        if queue.has_clients or queue.patterns is not None:
             broker.wake(queue)
         if queue.interested:
             broker.consumers.hint_due[queue] = None
@@ -570,5 +570,5 @@ def step(broker: Broker) -> None:
         since_ms = state.refused.pop(key)
         state.refused[key] = since_ms
         queue = broker.queues.get(state.busy.get(key, b""))
-        if broker.now_ms - since_ms >= RECHECK_MS and queue is not None and queue.has_clients:
+        if broker.now_ms - since_ms >= RECHECK_MS and queue is not None and (queue.has_clients or queue.patterns):
             free(broker, key)

@@ -23,18 +23,18 @@ IS_FENCED: Final = 2
 DIGITS_MAX: Final = 20
 
 
-def ack(broker: Broker, job_id: bytes, fence: int, attempt: int) -> int:
+def ack(broker: Broker, job_id: bytes, fence: int, attempt: int, result: bytes | None = None) -> int:
     """Acknowledge the delivery under this claim; the caller has compared the fence. Return 1 or 0 as ACKJOB does."""
     job = broker.find(job_id)
     if job is None:
         if broker.cluster.linked and job_id not in broker.tombstones:
-            broker.send(broker.cluster.linked, ACKFENCED, (job_id, fence, attempt))
+            broker.send(broker.cluster.linked, ACKFENCED, (job_id, fence, attempt, result))
         return 0
     if attempt and acks.is_stale(job, attempt):
         return 0
     exclusive.end_fenced(broker, job, fence)
     exclusive.learn_fence(broker, job, fence)
-    return acks.ack_here(broker, job_id)
+    return acks.ack_here(broker, job_id) if result is None else acks.ack_with_result(broker, job_id, attempt, result)
 
 
 def cancel(broker: Broker, job_id: bytes, fence: int) -> int:
@@ -59,9 +59,12 @@ def read_fence(words: list[bytes]) -> int:
 
 def on_ackfenced(broker: Broker, sender: Node, items: list[Any]) -> None:
     """Acknowledge deliveries that a client named at a node without the jobs."""
-    for job_id, fence, attempt, *_ in items:
+    for job_id, fence, attempt, *later in items:
+        result = later[0] if later else None
+        if result is not None and type(result) is not bytes:
+            raise ValueError("a result that is no bytes")
         if type(fence) is not int or type(attempt) is not int or not 0 < fence <= FENCE_MAX:
             raise ValueError("a fence or an attempt that is none")
         job = broker.find(job_id)
         if job is not None and job.state != ACKED and not exclusive.is_fenced(job, fence):
-            ack(broker, job_id, fence, attempt)
+            ack(broker, job_id, fence, attempt, result)

@@ -77,6 +77,7 @@ class Exchange:
     answers_from     its numbers below this are settled
     interest         queue -> how many of its clients wait for it; `interest_bytes` are the bytes of these names
     filters          (queue, pairs) that its clients wait for (filter_interest.py); `filter_bytes` are their bytes
+    patterns         tuples of patterns that its clients wait for (pattern_interest.py); `pattern_bytes` are their bytes
     standing         queue -> the rest of the node's standing pull (pulls.py)
     refused          queue -> until when no job of it is offered to the node
     is_timed         a `resend` is scheduled
@@ -92,6 +93,8 @@ class Exchange:
         "is_timed",
         "lowest",
         "next_number",
+        "pattern_bytes",
+        "patterns",
         "pending",
         "refused",
         "run",
@@ -111,6 +114,8 @@ class Exchange:
         self.interest_bytes = 0
         self.filters: dict[tuple[bytes, tuple[bytes, ...]], None] = {}
         self.filter_bytes = 0
+        self.patterns: dict[tuple[bytes, ...], None] = {}
+        self.pattern_bytes = 0
         self.refused: dict[bytes, int] = {}
         self.standing: dict[bytes, Standing] = {}
         self.is_timed = False

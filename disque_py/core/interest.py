@@ -24,6 +24,7 @@ from cluster_bus.node import Node
 from disque_py.core import handover, ordering, pulls
 from disque_py.core.broker import Broker
 from disque_py.core.ordering import SERVED_MS
+from disque_py.core.patterns import demand_of, has_client_for, waiting_in
 from disque_py.core.queue import PAUSED_OUT, Queue
 from disque_py.core.rivals import Place, Rivals
 
@@ -256,13 +257,16 @@ def _send_hint(broker: Broker, queue: Queue) -> None:
         return
     if queue.waiting and (queue.picky < len(queue.waiting) or queue.retried_length):
         return  # Clients of this node get them.
+    if queue.patterns is not None and has_client_for(queue):
+        return
     if queue.is_stalled:
         return  # The body of its head is being read back; the hint goes out when it is there.
     while True:
         node, is_only = _next_node(queue, broker.consumers.plain_interest.get(queue.name), broker.now_ms)
         if node is None:
             return
-        queue.hints[node] = (queue.hints[node] if node in queue.hints else _hints_before(queue, node)) + 1
+        interested = demand_of(queue, queue.interested)
+        queue.hints[node] = (queue.hints[node] if node in queue.hints else _hints_before(queue, interested, node)) + 1
         standing = pulls.standing_of(broker, node, queue)
         if standing is None or not pulls.give_ahead(broker, node, queue, standing):
             break
@@ -273,7 +277,7 @@ def _send_hint(broker: Broker, queue: Queue) -> None:
     queue.hint_repeats = queue.hint_repeats + 1 if node is queue.hint_sent_to and queue.hint_until_ms else 0
     queue.hint_sent_to = node
     span_ms = HINT_MS
-    if not queue.interested[node]:
+    if not interested[node]:
         span_ms = POLLER_MS
     elif is_only:
         # No other node would be served sooner; its link may just be a long one.
@@ -292,10 +296,10 @@ def _send_hint(broker: Broker, queue: Queue) -> None:
     broker.schedule.call_at(queue.hint_until_ms, partial(broker.owe_hint, queue))
 
 
-def _hints_before(queue: Queue, node: Node) -> int:
+def _hints_before(queue: Queue, interested: dict[Node, int], node: Node) -> int:
     """Return the hints that a node begins with: no more than one before the others, however long these were here."""
-    ratios = [count / max(1, queue.interested.get(other, 0)) for other, count in queue.hints.items()]
-    return int(min(ratios, default=0.0) * max(1, queue.interested[node]))
+    ratios = [count / max(1, interested.get(other, 0)) for other, count in queue.hints.items()]
+    return int(min(ratios, default=0.0) * max(1, interested[node]))
 
 
 def _next_node(queue: Queue, plain: dict[Node, int] | None, now_ms: int) -> tuple[Node | None, bool]:
@@ -312,6 +316,7 @@ def _next_node(queue: Queue, plain: dict[Node, int] | None, now_ms: int) -> tupl
     interested = queue.interested
     if plain and not queue.retried_length:
         interested = {**interested, **plain}  # Nothing here is for picky clients.
+    interested = demand_of(queue, interested)
     for node, waiting in interested.items():
         if waiting < 0 or not node.is_linked or handover.exchange(node).refuses(queue.name, now_ms):
             continue
@@ -320,8 +325,8 @@ def _next_node(queue: Queue, plain: dict[Node, int] | None, now_ms: int) -> tupl
         if best is None or rank < best_rank:
             best = node
             best_rank = rank
-    if len(hints) > len(queue.interested):
-        for node in [node for node in hints if node not in queue.interested]:
+    if len(hints) > len(interested):
+        for node in [node for node in hints if node not in interested]:
             del hints[node]
     return best, candidates == 1
 
@@ -332,7 +337,9 @@ def on_hint(broker: Broker, sender: Node, items: list[Any]) -> None:
         broker.stats.hints_received += 1
         queue = broker.queues.get(name)
         if queue is None:
-            continue
+            if type(name) is not bytes or not broker.patterns.groups or not broker.patterns.is_wanted(name):
+                continue
+            queue = broker.queue(name)
         best, given = _best_of(order)
         if best is not None or given is not None:
             ordering.heard(broker, queue, sender, best, given)
@@ -346,7 +353,11 @@ def on_hint(broker: Broker, sender: Node, items: list[Any]) -> None:
             pulls.note_asked(broker, queue, sender, count)
             flags |= pulls.STANDING
         elif not queue.waiting and not (queue.polled_ms and broker.now_ms - queue.polled_ms < LINGER_MS):
-            continue  # The client that waited when we told so has been served since.
+            count = broker.patterns.asked_for(queue, sender) if queue.patterns is not None else 0
+            if not count:
+                continue  # The client that waited when we told so has been served since.
+            waiting, picky = waiting_in(queue)
+            flags = pulls.ANSWERS_HINT | (pulls.RETRIED_ONLY if waiting and picky == waiting else 0)
         else:
             count = pulls.hinted_count(broker, queue)
         broker.stats.pulls_sent += 1

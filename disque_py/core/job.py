@@ -57,9 +57,21 @@ class Replication:
 
     confirmed    few nodes, so a tuple costs less than a set
     is_default   the producer asked for no number of copies
+    zones        zones that must have a copy, too; 0: any
+    is_quorum    copies of other data centres do not count (zones.py)
     """
 
-    __slots__ = ("asked_again_ms", "client", "confirmed", "deadline_ms", "is_default", "is_external", "slot")
+    __slots__ = (
+        "asked_again_ms",
+        "client",
+        "confirmed",
+        "deadline_ms",
+        "is_default",
+        "is_external",
+        "is_quorum",
+        "slot",
+        "zones",
+    )
 
     def __init__(
         self,
@@ -78,6 +90,8 @@ class Replication:
         self.deadline_ms = deadline_ms
         self.is_external = is_external
         self.is_default = is_default
+        self.zones = 0
+        self.is_quorum = False
 
 
 class Collection:

@@ -41,7 +41,7 @@ from persistence.layouts import (
     WAS_QUEUED,
 )
 from persistence.records import GONE as GONE_RECORD
-from persistence.records import JOB, KEY, PAUSE, STATE, TOKEN
+from persistence.records import JOB, KEY, PAUSE, RESULT, STATE, TOKEN
 
 _pack_base = BASE_STATE.pack
 _pack_state = STATE_FIELDS.pack
@@ -78,6 +78,10 @@ def collect(broker: Broker) -> list[list[Any]]:
         keys = broker.producers.keys.take_records()
         if keys:
             runs.append([KEY, *keys])
+    if outbox.results:
+        results = broker.results.take_records()
+        if results:
+            runs.append([RESULT, *results])
     return runs
 
 
@@ -260,6 +264,8 @@ def keep(broker: Broker, number: int, kind: int, item: Any, *, may_matter: bool)
         broker.tokens.record_again(item[TOKEN_AT])
     elif kind == KEY:
         broker.producers.keys.record_again(item[ID_AT], number)
+    elif kind == RESULT:
+        broker.results.record_again(item[ID_AT], number)
 
 
 def _gone_read(item: Any, broker: Broker, job: Job, body: bytes | None) -> None:

@@ -180,7 +180,7 @@ def _move_copy(broker: Broker, drain: Drain, job: Job, targets: list[Node]) -> N
             drain.block("a job is with a worker; it goes with its ack, or when its lease ends")
         return
     refusing = [node for node in targets if handover.exchange(node).refuses(job.terms.queue, broker.now_ms)]
-    more = choose(broker, 1, job.holders.union(refusing))
+    more = choose(broker, 1, job.holders.union(refusing), held=broker.sets.others(job.holders))
     if more:
         drain.moving[job] = Move(more[0], broker.now_ms)
         job.holders = broker.sets.union(job.holders, broker.sets.of(more))

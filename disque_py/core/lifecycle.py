@@ -34,7 +34,17 @@ from disque_py.core.job import (
 from disque_py.core.job_attributes import JobAttributes
 from disque_py.core.queue import DEAD_ENTRIES_MIN, Queue
 from disque_py.core.spilled import Spilled, released
-from disque_py.event_format import ADDED, DELIVERED, EXPIRED_EVENT, PENDING, RUNNING
+from disque_py.event_format import (
+    ADDED,
+    CANCELED,
+    COMPLETED,
+    DELIVERED,
+    ERRORED,
+    EXPIRED,
+    EXPIRED_EVENT,
+    PENDING,
+    RUNNING,
+)
 from persistence.layouts import BASE_BYTES
 
 # WILLQUEUE goes out this long before a job is requeued, so that a node that has it can object (spec N8).
@@ -64,6 +74,8 @@ def register(broker: Broker, job: Job) -> None:
         broker.used_memory += len(job.terms.queue)
     if job.attributes is not None:
         attributes_in(broker, job, job.attributes)
+    if broker.ends.watched:
+        broker.ends.note(job_id)
     if broker.memory.is_spilling:
         broker.spill.fresh.append(job)
 
@@ -98,6 +110,8 @@ def register_queued(broker: Broker, job: Job, queue: Queue | None) -> None:
         broker.ready[queue] = None
     if queue.interested:
         broker.consumers.hint_due[queue] = None
+    if queue.patterns is not None:
+        broker.patterns.pushed(queue)
     if job.expire_at_ms <= broker.schedule.horizon_ms:
         broker.schedule.set(job, job.expire_at_ms)
     if broker.is_journaling:
@@ -201,6 +215,8 @@ def enqueue(broker: Broker, job: Job) -> Queue:
         broker.ready[queue] = None
     if queue.interested:
         broker.consumers.hint_due[queue] = None
+    if queue.patterns is not None:
+        broker.patterns.pushed(queue)
     arm_queued(broker, job)
     if broker.is_journaling:
         broker.dirty.setdefault(job, False)
@@ -319,6 +335,8 @@ def put_back(broker: Broker, job: Job) -> None:
         broker.ready[queue] = None
     if queue.interested:
         broker.consumers.hint_due[queue] = None
+    if queue.patterns is not None:
+        broker.patterns.pushed(queue)
 
 
 def undo_fetch(broker: Broker, queue: Queue, job: Job) -> None:
@@ -418,6 +436,8 @@ def rest(broker: Broker, job: Job) -> None:
     job.requeue_at_ms = 0
     job.was_announced = False
     arm(broker, job)
+    if broker.ends.watched:
+        broker.ends.note(job.id)
     mark_dirty(broker, job)
 
 
@@ -485,6 +505,8 @@ def acknowledge(broker: Broker, job: Job, work: Collection | None = None) -> Non
         broker.pauses.deferred.pop(job, None)
     if broker.tokens.by_job:
         broker.tokens.drop(job)
+    if broker.ends.watched:
+        broker.ends.note(job.id)
     mark_dirty(broker, job)
 
 
@@ -525,12 +547,33 @@ def forget(broker: Broker, job: Job) -> None:
         broker.pauses.deferred.pop(job, None)
     if broker.tokens.by_job:
         broker.tokens.drop(job)
+    _note_end(broker, job)
     job.state = GONE
     job.work = None
     if job.place >= broker.journal.first_place:
         broker.outbox.gone.append((job_id, job.place))
         broker.journal.live_bytes[job.place] -= BASE_BYTES + len(job.terms.queue) + size
         broker.journal.live_records[job.place] -= 1
+
+
+def _note_end(broker: Broker, job: Job) -> None:
+    """Remember how a job ended that is about to be forgotten, if it did (ends.py)."""
+    status = job.status
+    ends = broker.ends
+    if job.state == ACKED:
+        status = CANCELED if isinstance(job.work, Cancellation) else COMPLETED
+        if not job.holders:
+            status = 0  # An ack of a job that no node held.
+    elif job.expire_at_ms <= broker.now_ms and status < COMPLETED:
+        status = EXPIRED
+    if status >= COMPLETED and status != ERRORED:
+        ends.recent[job.id] = status
+    if ends.watched:
+        ends.note(job.id)
+    if broker.results.by_id and job.id not in ends.noted:  # Those that wait are told first.
+        broker.results.job_is_over(job.id)
+    if broker.progress.by_job:
+        broker.progress.drop(job)
 
 
 def arm(broker: Broker, job: Job) -> None:

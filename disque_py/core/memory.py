@@ -1,8 +1,9 @@
 """Memory: the rules of a node above 75, 95 and 100 % of maxmemory.
 
 Above 75 % a node keeps no copy of a new job if enough others are below their own 75 %. Otherwise it goes on as usual,
-so a full cluster or a lone node can be filled to 95 %. Above 95 % it evicts records that are safe to lose, at once:
-acknowledged records, and at-most-once jobs that were delivered. At 100 % commands that need memory get -OOM. Spec M1,
+so a full cluster or a lone node can be filled to 95 %. Above 95 % it forgets results of jobs, oldest first, whatever
+the policy. Then it evicts records that are safe to lose, at once: acknowledged records, and at-most-once jobs that were
+delivered. At 100 % commands that need memory get -OOM. Spec M1,
 M3, M4, Q5.
 """
 
@@ -36,6 +37,10 @@ def make_room(broker: Broker) -> bool:
     limit = broker.memory.limits[1]
     if broker.used_memory <= limit:
         return True
+    if broker.results.by_id:
+        broker.stats.results_dropped += broker.results.drop_oldest(limit, LOOKED_PER_ATTEMPT)
+        if broker.used_memory <= limit:
+            return True
     if broker.settings.maxmemory_policy == "noeviction":
         return False
     if not (broker.memory.acked_count or broker.memory.once_delivered_count):

@@ -23,12 +23,25 @@ class Outbox:
     moved     jobs whose base is to be written anew, although the journal has one
     tokens    tokens with deliveries that must be recorded (tokens.py)
     keys      keys of jobs that are over (keys.py)
+    results   ids of jobs with results that must be recorded (results.py)
     clients   clients with replies, or with more to run
     served    clients whose request was run at once, as it came; some may be among `clients`, too
     is_void   all jobs and queues were reset: the journal begins anew before the other records of this turn
     """
 
-    __slots__ = ("clients", "gone", "is_void", "keys", "messages", "moved", "pauses", "send", "served", "tokens")
+    __slots__ = (
+        "clients",
+        "gone",
+        "is_void",
+        "keys",
+        "messages",
+        "moved",
+        "pauses",
+        "results",
+        "send",
+        "served",
+        "tokens",
+    )
 
     def __init__(self, messages: Outgoing) -> None:
         self.gone: list[tuple[bytes, int]] = []
@@ -36,6 +49,7 @@ class Outbox:
         self.moved: dict[Job, None] = {}
         self.tokens: dict[Token, None] = {}
         self.keys: dict[bytes, None] = {}
+        self.results: dict[bytes, None] = {}
         self.is_void = False
         self.messages = messages
         self.send = messages.send

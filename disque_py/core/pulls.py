@@ -26,6 +26,7 @@ from disque_py.core.broker import Broker
 from disque_py.core.filters import Filter
 from disque_py.core.handover import exchange, hand_over
 from disque_py.core.job import IMPORT_BITS, Job
+from disque_py.core.patterns import demand_of
 from disque_py.core.queue import PAUSED_OUT, Queue
 from disque_py.core.rivals import Place, Rivals, Standing
 
@@ -78,7 +79,9 @@ def on_needjobs(broker: Broker, sender: Node, items: list[Any]) -> None:
             continue
         answers_hint = bool(flags & ANSWERS_HINT)
         is_standing = bool(flags & STANDING) and sender in queue.interested
-        if queue.hint_sent_to is sender and (is_standing or (answers_hint and queue.interested.get(sender, 0) > 0)):
+        if queue.hint_sent_to is sender and (
+            is_standing or (answers_hint and demand_of(queue, queue.interested).get(sender, 0) > 0)
+        ):
             queue.hint_until_ms = 0
         if not answers_hint and import_rate(broker, queue) > 0:
             continue

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from disque_py.core.client import Client
     from disque_py.core.filters import Filters
     from disque_py.core.parking import Parking
+    from disque_py.core.patterns import PatternGroup
     from disque_py.core.rivals import Rivals, Standing
 
 PAUSED_IN: Final = 1
@@ -63,6 +64,7 @@ class Queue:
     waited_ms, picky_ms   when a client last stopped waiting: one that takes all jobs, a picky one
     parking             jobs by value, where only so many of a value may be out; None: no job waits for that
     filters             indexes of jobs by metadata, and clients that wait with WHERE; None: none (filters.py)
+    patterns            groups of clients whose patterns the name matches; None: none (patterns.py)
     polled_ms           when a client last asked in vain and did not wait
     ahead, is_stalled   how many of the next jobs have their bodies in memory; whether the head's body is read back from
                         disk (spilling.py)
@@ -99,6 +101,7 @@ class Queue:
         "once",
         "once_length",
         "parking",
+        "patterns",
         "paused",
         "picky",
         "picky_ms",
@@ -124,6 +127,7 @@ class Queue:
         self.is_dropped = False
         self.filters: Filters | None = None
         self.parking: Parking | None = None
+        self.patterns: list[PatternGroup] | None = None
         self.ahead = 0
         self.is_stalled = False
         self.created_ms = now_ms

@@ -100,6 +100,7 @@ class QueueSettings:
     index         names of META that are indexed from the start
     exclusive_by  name of META of an exclusive queue: at most one running job per value; empty: it is none
     is_quorum     a job is handed out under a claim of its own (`assign quorum`)
+    result_retention_ms   how long a result of ACKJOB stays; 0: only nodes that wait are told
     """
 
     __slots__ = (
@@ -115,6 +116,7 @@ class QueueSettings:
         "maxsize",
         "replicate",
         "require_meta",
+        "result_retention_ms",
         "retention_ms",
         "ttl_ms",
     )
@@ -130,6 +132,7 @@ class QueueSettings:
         self.maxsize = 0
         self.dead_letter = b""
         self.retention_ms = 7 * 86_400_000
+        self.result_retention_ms = 3_600_000
         self.require_meta: tuple[bytes, ...] = ()
         self.index: tuple[bytes, ...] = ()
         self.exclusive_by = b""
@@ -266,6 +269,7 @@ ALL_FIELDS: Final = (
     Field(b"type", b"simple", _read_type),
     Field(b"exclusive-by", b"", _read_name),
     Field(b"assign", b"local", _read_assign),
+    Field(b"result-retention", b"3600", _read_delay),
 )
 # Fields of the table that no rule obeys yet. QUEUE SET and QUEUE GET do not know them.
 NOT_OBEYED: Final = frozenset((b"index",))
@@ -419,6 +423,8 @@ def _parsed(texts: dict[bytes, bytes]) -> QueueSettings:
             found.ttl_ms = span_ms(text)
         elif name == b"retention":
             found.retention_ms = span_ms(text)
+        elif name == b"result-retention":
+            found.result_retention_ms = span_ms(text)
         elif name == b"replicate":
             found.replicate = QUORUM if text == b"quorum" else int(text)
         elif name == b"attempts":

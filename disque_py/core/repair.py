@@ -29,7 +29,7 @@ from typing import Any, Final
 from cluster_bus.messages import HAVE, HAVEARE, REPLJOB, RESTORED, SETACK, SHORT, TAKETURN
 from cluster_bus.node import FAIL, FORGOTTEN, LEAVING, UNKNOWN, Node
 from disque_py import event_format
-from disque_py.core import changing, events, spilling
+from disque_py.core import changing, events, spilling, zones
 from disque_py.core.acks import UNTOLD
 from disque_py.core.broker import SHARDS, Broker
 from disque_py.core.changing import OUTCOME_CANCELED
@@ -555,9 +555,13 @@ def is_presumed(broker: Broker, node: Node) -> bool:
 def _missing(job: Job, turn: Turn, broker: Broker) -> int:
     copies = 1 + sum(has >= HAS for has in turn.answers.values())
     for node in broker.sets.others(job.holders):
-        if node not in turn.answers and is_presumed(broker, node) and node not in turn.tried:
+        if _counts_unasked(broker, turn, node):
             copies += 1
     return job.terms.replicate - copies
+
+
+def _counts_unasked(broker: Broker, turn: Turn, node: Node) -> bool:
+    return node not in turn.answers and is_presumed(broker, node) and node not in turn.tried
 
 
 def _name(broker: Broker, job: Job, turn: Turn) -> None:
@@ -587,6 +591,10 @@ def _name(broker: Broker, job: Job, turn: Turn) -> None:
     if len(candidates) > 1:
         broker.rng.shuffle(candidates)
         candidates.sort(key=_memory_level)
+        if zones.has_zones(broker):
+            held = [node for node, has in turn.answers.items() if has >= HAS]
+            held += [node for node in broker.sets.others(job.holders) if _counts_unasked(broker, turn, node)]
+            candidates = zones.spread(candidates, len(candidates), (broker.me, *held))
     targets = candidates[: min(missing, max(1, repairs.tokens // 1_000))]
     repairs.tokens -= 1_000 * len(targets)
     turn.targets = tuple(targets)

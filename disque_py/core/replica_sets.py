@@ -1,16 +1,19 @@
-"""Groups of nodes that new copies may go to: usable, linked, at random.
+"""Groups of nodes that new copies may go to: usable, linked, at random, in as many zones as possible.
 
 Every ADDJOB with REPLICATE needs such a group, and the set of its members and us. With few nodes these are few. So they
-are computed once per state of the cluster, and then only drawn.
+are computed once per state of the cluster, and then only drawn. Of all groups those are drawn that cover the most zones
+(spec ZN2).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import combinations
 from math import comb
 from typing import TYPE_CHECKING, Final
 
 from cluster_bus.node import Node
+from disque_py.core import zones
 from disque_py.core.node_sets import EMPTY, NodeSet
 
 if TYPE_CHECKING:
@@ -20,20 +23,44 @@ if TYPE_CHECKING:
 REPLICA_SETS_MAX: Final = 128
 
 
-def choose(broker: Broker, count: int, exclude: NodeSet = EMPTY) -> tuple[Node, ...]:
-    """Return up to `count` usable, linked nodes outside `exclude`, at random; equal groups are one tuple."""
+def choose(
+    broker: Broker,
+    count: int,
+    exclude: NodeSet = EMPTY,
+    *,
+    held: Iterable[Node] = (),
+    is_local: bool = False,
+    must_spread: bool = False,
+) -> tuple[Node, ...]:
+    """Return up to `count` usable, linked nodes outside `exclude`, at random; equal groups are one tuple.
+
+    held          nodes that have a copy: other zones than theirs come first
+    is_local      only nodes of this data centre
+    must_spread   only nodes of zones that have no copy
+    """
     usable = [node for node in broker.cluster.usable if node.is_linked and node not in exclude]
+    if is_local:
+        usable = [node for node in usable if zones.is_local(broker, node)]
+    if must_spread:
+        usable = zones.outside(usable, held)
     if len(usable) > count:
-        usable = broker.rng.sample(usable, count)
+        if zones.has_zones(broker):
+            usable = zones.spread(broker.rng.sample(usable, len(usable)), count, held)
+        else:
+            usable = broker.rng.sample(usable, count)
     return broker.sets.others(broker.sets.of(usable))
 
 
 class ReplicaSets:
-    """The groups of nodes that new jobs may go to, computed once per state of the cluster."""
+    """The groups of nodes that new jobs may go to, computed once per state of the cluster.
 
-    __slots__ = ("_count", "_epoch", "_groups")
+    is_local   only nodes of this data centre
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_count", "_epoch", "_groups", "_is_local")
+
+    def __init__(self, *, is_local: bool = False) -> None:
+        self._is_local = is_local
         self._epoch = -1
         self._count = -1
         self._groups: list[tuple[tuple[Node, ...], NodeSet]] = []
@@ -47,15 +74,22 @@ class ReplicaSets:
             return replica_sets[0]
         if replica_sets:
             return replica_sets[int(broker.rng.random() * len(replica_sets))]
-        targets = choose(broker, count)
+        targets = choose(broker, count, held=(broker.me,), is_local=self._is_local)
         return targets, broker.sets.of((broker.me, *targets))
 
     def _list(self, broker: Broker, count: int) -> None:
         self._epoch = broker.cluster.epoch
         self._count = count
         usable = [node for node in broker.cluster.usable if node.is_linked]
+        if self._is_local:
+            usable = [node for node in usable if zones.is_local(broker, node)]
         sets = broker.sets
         self._groups = []
         if comb(len(usable), min(count, len(usable))) <= REPLICA_SETS_MAX:
-            for nodes in combinations(usable, min(count, len(usable))):
+            groups = list(combinations(usable, min(count, len(usable))))
+            if zones.has_zones(broker):
+                covered = [zones.count((broker.me, *nodes)) for nodes in groups]
+                most = max(covered)
+                groups = [nodes for nodes, zone_count in zip(groups, covered, strict=True) if zone_count == most]
+            for nodes in groups:
                 self._groups.append((sets.others(sets.of(nodes)), sets.of((broker.me, *nodes))))

@@ -2,7 +2,7 @@
 
 An ADDJOB with REPLICATE R is answered when R nodes hold the job. The creator sends it to R-1 usable nodes in random
 order. A creator that replicates *externally* keeps no copy and sends the job to R nodes: it is leaving, or short of
-memory while other nodes are not.
+memory while other nodes are not. The reply may also wait for zones, or for a majority of a data centre (zones.py).
 
 A node that refuses says why, and another node is asked at once. While a node is silent, one more node is asked every
 EXTEND_MS. A node that has the job receives only the longer list of holders, never the body again.
@@ -32,9 +32,9 @@ from cluster_bus.messages import (
     REPLJOB,
     SETACK,
 )
-from cluster_bus.node import HANDSHAKE, LEAVING, Node
+from cluster_bus.node import Node
 from disque_py import event_format
-from disque_py.core import changing, events, lifecycle
+from disque_py.core import changing, events, lifecycle, zones
 from disque_py.core.broker import Broker
 from disque_py.core.client import RUNNING, WAITS_FOR_COPIES, WROTE, Client
 from disque_py.core.job import (
@@ -54,6 +54,7 @@ from disque_py.core.job_snapshot import SPAN_BITS, job_of, snapshot_of
 from disque_py.core.journaling import mark_holders_dirty
 from disque_py.core.keys import KEY_AT, KEY_END
 from disque_py.core.memory import make_room
+from disque_py.core.node_sets import NodeSet
 from disque_py.core.queue import PAUSED_IN
 from disque_py.core.replica_sets import choose
 
@@ -89,26 +90,35 @@ def start(
     *,
     is_external: bool,
     is_default: bool = False,
+    zone_count: int = 0,
+    is_quorum: bool = False,
     slot: list[bytes | None] | None = None,
 ) -> None:
     """Register the job and make `client` wait for its copies; `timeout_ms` 0 waits for ever.
 
     is_default   the producer asked for no number of copies, so the number may fall (`count_again`)
+    zone_count   so many zones must have a copy, too (spec ZN3)
+    is_quorum    the copies are a majority of this data centre; each other one gets a copy (spec ZN4)
     slot         the reply slot that it waits in already, if it does
     """
     if is_external:
-        targets = choose(broker, job.terms.replicate)
+        targets = choose(broker, job.terms.replicate, is_local=is_quorum)
         job.holders = broker.sets.of(targets)
         confirmed: tuple[Node, ...] = ()
     else:
-        targets, job.holders = broker.copies.replica_sets.draw(broker, job.terms.replicate - 1)
+        drawn = broker.copies.local_sets if is_quorum else broker.copies.replica_sets
+        targets, job.holders = drawn.draw(broker, job.terms.replicate - 1)
         confirmed = broker.sets.only(broker.me)
+    if is_quorum:
+        targets, job.holders = _with_others(broker, targets, job.holders)
     if slot is None:
         slot = wait_for_copies(client, job)
         broker.waits.blocked_count += 1
     now_ms = broker.now_ms
     deadline_ms = now_ms + timeout_ms if timeout_ms else 0
     job.work = work = Replication(client, slot, confirmed, now_ms, deadline_ms, is_external, is_default)
+    work.zones = zone_count
+    work.is_quorum = is_quorum
     lifecycle.register_waiting(broker, job)
     if targets:
         broker.send(targets, REPLJOB, (snapshot_of(broker, job), 0 if job.attributes is None else _flags(job)))
@@ -128,9 +138,21 @@ def _flags(job: Job) -> int:
     return NEW_KEY if job.attributes is not None and job.attributes.is_keyed else 0
 
 
-def start_async(broker: Broker, job: Job) -> None:
+def _with_others(broker: Broker, targets: tuple[Node, ...], holders: NodeSet) -> tuple[tuple[Node, ...], NodeSet]:
+    """Return the receivers and the holders of a new job, with a node of each other data centre."""
+    sets = broker.sets
+    more = sets.of(zones.one_elsewhere(broker))
+    if not more:
+        return targets, holders
+    return sets.others(sets.union(sets.of(targets), more)), sets.union(holders, more)
+
+
+def start_async(broker: Broker, job: Job, *, is_quorum: bool = False) -> None:
     """Send copies to all nodes asked for, best effort and without confirmation; we hold the job ourselves."""
-    targets, holders = broker.copies.replica_sets.draw(broker, job.terms.replicate - 1)
+    drawn = broker.copies.local_sets if is_quorum else broker.copies.replica_sets
+    targets, holders = drawn.draw(broker, job.terms.replicate - 1)
+    if is_quorum:
+        targets, holders = _with_others(broker, targets, holders)
     if targets:
         job.holders = holders
         broker.send(targets, REPLJOB, (snapshot_of(broker, job), NO_ANSWER))
@@ -320,9 +342,9 @@ def on_gotjob(broker: Broker, sender: Node, items: list[Any]) -> None:
         work = job.work
         if isinstance(work, Replication):
             confirmed = work.confirmed
-            if sender not in confirmed:
+            if sender not in confirmed and (not work.is_quorum or zones.is_local(broker, sender)):
                 work.confirmed = confirmed = confirmed + only
-                if len(confirmed) >= job.terms.replicate:
+                if len(confirmed) >= job.terms.replicate and (not work.zones or zones.count(confirmed) >= work.zones):
                     achieve(broker, job, work)
 
 
@@ -356,12 +378,6 @@ def default_copies(broker: Broker, *, is_external: bool) -> int:
     return max(1, min(COPIES_DEFAULT, others if is_external else others + 1))
 
 
-def quorum(broker: Broker) -> int:
-    """Return how many nodes are a majority of those that neither leave nor shake hands, failed ones included."""
-    count = sum(1 for node in broker.cluster.nodes.values() if not node.flags & (LEAVING | HANDSHAKE))
-    return count // 2 + 1
-
-
 def set_copies(broker: Broker, job: Job, copies: int) -> None:
     """Change the number of copies that the job should have."""
     terms = job.terms
@@ -374,10 +390,10 @@ def count_again(broker: Broker) -> None:
     for job in list(broker.copies.waiting_repl):
         work = job.work
         if isinstance(work, Replication) and work.is_default:
-            copies = default_copies(broker, is_external=work.is_external)
+            copies = max(work.zones, default_copies(broker, is_external=work.is_external))
             if copies < job.terms.replicate:
                 set_copies(broker, job, copies)
-                if len(work.confirmed) >= copies:
+                if len(work.confirmed) >= copies and (not work.zones or zones.count(work.confirmed) >= work.zones):
                     achieve(broker, job, work)
 
 
@@ -406,8 +422,22 @@ def on_refused(broker: Broker, sender: Node, items: list[Any]) -> None:
             continue
         if reason == REFUSED_KEY:
             broker.producers.key_conflicts.append(job)
+        elif job.work.is_quorum and not zones.is_local(broker, sender):
+            _ask_elsewhere(broker, job, sender)
         else:
             _extend(broker, job)
+
+
+def _ask_elsewhere(broker: Broker, job: Job, refused: Node) -> None:
+    """Ask another node of a data centre of which one takes no copy. Spec ZN4."""
+    sets = broker.sets
+    more = [node for node in zones.one_elsewhere(broker, job.holders) if node.datacenter == refused.datacenter]
+    if more:
+        job.holders = sets.union(job.holders, sets.of(more))
+        broker.send(sets.only(more[0]), REPLJOB, (snapshot_of(broker, job), _flags(job)))
+        told = sets.others(sets.of(node for node in sets.others(job.holders) if node not in (more[0], refused)))
+        if told:
+            broker.send(told, HOLDERS, (job.id, sets.pack(job.holders)))
 
 
 def on_holders(broker: Broker, sender: Node, items: list[Any]) -> None:
@@ -565,7 +595,14 @@ def _extend(broker: Broker, job: Job) -> bool:
     if not isinstance(work, Replication):
         return False
     sets = broker.sets
-    more = choose(broker, 1, job.holders)
+    more = choose(
+        broker,
+        1,
+        job.holders,
+        held=work.confirmed,
+        is_local=work.is_quorum,
+        must_spread=bool(work.zones) and len(work.confirmed) >= job.terms.replicate,
+    )
     if more:
         have = sets.others(job.holders if work.is_external else sets.of(work.confirmed))
         job.holders = sets.union(job.holders, sets.of(more))

@@ -36,10 +36,14 @@ def flush(broker: Broker) -> int:
         broker.outbox.pauses.clear()
         broker.outbox.moved.clear()
         broker.outbox.keys.clear()
+        broker.outbox.results.clear()
         broker.dirty.clear()
         broker.journal.live_bytes.clear()
         broker.journal.live_records.clear()
     keying.forget_all(broker)
+    broker.results.clear()
+    broker.progress.clear()
+    broker.ends.clear()
     _drop_jobs(broker)
     _drop_queues(broker)
     spilling.forget_all(broker)
@@ -110,6 +114,7 @@ def _drop_queues(broker: Broker) -> None:
     # Millions of entries can't be freed in one moment either.
     for queue in dropped:
         broker.upkeep.sweeps[queue] = queue.dismantle()
+    broker.patterns.clear_queues()
     linked = broker.cluster.linked
     for name in broker.consumers.told_interest:
         if linked:

@@ -51,7 +51,7 @@ from persistence.layouts import (
     VERSION,
     WAS_QUEUED,
 )
-from persistence.records import DROPPED, IS_ALWAYS, JOB, KEY, PAUSE, STATE, TOKEN, FormatError
+from persistence.records import DROPPED, IS_ALWAYS, JOB, KEY, PAUSE, RESULT, STATE, TOKEN, FormatError
 from persistence.records import GONE as GONE_RECORD
 
 _unpack_header = HEADER.unpack_from
@@ -86,6 +86,8 @@ class Restoring:
         self._tokens: dict[bytes, tuple[int, list[tuple[bytes, int]]]] = {}
         # id of a job that is over and whose key is used -> (when its TTL is over, segment)
         self._keys: dict[bytes, tuple[int, int]] = {}
+        # id -> (result, version, node, when its time is over or 0, segment)
+        self._results: dict[bytes, tuple[bytes, int, bytes, int, int]] = {}
         self.expired = self.queued = self.waiting = self.lost = 0
         self._broker = broker
         self._serial = 0
@@ -128,6 +130,8 @@ class Restoring:
                     now_ms = self._broker.now_ms
                     for job_id, left_ms, *_ in items:
                         self._keys[job_id] = (now_ms + left_ms - elapsed_ms, number)
+                elif kind == RESULT:
+                    self._take_results(number, items, elapsed_ms)
         except (ValueError, TypeError, IndexError, struct.error) as broken:
             raise FormatError(f"a record that is none: {broken}") from broken
         return count
@@ -300,6 +304,20 @@ class Restoring:
                 self._broker.tokens.restored(name, ids, number)
         self._tokens = {}
 
+    def _take_results(self, number: int, items: list[Any], elapsed_ms: int) -> None:
+        now_ms = self._broker.now_ms
+        for job_id, value, left_ms, version, node, *_ in items:
+            expire_at_ms = now_ms + left_ms - elapsed_ms if left_ms else 0
+            self._results[job_id] = (value, version, node, expire_at_ms, number)
+
+    def _restore_results(self) -> None:
+        """Restore results. One that stays as long as its job goes if the job is gone."""
+        broker = self._broker
+        for job_id, (value, version, node, expire_at_ms, number) in self._results.items():
+            if number not in self.dropped and (expire_at_ms or broker.find(job_id) is not None):
+                broker.results.restored(job_id, value, version, node, expire_at_ms, number)
+        self._results = {}
+
     def _restore_keys(self) -> None:
         for job_id, (expire_at_ms, number) in self._keys.items():
             if number not in self.dropped:
@@ -371,6 +389,7 @@ class Restoring:
         self.end_reading()
         self._restore_pauses()
         self._restore_keys()
+        self._restore_results()
         jobs = self.jobs
         spread_ms = min(len(jobs) // ASKED_PER_MS, ASK_SPREAD_MS_MAX)
         was_always = is_whole and not self._uncertain

@@ -47,9 +47,13 @@ T = TypeVar("T", bound=Timed)
 
 
 class Timetable(Generic[T]):
-    """Items by the moment when they are due. Never early; at most a millisecond late."""
+    """Items by the moment when they are due. Never early; at most a millisecond late.
 
-    __slots__ = ("_buckets", "_front", "_front_end_ms", "_keys", "_known", "_moments", "_visits", "now_ms")
+    coarse_ms   how far the clock's readings may lie behind the true time. A moment was computed from one reading and is
+                compared with another, so items wait for so much longer (spec T6)
+    """
+
+    __slots__ = ("_buckets", "_front", "_front_end_ms", "_keys", "_known", "_moments", "_visits", "coarse_ms", "now_ms")
 
     def __init__(self) -> None:
         self._buckets: dict[int, dict[T, None]] = {}
@@ -61,6 +65,7 @@ class Timetable(Generic[T]):
         self._front_end_ms = 0
         self._visits: Iterator[T] = iter(())
         self.now_ms = 0
+        self.coarse_ms = 0
 
     def set(self, item: T, at_ms: int) -> None:
         """Set or replace the entry of an item: it is due at `at_ms`. 0: no entry."""
@@ -136,7 +141,7 @@ class Timetable(Generic[T]):
             if not moments and not self._advance(self.now_ms):
                 return
             moment = moments[0]
-            if moment > self.now_ms:
+            if moment > self.now_ms - self.coarse_ms:
                 return
             bucket = self._front[moment]
             if not bucket:
@@ -172,7 +177,7 @@ class Timetable(Generic[T]):
             while moments and not self._front[moments[0]]:
                 del self._front[heappop(moments)]
             if moments:
-                return moments[0]
+                return moments[0] + self.coarse_ms
             if not self._advance(self.now_ms + FRONT_MS):
                 return self._keys[0] << GRAIN_SHIFT if self._keys else None
 

@@ -71,6 +71,18 @@ def change(
     _write(broker)
 
 
+def note(broker: Broker, name: bytes, values: list[tuple[bytes, bytes]]) -> bool:
+    """Change a state for which no client waits. Return whether it could be changed: there may be no room for it."""
+    table = broker.queue_settings
+    counter = table.next_counter(name)
+    if counter > COUNTER_MAX or not has_room(broker, name, values):
+        return False
+    for field, value in values:
+        table.merge((name, field, value, counter, broker.me.id))
+    _write(broker)
+    return True
+
+
 def has_room(broker: Broker, name: bytes, values: list[tuple[bytes, bytes]]) -> bool:
     """Return whether these settings of a queue can be remembered."""
     return broker.queue_settings.has_room(name, len(values), sum(len(field) + len(value) for field, value in values))

@@ -326,7 +326,7 @@ def go_on(broker: Broker, queue: Queue) -> None:
     queue.is_stalled = False
     broker.waits.stalled.clear()
     broker.wake(queue)
-    if queue.interested:
+    if queue.interested or queue.patterns is not None:
         broker.consumers.hint_due[queue] = None
 
 

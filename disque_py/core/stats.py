@@ -41,6 +41,7 @@ class Stats:
         self.jobs_canceled = 0
         self.jobs_expired = 0
         self.jobs_evicted = 0
+        self.results_dropped = 0
         self.jobs_requeued = 0
         self.jobs_nacked = 0
         self.jobs_imported = 0

@@ -16,16 +16,20 @@ from disque_py.core import (
     delivery,
     events,
     filter_interest,
+    firing,
     handover,
     incremental,
+    job_waits,
     leaving,
     memory,
+    pattern_interest,
     pulls,
     repair,
     replication,
     requeue,
     settings_sync,
     tasks,
+    telling,
 )
 from disque_py.core.broker import SHARDS, Broker
 from disque_py.core.job import ACKED, ACTIVE, QUEUED, Handover, Job, Replication
@@ -65,6 +69,8 @@ def tick(broker: Broker) -> bool:
     broker.waits.timeouts.now_ms = broker.now_ms
     for client in broker.waits.timeouts.due(CLIENTS_PER_TICK):
         delivery.time_out(broker, client)
+    if broker.job_waits.by_client or broker.job_waits.early:
+        job_waits.step(broker, CLIENTS_PER_TICK)
     _sweep_queues(broker)
     if broker.now_ms - broker.upkeep.housekept_ms >= HOUSEKEEPING_MS:
         _keep_house(broker)
@@ -76,6 +82,8 @@ def tick(broker: Broker) -> bool:
         tasks.step(broker)
     if broker.waits.incremental:
         incremental.step(broker)
+    if broker.recurring.answered:
+        firing.step(broker)
     is_walking = repair.step(broker)
     return (
         is_walking
@@ -92,7 +100,11 @@ def tick(broker: Broker) -> bool:
 
 def next_ms(broker: Broker) -> int:
     """Return when `tick` has to be called at the latest."""
-    if broker.tasks.busy or (broker.repairs.to_go_on and not (broker.is_loading or broker.is_leaving)):
+    if (
+        broker.tasks.busy
+        or broker.recurring.answered
+        or (broker.repairs.to_go_on and not (broker.is_loading or broker.is_leaving))
+    ):
         return broker.now_ms
     at_ms = broker.upkeep.housekept_ms + HOUSEKEEPING_MS
     if broker.copies.extensions and broker.copies.extensions[0][0] < at_ms:
@@ -107,6 +119,9 @@ def next_ms(broker: Broker) -> int:
     client_ms = broker.waits.timeouts.next_ms()
     if client_ms is not None and client_ms < at_ms:
         at_ms = client_ms
+    wait_ms = broker.job_waits.deadlines.next_ms()
+    if wait_ms is not None and wait_ms < at_ms:
+        at_ms = wait_ms
     return at_ms
 
 
@@ -156,6 +171,7 @@ def _keep_house(broker: Broker) -> None:
     broker.upkeep.housekept_ms = broker.now_ms
     broker.stats.sample(broker.now_ms)
     broker.tombstones.expire(broker.now_ms)
+    broker.ends.expire(broker.now_ms)
     broker.acks.not_held.expire(broker.now_ms)
     if broker.used_memory > broker.memory.peak:
         broker.memory.peak = broker.used_memory
@@ -167,12 +183,16 @@ def _keep_house(broker: Broker) -> None:
             broker.consumers.interest_due[broker.queue(name)] = None
         for queue in broker.consumers.told_filters.values():
             broker.consumers.interest_due[queue] = None
+        pattern_interest.tell_all_again(broker)
     broker.cluster.memory_level = level
     broker.tokens.look()
     repair.look(broker, slept_ms)
     pulls.ask_for_waiting(broker, ASKING_PER_TICK)
     settings_sync.step(broker)
+    if broker.progress.due:
+        telling.step(broker)
     claim_messages.step(broker)
+    firing.step(broker)
     filter_interest.ask_for_waiting(broker, ASKING_PER_TICK)
     # While the journal is read, a job may be over already, and its leaving would not be recorded.
     if broker.is_leaving and not broker.is_loading:

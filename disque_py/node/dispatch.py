@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from cluster_bus import messages
 from cluster_bus.node import Node
-from disque_py.commands.adding import may_be_known
+from disque_py.commands.adding import addjob, may_be_known
 from disque_py.commands.monitoring import monitor_line, redact
 from disque_py.commands.shares import TOPICS
 from disque_py.commands.table import COMMANDS, Command
@@ -29,13 +29,17 @@ from disque_py.core import (
     exclusive,
     fencing,
     filter_interest,
+    firing,
     gathering,
     handover,
     interest,
+    job_waits,
     keying,
     leaving,
+    matching,
     memory,
     ordering,
+    pattern_interest,
     pausing,
     pulls,
     repair,
@@ -45,6 +49,7 @@ from disque_py.core import (
     spilling,
     taking,
     tasks,
+    telling,
     timers,
     voting,
 )
@@ -109,6 +114,8 @@ MESSAGES: Final[dict[int, MessageHandler]] = {
     messages.FILTER_NEED: filter_interest.on_need,
     messages.FILTER_INTEREST: filter_interest.on_interest,
     messages.FILTER_HINT: filter_interest.on_hint,
+    messages.PATTERN_INTEREST: pattern_interest.on_interest,
+    messages.PATTERN_QUEUE: matching.on_queue,
     messages.PAUSE: pausing.on_pause,
     messages.LEFT: leaving.on_left,
     messages.LEFT_OK: leaving.on_left_ok,
@@ -125,6 +132,13 @@ MESSAGES: Final[dict[int, MessageHandler]] = {
     messages.ASKCHANGED: changing.on_askchanged,
     messages.ACKATTEMPT: acks.on_ackattempt,
     messages.ACKFENCED: fencing.on_ackfenced,
+    messages.RESULT: acks.on_result,
+    messages.WAITFOR: job_waits.on_waitfor,
+    messages.WAITIS: job_waits.on_waitis,
+    messages.JOBOVER: job_waits.on_jobover,
+    messages.JOBHAS: job_waits.on_jobhas,
+    messages.NOWAIT: job_waits.on_nowait,
+    messages.PROGRESS: telling.on_progress,
     messages.ASKJOBS: asking.on_askjobs,
     messages.JOBSARE: asking.on_answer,
     messages.DOJOBS: asking.on_dojobs,
@@ -150,12 +164,15 @@ WHILE_LOADING: Final = (
     messages.PAUSE,
     messages.INTEREST,
     messages.FILTER_INTEREST,
+    messages.PATTERN_INTEREST,
     messages.SETTING,
     messages.SETTINGS_HAVE,
     messages.SETTINGS_DIGEST,
     messages.ASKSETTINGS,
     messages.QLENGTHS,
     messages.QUESTION,
+    messages.WAITFOR,
+    messages.NOWAIT,
     messages.TASK,
     messages.SYNC,
     *claim_messages.HANDLERS,
@@ -177,6 +194,7 @@ def install(broker: Broker, renamed: list[tuple[str, str]] | tuple[tuple[str, st
             entry = _entry(command)
             for key in {name.lower(): None, name.upper(): None, name: None}:
                 broker.commands[key.encode()] = entry
+    firing.install(broker, addjob)
 
 
 def _entry(command: Command) -> CommandEntry:
@@ -439,6 +457,8 @@ def _reply_in_mode(client: Client, mode: int, reply: bytes) -> None:
 def disconnect(broker: Broker, client: Client) -> None:
     """Drop a client whose connection is gone."""
     delivery.drop_client(broker, client)
+    if broker.job_waits.by_client:
+        job_waits.drop_client(broker, client)
     if broker.claims.rounds:
         claim_messages.forget_client(broker, client)
 
@@ -471,11 +491,13 @@ def link_up(broker: Broker, node: Node) -> None:
     voting.on_link_up(broker, node)
     interest.on_link_up(broker, node)
     filter_interest.on_link_up(broker, node)
+    pattern_interest.on_link_up(broker, node)
     replication.on_link_up(broker, node)
     handover.on_link_up(broker, node)
     repair.on_link_up(broker, node)
     acks.collect_again(broker)
     keying.on_link_up(broker, node)
+    job_waits.on_link_up(broker, node)
 
 
 def link_lost(broker: Broker, node: Node) -> None:
@@ -486,6 +508,7 @@ def link_lost(broker: Broker, node: Node) -> None:
     tasks.node_lost(broker, node)
     repair.on_link_lost(broker, node)
     claim_messages.on_link_lost(broker, node)
+    job_waits.on_link_lost(broker, node)
 
 
 def incoming_lost(broker: Broker, node: Node) -> None:
@@ -493,11 +516,13 @@ def incoming_lost(broker: Broker, node: Node) -> None:
     settings_sync.forget_node(broker, node)
     interest.forget_node(broker, node)
     filter_interest.forget_node(broker, node)
+    pattern_interest.forget_node(broker, node)
     keying.on_link_lost(broker, node)
     asking.on_link_lost(broker, node)
     gathering.on_link_lost(broker, node)
     tasks.node_lost(broker, node)
     claim_messages.on_link_lost(broker, node)
+    job_waits.on_incoming_lost(broker, node)
 
 
 def new_run(broker: Broker, node: Node) -> None:
@@ -506,8 +531,10 @@ def new_run(broker: Broker, node: Node) -> None:
     settings_sync.on_run_over(broker, node)
     interest.forget_node(broker, node)
     filter_interest.forget_node(broker, node)
+    pattern_interest.forget_node(broker, node)
     handover.on_run_over(broker, node)
     tasks.node_lost(broker, node)
+    job_waits.on_incoming_lost(broker, node)
 
 
 def forgotten(broker: Broker, node: Node) -> None:
@@ -516,12 +543,14 @@ def forgotten(broker: Broker, node: Node) -> None:
     settings_sync.on_run_over(broker, node)
     interest.forget_node(broker, node)
     filter_interest.forget_node(broker, node)
+    pattern_interest.forget_node(broker, node)
     handover.on_run_over(broker, node)
     tasks.node_lost(broker, node)
     broker.sets.forget_all()
     broker.acks.has_forgotten = True
     repair.forgotten(broker, node)
     acks.collect_again(broker)
+    job_waits.forgotten(broker, node)
 
 
 # -- time -------------------------------------------------------------------------------------------
@@ -548,7 +577,12 @@ def settle(broker: Broker) -> None:
         ordering.settle_all(broker)
     if broker.exclusive.heard:
         exclusive.settle(broker)
+    patterns = broker.patterns
+    if patterns.to_join:
+        matching.join_new(broker)
     delivery.serve_ready(broker)
+    if patterns.due or patterns.found:
+        pattern_interest.settle(broker)
     if consumers.renewals:
         pulls.renew(broker)
     if consumers.filter_due or consumers.told_filters or consumers.filter_lines:
@@ -560,3 +594,5 @@ def settle(broker: Broker) -> None:
         filter_interest.send_hints(broker)
     if broker.claims.is_due:
         claim_messages.settle(broker)
+    if broker.ends.noted or broker.job_waits.given_up:
+        job_waits.settle(broker)

@@ -35,6 +35,9 @@ from cluster_bus.messages import (
     ISKEY,
     MEET,
     NEEDJOBS,
+    NOWAIT,
+    PATTERN_INTEREST,
+    PATTERN_QUEUE,
     PING,
     PONG,
     QLENGTHS,
@@ -49,6 +52,7 @@ from cluster_bus.messages import (
     VOTE,
     VOTE_IS,
     VOTERS,
+    WAITFOR,
 )
 from cluster_bus.node import Node
 from cluster_bus.outgoing import Run, without
@@ -72,9 +76,13 @@ FREE: Final = frozenset(
         FILTER_NEED,
         FILTER_HINT,
         FILTER_INTEREST,
+        PATTERN_INTEREST,
+        PATTERN_QUEUE,
         ISKEY,
         ASKCHANGED,
         ASKJOBS,
+        WAITFOR,
+        NOWAIT,
         PING,
         PONG,
         MEET,
@@ -111,7 +119,15 @@ class OutputCommit:
             journal.restart()
         broker.journal.place = journal.number
         outbox = broker.outbox
-        if broker.dirty or outbox.gone or outbox.pauses or outbox.moved or outbox.tokens or outbox.keys:
+        if (
+            broker.dirty
+            or outbox.gone
+            or outbox.pauses
+            or outbox.moved
+            or outbox.tokens
+            or outbox.keys
+            or outbox.results
+        ):
             runs = journaling.collect(broker)
             if runs:
                 journal.append(runs)

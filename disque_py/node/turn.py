@@ -156,6 +156,7 @@ class Driver:
         broker.outbox.moved = {}
         broker.outbox.tokens = {}
         broker.outbox.keys = {}
+        broker.outbox.results = {}
         broker.outbox.is_void = False
         broker.journal.first_place = NO_PLACE
         broker.journal.live_bytes = {}

@@ -1,4 +1,4 @@
-r"""Patterns of CONFIG GET and `disque-cli --pattern`.
+r"""Patterns of CONFIG GET, GETJOB … FROMMATCH and `disque-cli --pattern`.
 
 They know `*`, `?`, `[a-z]`, `[^a]`, and `\` before a character that means itself.
 
@@ -11,6 +11,8 @@ from __future__ import annotations
 from typing import Final
 
 STAR: Final = None
+# A `Glob` remembers so many characters.
+MASKS_MAX: Final = 256
 # One element of a pattern: STAR, or the ranges of characters that match and whether they are excluded instead.
 Element = tuple[tuple[tuple[str, str], ...], bool] | None
 
@@ -36,6 +38,64 @@ def matches(pattern: str, text: str, *, ignore_case: bool = False) -> bool:
         else:
             return False
     return at == len(elements) or (at == len(elements) - 1 and elements[at] is STAR)
+
+
+class Glob:
+    """A pattern that is compared with many names, such as those of GETJOB … FROMMATCH.
+
+    Each element of the pattern has a bit, and one number has the bits of all places that the text may have reached. So
+    each character of the text is looked at once, whatever the pattern is.
+
+    prefix   the characters that every matching text begins with
+    """
+
+    __slots__ = ("_elements", "_end", "_masks", "_stars", "prefix")
+
+    def __init__(self, pattern: str) -> None:
+        self._elements: list[tuple[tuple[tuple[str, str], ...], bool]] = []
+        self._stars = 0
+        self._masks: dict[str, int] = {}
+        prefix: list[str] = []
+        is_plain = True
+        for element in _elements(pattern):
+            if element is STAR:
+                self._stars |= 1 << len(self._elements)
+                is_plain = False
+                continue
+            ranges, is_excluded = element
+            self._elements.append((ranges, is_excluded))
+            is_plain = is_plain and not is_excluded and len(ranges) == 1 and ranges[0][0] == ranges[0][1]
+            if is_plain:
+                prefix.append(ranges[0][0])
+        self._end = 1 << len(self._elements)
+        self.prefix = "".join(prefix)
+
+    def matches(self, text: str) -> bool:
+        """Return whether the whole text matches, with case."""
+        if not text.startswith(self.prefix):
+            return False
+        reached = 1
+        stars = self._stars
+        masks = self._masks
+        for character in text:
+            mask = masks.get(character)
+            if mask is None:
+                mask = self._mask(character)
+            reached = (reached & mask) << 1 | reached & stars
+            if not reached:
+                return False
+        return bool(reached & self._end)
+
+    def _mask(self, character: str) -> int:
+        """Return the bits of the elements that fit the character."""
+        mask = 0
+        for at, element in enumerate(self._elements):
+            if _fits(element, character):
+                mask |= 1 << at
+        if len(self._masks) >= MASKS_MAX:
+            self._masks.clear()
+        self._masks[character] = mask
+        return mask
 
 
 def _fits(element: tuple[tuple[tuple[str, str], ...], bool], character: str) -> bool:

@@ -10,6 +10,8 @@ import time
 from typing import Final
 
 NS_PER_MS: Final = 1_000_000
+# A reading is rounded down, so it may lie so far behind the true time.
+CLOCK_COARSE_MS: Final = 1
 
 _MONOTONIC_CLOCK: Final[int] = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 _clock_ns: Final = time.clock_gettime_ns

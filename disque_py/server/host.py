@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from cluster_bus.nodes_file import dump
 from disque_py import __version__
 from disque_py.config.settings import DirectiveError
-from disque_py.server import log, process, settings_effects, settings_file
+from disque_py.server import log, process, settings_effects, settings_file, time_zones
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -172,6 +172,10 @@ class ProcessHost:
     def write_votes(self, items: list[tuple[int, Any]], is_void: bool, done: Callable[[OSError | None], None]) -> None:
         """Add items of a voter's memory to their file, or replace all others by them."""
         self._file_writer.write(partial(self._votes.write, items, is_void=is_void), self._in_turn(done))
+
+    def time_zone(self, name: str) -> Callable[[int], int] | None:
+        """Return the offsets of a time zone."""
+        return time_zones.time_zone(name)
 
     def _in_turn(self, done: Callable[[OSError | None], None]) -> Callable[[OSError | None], None]:
         def on_done(failure: OSError | None) -> None:

@@ -35,7 +35,7 @@ from disque_py.node import dispatch
 from disque_py.node.turn import Driver
 from disque_py.server import tls
 from disque_py.server.bus_adapter import BusAdapter
-from disque_py.server.clock import SystemClock, stopwatch_ns
+from disque_py.server.clock import CLOCK_COARSE_MS, SystemClock, stopwatch_ns
 from disque_py.server.collector import tune_collector
 from disque_py.server.connection import ClientConnection, is_protected
 from disque_py.server.event_storage import EventStorage
@@ -293,6 +293,7 @@ class NodeLifecycle:
             log=_log_of_bus,
         )
         self._broker = Broker(membership, outgoing, settings, rng, self._host)
+        self._broker.schedule.coarse_ms = CLOCK_COARSE_MS
         dispatch.install(self._broker, settings.rename_command)
         turns.driver = Driver(
             self._broker,
@@ -453,4 +454,5 @@ def myself(settings: Settings, node_id: bytes) -> Node:
         announced = settings.cluster_announce_port if not settings.port else 0
         me.tls_port = settings.cluster_announce_tls_port or announced or settings.tls_port
     me.version = __version__
+    me.datacenter, me.zone = settings.datacenter, settings.zone
     return me

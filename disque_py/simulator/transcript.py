@@ -17,6 +17,8 @@ from disque_py.core.changing import OUTCOME_CANCELED
 from disque_py.core.job import CTIMES_PER_MS, STATE_NAMES, Job
 from disque_py.core.pulls import ANSWERS_HINT, RETRIED_ONLY, STANDING
 from disque_py.core.queue import PAUSE_NAMES
+from disque_py.core.queue_settings import QUEUE, SCHEDULE, split_key
+from disque_py.core.recurring import PROGRESS, SPEC, unpack_definition, unpack_progress
 from disque_py.core.replication import CREATION_ABORTED, NEW_KEY, NO_ANSWER, REPAIRED
 
 REASONS = {0: "taken"} | {
@@ -32,6 +34,7 @@ NEEDJOBS_FLAGS = {
 INTEREST = {-1: "gone", -2: "all void"}
 DIGESTS = ("digest", "that was all", "digest after a write", "digest after a large write")
 DEED_NAMES = {CANCEL: "cancel", PROMOTE: "promote", RESCHEDULE: "reschedule"}
+STATE_KINDS = {SCHEDULE: "schedule"}
 TASK_ACTIONS = ("begin", "go on", "end")
 CLAIM_OUTCOMES = ("granted", "held", "old fence", "old attempt", "done", "may not vote", "another epoch", "no room")
 VOTES = ("yes", "no", "unable")
@@ -115,6 +118,25 @@ def _place(words: Sequence[Any]) -> str:
     return "its age" if priority == ctime // CTIMES_PER_MS else str(priority)
 
 
+def _state_name(key: bytes) -> str:
+    """Return the name of a shared state, with its kind if it is no queue's."""
+    kind, name = split_key(key)
+    return name.decode("utf-8", "replace") if kind == QUEUE else f"{STATE_KINDS.get(kind, '?')} {name.decode()}"
+
+
+def _state_value(names: Ids, item: Any) -> str:
+    """Return a field's value: as it is, or what it says of a schedule."""
+    key, field, value = item[:3]
+    if split_key(key)[0] != SCHEDULE:
+        return str(value.decode("utf-8", "replace"))
+    progress = unpack_progress(value) if field == PROGRESS else None
+    if progress is not None:
+        job = f" {names.of(progress.job_id)}" if progress.job_id else ""
+        return f"{progress.last_ms % 1_000_000}{job} fired {progress.fired} missed {progress.missed}"
+    definition = unpack_definition(value) if field == SPEC else None
+    return "" if definition is None else (definition.cron.decode() or f"{definition.every_ms}ms")
+
+
 def _voters(packed: Sequence[Any]) -> str:
     return f"epoch {packed[0]} {' '.join(letter(node_id) for node_id, _ in packed[3])}"
 
@@ -174,13 +196,18 @@ def tell_message(names: Ids, kind: int, item: Any) -> str:
             return f"{item[0].decode()} {_where(item[1])} {INTEREST.get(item[2], item[2])}{plain}"
         case m.FILTER_HINT:
             return f"{item[0].decode()} {_where(item[1])} {item[2]}"
+        case m.PATTERN_INTEREST:
+            counts = " ".join(str(INTEREST.get(count, count)) for count in item[1:])
+            return f"{b' '.join(item[0]).decode()} {counts}"
+        case m.PATTERN_QUEUE:
+            return f"{item[0].decode()}" if type(item) in (tuple, list) else f"{item.decode()}"
         case m.PAUSE:
             return f"{item[0].decode()} {PAUSE_NAMES[item[1]]}"
         case m.SETTING:
-            field = f"{item[1].decode()} {item[2].decode()}" if item[1] else "reset"
-            return f"{item[0].decode()} {field} by {letter(item[4])}{item[3]}"
+            field = f"{item[1].decode()} {_state_value(names, item)}" if item[1] else "reset"
+            return f"{_state_name(item[0])} {field} by {letter(item[4])}{item[3]}"
         case m.SETTINGS_HAVE:
-            return f"{item[0].decode()}"
+            return _state_name(item[0])
         case m.SETTINGS_DIGEST:
             return DIGESTS[item[1]]
         case m.ASKSETTINGS:

@@ -21,6 +21,7 @@ from cluster_bus.outgoing import Outgoing
 from disque_py.config.settings import Settings
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
+from disque_py.server.time_zones import time_zone
 
 ME = bytes(range(20))
 NOW_MS = 1_000_000
@@ -113,6 +114,9 @@ class NotedHost:
 
         self._write("write_votes", note)
 
+    def time_zone(self, name: str) -> Callable[[int], int] | None:
+        return time_zone(name)
+
     def _write(self, method: str, done: Callable[[OSError | None], None]) -> None:
         def end() -> None:
             try:
@@ -198,6 +202,7 @@ def make_broker(*, seed: int = 1, node_id: bytes = ME, **settings: Any) -> Broke
         setattr(values, name, value)
     outgoing = Outgoing()
     me = Node(node_id, "127.0.0.1", 7711, 17711)
+    me.datacenter, me.zone = values.datacenter, values.zone
     cluster = Membership(me, outgoing, Random(seed), node_timeout_ms=values.cluster_node_timeout)
     broker = Broker(cluster, outgoing, values, Random(seed + 1), NotedHost())
     broker.started_ms = broker.upkeep.housekept_ms = NOW_MS
@@ -237,11 +242,21 @@ def port_of(client: Client) -> NotedPort:
     return client.port
 
 
-def add_node(broker: Broker, number: int = 2, *, is_linked: bool = True, protocol: int = PROTOCOL_MAX) -> Node:
-    """A further node of the cluster, 127.0.0.<number>:7711, whose id is that number twenty times."""
+def add_node(
+    broker: Broker,
+    number: int = 2,
+    *,
+    is_linked: bool = True,
+    protocol: int = PROTOCOL_MAX,
+    place: tuple[str, str] | None = ("", ""),
+) -> Node:
+    """A further node of the cluster, 127.0.0.<number>:7711, whose id is that number twenty times.
+
+    place   its data centre and its zone; None: it has never said
+    """
     node_id = bytes([number]) * 20
     cluster = broker.cluster
-    cluster.load([NodeLine(node_id, f"127.0.0.{number}", 7711, 17711, 0, 0, 0)])
+    cluster.load([NodeLine(node_id, f"127.0.0.{number}", 7711, 17711, 0, 0, 0, place=place)])
     node = cluster.intern(node_id)
     if is_linked:
         hello = Hello(node_id, bytes([number]) * 8, "", 7711, 17711, "0.1.0", (PROTOCOL_MIN, protocol))

@@ -98,7 +98,7 @@ def next_values(docs: CommandDocs, typed: list[str]) -> list[str]:
 
 
 def _has_subcommands(doc: CommandDoc) -> bool:
-    return all(parts and parts[0].isupper() for parts in map(parts_of, doc.forms))
+    return all(parts and parts[0].isupper() and not parts[0].startswith("[") for parts in map(parts_of, doc.forms))
 
 
 def _keyword_part(parts: list[str], word: str) -> int | None:

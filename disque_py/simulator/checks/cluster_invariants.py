@@ -17,7 +17,11 @@ from disque_py.core.filters import ENTRY_BYTES as INDEX_ENTRY_BYTES
 from disque_py.core.filters import GROUP_BYTES, INDEX_BYTES
 from disque_py.core.job import ACKED, ACTIVE, QUEUED, WAIT_REPL, Handover, Job, Wanted, memory_of
 from disque_py.core.keys import USED_BYTES
+from disque_py.core.patterns import GROUP_BYTES as PATTERN_GROUP_BYTES
+from disque_py.core.patterns import LISTED_BYTES
+from disque_py.core.progress import PROGRESS_BYTES
 from disque_py.core.queue import LINE_BYTES, QUEUE_BYTES, Queue
+from disque_py.core.results import RESULT_BYTES
 from disque_py.core.schedule import HORIZON_MS, SWEEP_MS
 from disque_py.core.tokens import ENTRY_BYTES, TOKEN_BYTES
 from disque_py.simulator.checks.in_flight import is_unsafe, unsafe_ms, unseen_jobs, unsent_jobs
@@ -287,10 +291,14 @@ def check_books(machine: Machine) -> None:
     used = sum(map(memory_of, jobs))
     used += USED_BYTES * len(broker.producers.keys.over) + ENTRY_BYTES * len(broker.tokens.by_job)
     used += sum(TOKEN_BYTES + len(name) for name in broker.tokens.by_name)
+    used += sum(RESULT_BYTES + len(result.value) for result in broker.results.by_id.values())
+    used += sum(PROGRESS_BYTES + len(progress.text) for progress in broker.progress.by_job.values())
     used += sum(QUEUE_BYTES + len(name) + _bytes_of_filters(queue) for name, queue in broker.queues.items())
     for search in broker.producers.searches.values():
         used += sum(memory_of(job) for job in search.callers if isinstance(job.work, Wanted) and not job.work.is_over)
-    used += LINE_BYTES * sum(len(client.queues) for client in broker.clients.values())
+    used += LINE_BYTES * sum(len(client.queues) + (client.group is not None) for client in broker.clients.values())
+    for group in broker.patterns.groups.values():
+        used += PATTERN_GROUP_BYTES + sum(map(len, group.words)) + LISTED_BYTES * len(group.names)
     queued: dict[bytes, int] = {}
     acked = once = scheduled = 0
     waiting: dict[Job, None] = {}

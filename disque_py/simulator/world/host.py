@@ -5,10 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from disque_py.core.cron import DAY_S, date_of, day_of
+
 if TYPE_CHECKING:
     from disque_py.core.queue_settings import Item
     from disque_py.simulator.world.machine import Machine
     from disque_py.storage.journal_service import JournalService
+
+
+def _berlin(unix_s: int) -> int:
+    """Return the offset: an hour, or two from the last Sunday of March to that of October, 1:00 UTC."""
+    year = date_of(unix_s // DAY_S)[0]
+    begin, end = (day_of(year, month, 31) - (day_of(year, month, 31) + 4) % 7 for month in (3, 10))
+    return 7_200 if begin * DAY_S + 3_600 <= unix_s < end * DAY_S + 3_600 else 3_600
 
 
 class SimHost:
@@ -64,6 +73,10 @@ class SimHost:
     def write_votes(self, items: list[tuple[int, Any]], is_void: bool, done: Callable[[OSError | None], None]) -> None:
         """Grants and lists of voters."""
         self._machine.votes_disk.write(items, is_void, done)
+
+    def time_zone(self, name: str) -> Callable[[int], int] | None:
+        """One zone with summer time, by the rule that Europe follows. Its name is Europe/Berlin."""
+        return _berlin if name == "Europe/Berlin" else None
 
     # -- journal -----------------------------------------------------------------------------------
 

@@ -155,6 +155,7 @@ class Machine:
             self.node_id = lines[0].id  # After CLUSTER RESET HARD it is another.
         me = Node(self.node_id, "", PORT, BUS_PORT)
         me.run = rng.randbytes(RUN_BYTES)
+        me.datacenter, me.zone = values.datacenter, values.zone
         self.membership = Membership(
             me, outgoing, rng, node_timeout_ms=values.cluster_node_timeout, versions=(PREVIOUS, self.version)
         )

@@ -43,6 +43,16 @@ def test_a_header_names_the_tls_port_only_if_there_is_one():
     assert heartbeat.read(over_the_wire((item | {"tls_port": -1}, [])))[0].tls_port == 0
 
 
+def test_a_header_names_the_place_of_its_node_and_nothing_that_is_no_name():
+    """Spec ZN1."""
+    me = node(1)
+    me.datacenter, me.zone = "eu", "rack 1"
+    item = heartbeat.header_map(me, "")
+    assert heartbeat.read(over_the_wire((item, [])))[0][-2:] == ("eu", "rack 1")
+    for wrong in (7, "x" * 65, "a\nb", b"eu"):
+        assert heartbeat.read(over_the_wire((item | {"zone": wrong}, [])))[0].zone == ""
+
+
 def test_gossip_tells_ages_not_moments():
     other = node(2)
     assert heartbeat.entry(other, 5_000)[5:] == (-1, -1)
@@ -56,7 +66,7 @@ def test_of_a_senders_own_flags_only_leaving_counts():
 
 
 def test_later_fields_and_positions_are_ignored():
-    header = heartbeat.header_map(node(1), "") | {"zone": "b"}
+    header = heartbeat.header_map(node(1), "") | {"colour": "b"}
     item = over_the_wire((header, [(*heartbeat.entry(node(2), 1), "more")], "and more"))
     assert heartbeat.read(item)[1][0].port == 7002
 

@@ -330,6 +330,18 @@ def test_memory_levels_reach_all_nodes_with_the_next_tick():
     assert seen_by(second, first).memory_level == seen_by(third, first).memory_level == 2
 
 
+def test_places_reach_all_nodes_at_once_and_stand_in_the_file():
+    """Spec ZN1."""
+    exchange = Exchange()
+    first, second, third = exchange.start_joined(3)
+    first.set_place("east", "rack 1")
+    exchange.run(50)
+    assert {(seen_by(node, first).datacenter, seen_by(node, first).zone) for node in (second, third)} == {
+        ("east", "rack 1")
+    }
+    assert [line.place for line in parse(second.dump()) if line.id == first.me.id] == [("east", "rack 1")]
+
+
 def test_an_answer_lost_with_a_link_is_asked_for_again():
     """The PING arrived, its PONG did not. Without another PING a healthy node would be suspected."""
     exchange = Exchange()

@@ -145,3 +145,11 @@ def test_notes_come_back_and_time_passes_meanwhile():
 
 def test_notes_of_other_versions_are_ignored():
     assert parse_notes("vars currentEpoch 0\nvars meet x\nvars forgot zz 1 2\n", 0) == Notes([], [], False)
+
+
+def test_places_are_kept_and_unknown_ones_stay_unknown():
+    """Spec ZN1."""
+    mine, other, third = nodes()
+    third.flags = 0
+    other.datacenter, other.zone, other.is_placed = "eu west", "a/b=ü", True
+    assert [line.place for line in parse(dump([mine, other, third]))] == [None, ("eu west", "a/b=ü"), None]

@@ -25,7 +25,8 @@ def test_nodes_has_six_fields_per_line():
 def test_extended_nodes_append_pairs():
     broker = make_broker()
     text = ask_parsed(broker, make_client(broker), "CLUSTER", "NODES", "EXTENDED").decode()
-    assert text == f"{ME.hex()} 127.0.0.1:7711 myself 0 0 connected bus-port=17711 host=127.0.0.1 version=0.1.0\n"
+    six = f"{ME.hex()} 127.0.0.1:7711 myself 0 0 connected"
+    assert text == f"{six} bus-port=17711 host=127.0.0.1 version=0.1.0 datacenter= zone=\n"
 
 
 def test_myid_is_forty_hex_characters():

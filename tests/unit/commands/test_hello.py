@@ -44,6 +44,13 @@ def test_a_handshake_is_listed_too():
     assert ask_parsed(broker, make_client(broker), "HELLO")[3][1:] == [b"10.0.0.9", b"7711", b"5"]
 
 
+def test_extended_names_the_place_of_each_node():
+    """Spec ZN1."""
+    broker = make_broker(datacenter="east", zone="a b")
+    entry = ask_parsed(broker, make_client(broker), "HELLO", "EXTENDED")[2]
+    assert entry[-4:] == [b"datacenter", b"east", b"zone", b"a b"]
+
+
 def test_extended_appends_pairs_to_the_same_four():
     """Spec R5."""
     broker = make_broker()
@@ -51,7 +58,13 @@ def test_extended_appends_pairs_to_the_same_four():
     entry = ask_parsed(broker, make_client(broker), "HELLO", "extended")[3]
     assert entry[:4] == [b"02" * 20, b"127.0.0.2", b"7711", b"1"]
     pairs = dict(zip(entry[4::2], entry[5::2], strict=True))
-    assert pairs == {b"bus-port": b"17711", b"host": b"127.0.0.2", b"version": b"0.1.0"}
+    assert pairs == {
+        b"bus-port": b"17711",
+        b"host": b"127.0.0.2",
+        b"version": b"0.1.0",
+        b"datacenter": b"",
+        b"zone": b"",
+    }
 
 
 def test_hello_with_a_number_agrees_on_the_protocol():

@@ -432,3 +432,16 @@ def test_a_job_that_a_worker_has_stays_and_is_named_as_the_reason():
     assert job.state == ACTIVE
     info = ask(broker, make_client(broker), "CLUSTER", "INFO")
     assert b"cluster_leaving_blocked_by:a job is with a worker" in info
+
+
+def test_a_copy_that_leaves_goes_to_a_zone_without_one():
+    """Spec ZN2. The copies that stay count, the one that leaves does not."""
+    for seed in range(10):
+        broker = make_broker(seed=seed, zone="a")
+        places = (("", "b"), ("", "b"), ("", "a"))
+        nodes = [add_node(broker, number, place=place) for number, place in enumerate(places, 2)]
+        hold(broker, nodes[0]).requeue_at_ms += 1
+        ask(broker, make_client(broker), "CLUSTER", "LEAVING", "yes")
+        sent(broker)
+        leaving.step(broker)
+        assert [receivers for receivers, kind, _ in sent(broker) if kind == REPLJOB] == [(nodes[2],)]

@@ -539,3 +539,22 @@ def test_a_node_that_joins_takes_missing_copies():
     world.ask("e", "CLUSTER", "MEET", "a", 7711)
     world.run(12_000)
     assert copies_in(world) == [3]
+
+
+def test_a_copy_is_replaced_in_a_zone_that_has_none_before_memory_is_looked_at():
+    """Spec ZN2."""
+    places = (("", "b"), ("", "c"), ("", "b"), ("", "c"))
+    broker = make_broker(node_id=bytes(20), zone="a")
+    nodes = [add_node(broker, number, place=place) for number, place in enumerate(places, 2)]
+    for node in nodes:
+        broker.repairs.runs[node] = node.run
+    advance(broker, 11 * SECOND)
+    hold_queued(broker, *nodes[:2])
+    nodes[3].memory_level = 1
+    sent(broker)
+    forget(broker, nodes[1])
+    answer(broker, nodes[0])
+    advance(broker, 200)
+    (job,) = jobs_of(broker)
+    assert nodes[3] in job.holders
+    assert nodes[2] not in job.holders

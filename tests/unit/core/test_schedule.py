@@ -62,6 +62,17 @@ def test_items_are_due_at_their_millisecond():
     assert table.count() == 0
 
 
+def test_items_wait_for_what_the_clock_may_have_left_out():
+    """Spec T6: a clock that rounds down."""
+    table = make_table()
+    table.coarse_ms = 1
+    item = Item()
+    table.set(item, 5000)
+    assert due_at(table, 5000) == []
+    assert table.next_ms() == 5001
+    assert due_at(table, 5001) == [item]
+
+
 def test_next_is_when_the_first_will_be_due():
     table = make_table()
     assert table.next_ms() is None

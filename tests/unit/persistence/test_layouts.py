@@ -39,7 +39,7 @@ def recorded():
     ask(broker, client, "GETJOB", "TOKEN", "t", "FROM", "q")
     ask(broker, client, "PAUSE", "q", "in")
     collect()
-    ask(broker, client, "ACKJOB", reply.strip()[1:])
+    ask(broker, client, "ACKJOB", reply.strip()[1:], "RESULT", "r")
     collect()
     return reply.strip()[1:], found
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from disque_py.resp.glob import matches
+from disque_py.resp.glob import Glob, matches
 
 
 @pytest.mark.parametrize(
@@ -47,3 +47,18 @@ def test_many_stars_in_a_row_mean_the_same_as_one():
     """A client's pattern of stars must not cost their square."""
     assert matches("*" * 100_000 + "y", "maxmemory")
     assert not matches("*" * 100_000 + "x", "maxmemory")
+
+
+@pytest.mark.parametrize("pattern", ["", "*", "a*b", "**a?", "[a-c]*[^x]", "a\\*b", "a*b*c*", "?é*", "[", "ab["])
+@pytest.mark.parametrize("text", ["", "a", "ab", "axxb", "a*b", "abcabc", "bxé", "aéb", "ab[", "x" * 300])
+def test_a_glob_takes_what_matches_takes(pattern, text):
+    assert Glob(pattern).matches(text) == matches(pattern, text)
+
+
+def test_a_glob_knows_what_all_its_texts_begin_with():
+    assert [Glob(pattern).prefix for pattern in ("mail.*", "*x", "a\\*b?", "[a]b[cd]")] == ["mail.", "", "a*b", "ab"]
+
+
+def test_a_glob_forgets_characters_when_there_are_very_many():
+    glob = Glob("x*")
+    assert all(glob.matches("x" + chr(0x4E00 + number)) for number in range(1_000))

@@ -30,6 +30,8 @@ def test_a_bracket_is_one_part():
         ("GETJOB NOHANG", GETJOB_OPTIONS),
         ("GETJOB COUNT 5 FROM", "queue [queue ...]"),
         ("GETJOB FROM a", "[queue ...]"),
+        ("GETJOB COUNT 5 FROMMATCH", "pattern [pattern ...]"),
+        ("GETJOB FROMMATCH a*", "[pattern ...]"),
         ("GETJOB FROM a b c", "[queue ...]"),
         ("QSCAN 0", "[COUNT n] [BUSYLOOP] [MINLEN n] [MAXLEN n] [IMPORTRATE n]"),
         ("CLUSTER MEET", "host port [bus-port]"),

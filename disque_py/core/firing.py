@@ -1,0 +1,393 @@
+"""Schedules fire: one job for each tick, on the node whose turn it is.
+
+A tick is its planned moment. Its job has a KEY that is made of the schedule's name, its generation and the tick. So
+nodes that fire the same tick make one job, while they can ask each other (keying.py).
+
+Every node that knows a schedule may fire it. The nodes are ranked by a hash of the name and their ids. The first one
+fires when its wall clock reaches the tick, the k-th (k - 1) x TURN_MS later, unless it has heard of the tick by then. A
+leaving node does not fire.
+
+Where the cluster has voters, the firing node takes the claim of the tick first. So only the side with a majority fires
+in a partition.
+
+When the job has its copies, the tick is recorded: the progress of the schedule is cluster-wide state
+(settings_sync.py), and other nodes hear of it. Ticks of one schedule are fired one after the other. A try that failed
+is repeated. A tick that is late by LATE_MS or more is missed. CATCHUP decides which of the missed ticks are fired after
+all. All ticks between the last recorded one and the one that is recorded now count as missed.
+
+`step` does what is due. It is called ten times a second, and at the moment of the next tick. Work is done in parts, so
+ten thousand schedules that are due at midnight do not stop the node. Spec SD4, SD5, SD6, SD7, SD8, SD9,
+SD11.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from hashlib import blake2b
+from typing import Final
+
+from cluster_bus.node import LEAVING
+from disque_py.core import claiming, settings_sync
+from disque_py.core.broker import Broker
+from disque_py.core.claiming import Result, Wish
+from disque_py.core.client import WROTE, Client
+from disque_py.core.command_entry import Handler
+from disque_py.core.cron import Ticks
+from disque_py.core.errors import CommandError
+from disque_py.core.grants import GRANTED
+from disque_py.core.ids import is_valid_id
+from disque_py.core.job import ACKED
+from disque_py.core.queue_settings import SCHEDULE, state_key
+from disque_py.core.recurring import (
+    PAUSE,
+    PROGRESS,
+    SPEC,
+    Firing,
+    Progress,
+    Schedule,
+    unpack_definition,
+    unpack_pause,
+    unpack_progress,
+)
+from disque_py.log_lines import tell
+from disque_py.resp.replies import error
+
+# A node waits so long for each node that ranks before it.
+TURN_MS: Final = 500
+# A tick that is late by less is never missed.
+LATE_MS: Final = 60_000
+# An ADDJOB waits so long for copies. A try that failed is repeated after this, or, for a missed tick, after this.
+ADD_MS: Final = 2_000
+RETRY_MS: Final = 1_000
+RETRY_LATE_MS: Final = 5_000
+# CATCHUP all fires so many missed ticks at most.
+CAUGHT_UP_MAX: Final = 1_000
+# The claim of a tick: a little longer than its job is tried for.
+LEASE_MS: Final = 75_000
+CLAIM_PREFIX: Final = b"T"
+# At most so many are done in one step, and so many are under way.
+PLANNED_PER_STEP: Final = 50
+FIRED_PER_STEP: Final = 25
+FIRING_MAX: Final = 200
+# `step` is called this often in any case (timers.py).
+STEP_MS: Final = 100
+
+HELD_ELSEWHERE: Final = "NOQUORUM another node has the claim of this tick"
+KEY_PREFIX: Final = b"x-disque-tick:"
+META_SCHEDULE: Final = b"x-disque-schedule"
+META_TICK: Final = b"x-disque-tick"
+
+
+def install(broker: Broker, addjob: Handler) -> None:
+    """Begin to follow the schedules that this node knows; `addjob` is the handler of ADDJOB."""
+    broker.recurring.addjob = addjob
+    broker.queue_settings.watch(SCHEDULE, partial(_changed, broker))
+
+
+def _changed(broker: Broker, name: bytes, fields: dict[bytes, bytes]) -> None:
+    """Take over a state, which may be anything that a node sent."""
+    recurring = broker.recurring
+    packed = fields.get(SPEC, b"")
+    schedule = recurring.known.get(name)
+    if schedule is None or schedule.packed != packed:
+        definition = unpack_definition(packed) if packed else None
+        if definition is None:
+            recurring.known.pop(name, None)
+            return
+        schedule = recurring.known[name] = Schedule(name, definition, packed)
+    schedule.is_paused, floor_ms = unpack_pause(fields.get(PAUSE, b""))
+    schedule.floor_ms = max(schedule.floor_ms, floor_ms)
+    if schedule.merge(unpack_progress(fields.get(PROGRESS, b""))):
+        recurring.fallen[name] = None
+    recurring.unplanned[name] = None
+    _wake(broker, 1)
+
+
+# -- time ---------------------------------------------------------------------------------------------------------
+
+
+def step(broker: Broker) -> None:
+    """Do what is due: replies of ADDJOBs, ticks to be computed, ticks to be fired."""
+    recurring = broker.recurring
+    while recurring.answered:
+        _on_answer(broker, recurring.answered.pop())
+    if not recurring.known:
+        return
+    while recurring.fallen:
+        schedule = recurring.known.get(recurring.fallen.popitem()[0])
+        if schedule is not None:
+            _tell(broker, schedule)
+    for name in list(recurring.unplanned)[:PLANNED_PER_STEP]:
+        del recurring.unplanned[name]
+        schedule = recurring.known.get(name)
+        if schedule is not None:
+            _plan(broker, schedule)
+    if recurring.unplanned:
+        _wake(broker, 1)
+    if _may_fire(broker):
+        for _ in range(FIRED_PER_STEP):
+            schedule = recurring.take_due(broker.wall_ms) if recurring.firing_count < FIRING_MAX else None
+            if schedule is None:
+                break
+            _consider(broker, schedule)
+        due_ms = recurring.next_due_ms()
+        if due_ms and due_ms - broker.wall_ms <= 2 * STEP_MS and recurring.firing_count < FIRING_MAX:
+            _wake(broker, max(1, due_ms - broker.wall_ms))
+
+
+def _may_fire(broker: Broker) -> bool:
+    """Return whether this node fires at all now: it serves, and has heard of the others' progress."""
+    return not (
+        broker.is_loading
+        or broker.is_leaving
+        or broker.journal.disk_level
+        or broker.queue_settings.exchange.wait_until_ms > broker.now_ms
+    )
+
+
+def _wake(broker: Broker, span_ms: int) -> None:
+    """Have `step` called after a span, if it is not called before."""
+    recurring = broker.recurring
+    at_ms = broker.now_ms + span_ms
+    if not broker.now_ms < recurring.woken_ms <= at_ms:
+        recurring.woken_ms = at_ms
+        broker.schedule.call_at(at_ms, partial(_woken, broker, at_ms))
+
+
+def _woken(broker: Broker, at_ms: int) -> None:
+    if broker.recurring.woken_ms == at_ms:
+        broker.recurring.woken_ms = 0
+        step(broker)
+
+
+def _plan(broker: Broker, schedule: Schedule, *, is_ours: bool = False) -> None:
+    """Compute the next tick. Behind a tick that this node fired, it does not wait for the nodes before it again."""
+    if schedule.ticks is None:
+        schedule.ticks = broker.recurring.ticks_of(schedule.definition, broker.host.time_zone)
+    ticks = schedule.ticks
+    next_ms = ticks.after(schedule.base_ms) if ticks is not None and not schedule.is_paused else 0
+    if next_ms != schedule.next_ms:
+        schedule.next_ms = next_ms
+        schedule.fails = 0
+        schedule.has_waited = is_ours and schedule.has_waited and 0 < next_ms <= broker.wall_ms
+        broker.recurring.set_due(schedule, next_ms)
+    elif not schedule.due_serial and not schedule.firing:
+        broker.recurring.set_due(schedule, next_ms)
+
+
+def rank_of(broker: Broker, name: bytes) -> int:
+    """Return how many nodes fire before this one."""
+    mine = _hash(name, broker.me.id)
+    others = [node for node in broker.members() if not node.flags & LEAVING]
+    return sum(1 for node in others if _hash(name, node.id) < mine)
+
+
+def _hash(name: bytes, node_id: bytes) -> bytes:
+    return blake2b(name + node_id, digest_size=8).digest()
+
+
+# -- ticks --------------------------------------------------------------------------------------------------------
+
+
+def _consider(broker: Broker, schedule: Schedule) -> None:
+    """Fire the next tick of a schedule that is due, wait for others, or record it as missed."""
+    ticks = schedule.ticks
+    if schedule.firing is not None or not schedule.next_ms or ticks is None:
+        return  # It is planned again when that is over.
+    if not schedule.has_waited:
+        schedule.has_waited = True
+        rank = rank_of(broker, schedule.name)
+        if rank:
+            at_ms = schedule.next_ms + rank * TURN_MS  # A tick that is late by more is fired in turns, too.
+            broker.recurring.set_due(schedule, at_ms if at_ms > broker.wall_ms else broker.wall_ms + rank * TURN_MS)
+            return
+    tick_ms = schedule.next_ms
+    late_ms = broker.wall_ms - LATE_MS
+    if tick_ms <= late_ms:
+        catchup = schedule.definition.catchup
+        if catchup == b"none":
+            _record(broker, schedule, ticks.last(schedule.base_ms, late_ms), b"")
+            return
+        if catchup == b"last":
+            tick_ms = ticks.last(schedule.base_ms, late_ms)
+        else:
+            tick_ms = _oldest_caught_up(ticks, schedule.base_ms, late_ms)
+    if schedule.definition.overlap == b"skip" and _is_alive(broker, schedule.progress.job_id):
+        _record(broker, schedule, tick_ms, b"")
+        return
+    _fire(broker, schedule, tick_ms)
+
+
+def _oldest_caught_up(ticks: Ticks, base_ms: int, until_ms: int) -> int:
+    """Return the first tick after the base of which at most CAUGHT_UP_MAX ticks come up to a moment."""
+    span_ms = CAUGHT_UP_MAX * 1_000
+    while until_ms - span_ms > base_ms and ticks.count(until_ms - span_ms, until_ms) <= CAUGHT_UP_MAX:
+        span_ms *= 2
+    low_ms, high_ms = max(base_ms, until_ms - span_ms), until_ms
+    if ticks.count(low_ms, until_ms) <= CAUGHT_UP_MAX:
+        return ticks.after(low_ms)
+    while high_ms - low_ms > 1:  # Too many come after `low_ms`, and not after `high_ms`.
+        middle_ms = (low_ms + high_ms) // 2
+        if ticks.count(middle_ms, until_ms) > CAUGHT_UP_MAX:
+            low_ms = middle_ms
+        else:
+            high_ms = middle_ms
+    return ticks.after(high_ms)
+
+
+def _is_alive(broker: Broker, job_id: bytes) -> bool:
+    """Return whether a job is neither over nor errored, as far as this node knows."""
+    job = broker.find(job_id) if job_id and is_valid_id(job_id) else None
+    return job is not None and job.state != ACKED and not job.is_errored
+
+
+def _record(broker: Broker, schedule: Schedule, tick_ms: int, job_id: bytes) -> None:
+    """Record a tick, with its job if it has one. Ticks before it that are not recorded are missed."""
+    ticks = schedule.ticks
+    assert ticks is not None
+    assert tick_ms > schedule.progress.last_ms
+    before = schedule.progress
+    passed = max(1, ticks.count(schedule.base_ms, tick_ms))
+    fired = 1 if job_id else 0
+    schedule.progress = Progress(
+        before.generation,
+        tick_ms,
+        job_id or before.job_id,
+        before.fired + fired,
+        before.missed + passed - fired,
+    )
+    _tell(broker, schedule)
+    broker.recurring.unplanned.pop(schedule.name, None)
+    _plan(broker, schedule, is_ours=True)
+
+
+def _tell(broker: Broker, schedule: Schedule) -> None:
+    """Put the progress on disk, and tell other nodes."""
+    key = state_key(SCHEDULE, schedule.name)
+    if not settings_sync.note(broker, key, [(PROGRESS, schedule.progress.pack())]):
+        broker.stats.ignored("progress of a schedule that has no room")
+
+
+# -- jobs ---------------------------------------------------------------------------------------------------------
+
+
+class AddPort:
+    """The connection of a node's own ADDJOB: its reply goes to the firing that waits for it (ports.ClientPort)."""
+
+    def __init__(self, broker: Broker, firing: Firing) -> None:
+        self._broker = broker
+        self._firing = firing
+        self.client: Client | None = None
+
+    def wake(self) -> None:
+        """Take the reply. It is released when the job's record is safe, like that of any client."""
+        client = self.client
+        if client is not None and client.out:
+            self._firing.reply = b"".join(client.out)
+            client.out = []
+            self._broker.recurring.answered.append(self._firing)
+
+    def close(self, *, after_replies: bool) -> None:
+        """Do nothing: there is no connection."""
+
+    def input_bytes(self) -> int:
+        """Return 0."""
+        return 0
+
+    def output_bytes(self) -> int:
+        """Return 0."""
+        return 0
+
+
+def _fire(broker: Broker, schedule: Schedule, tick_ms: int) -> None:
+    """Make the job of a tick, under a claim where there are voters."""
+    firing = schedule.firing = Firing(schedule.name, schedule.definition.generation, tick_ms)
+    broker.recurring.firing_count += 1
+    if broker.claims.memory.list is None:
+        _add(broker, schedule, firing)
+    else:
+        # A release may have been lost, so this node's own grant is replaced.
+        claiming.claim(broker, _wish(broker, firing), partial(_claimed, broker, firing), replaces=True)
+
+
+def _wish(broker: Broker, firing: Firing) -> Wish:
+    voter_list = broker.claims.memory.list
+    lease_ms = min(LEASE_MS, voter_list.lease_max_ms) if voter_list is not None else LEASE_MS
+    return Wish(CLAIM_PREFIX + _key_of(firing), b"%b:%b" % (broker.me.name, broker.run.hex().encode()), lease_ms)
+
+
+def _key_of(firing: Firing) -> bytes:
+    return b"%b%b:%d:%d" % (KEY_PREFIX, firing.name, firing.generation, firing.tick_ms)
+
+
+def _claimed(broker: Broker, firing: Firing, result: Result) -> None:
+    if result.outcome == GRANTED:
+        firing.fence = result.fence
+        schedule = _wanted(broker, firing)
+        if schedule is not None and result.until_ms > broker.now_ms:
+            _add(broker, schedule, firing)
+            return
+    firing.reply = error(claiming.REASONS.get(result.outcome, HELD_ELSEWHERE))
+    broker.recurring.answered.append(firing)
+    _wake(broker, 1)
+
+
+def _wanted(broker: Broker, firing: Firing) -> Schedule | None:
+    """Return the schedule of a firing whose tick is still to be fired."""
+    schedule = broker.recurring.known.get(firing.name)
+    if schedule is None or schedule.firing is not firing or schedule.is_paused:
+        return None
+    return schedule if firing.tick_ms > schedule.base_ms else None
+
+
+def _add(broker: Broker, schedule: Schedule, firing: Firing) -> None:
+    """Run the ADDJOB of a tick, as if a client had sent it."""
+    recurring = broker.recurring
+    addjob = recurring.addjob
+    assert addjob is not None
+    port = AddPort(broker, firing)
+    client = port.client = Client(0, port, "", broker.now_ms)
+    definition = schedule.definition
+    argv = [b"ADDJOB", definition.queue, definition.body, b"%d" % ADD_MS, b"KEY", _key_of(firing)]
+    argv += [b"META", META_SCHEDULE, firing.name, b"META", META_TICK, b"%d" % firing.tick_ms, *definition.options]
+    recurring.is_internal = True
+    try:
+        reply = addjob(broker, client, argv)
+    except CommandError as refused:
+        reply = error(refused.text)
+    finally:
+        recurring.is_internal = False
+    if reply is not None:
+        client.reply(reply)
+        client.wrote = WROTE
+        broker.outbox.clients[client] = None
+
+
+def _on_answer(broker: Broker, firing: Firing) -> None:
+    """Record a tick whose job is made, or try it again later."""
+    broker.recurring.firing_count -= 1
+    reply = firing.reply
+    is_added = reply.startswith(b"+")
+    if firing.fence and not is_added:
+        claiming.release(broker, _wish(broker, firing), firing.fence, _released)
+    schedule = broker.recurring.known.get(firing.name)
+    if schedule is None or schedule.firing is not firing:
+        return  # It was deleted, or set anew.
+    schedule.firing = None
+    if is_added and firing.tick_ms > schedule.progress.last_ms:
+        _record(broker, schedule, firing.tick_ms, reply[1:-2])
+        return
+    if not is_added:
+        schedule.fails += 1
+        if schedule.fails == 1 and HELD_ELSEWHERE.encode() not in reply:
+            name, reason = firing.name.decode("utf-8", "replace"), reply[1:-2].decode("utf-8", "replace")
+            tell(broker.host, "schedule-failed", schedule=name, tick_ms=firing.tick_ms, reason=reason)
+    is_late = firing.tick_ms <= broker.wall_ms - LATE_MS
+    _plan(broker, schedule)
+    if not is_added and schedule.next_ms:
+        at_ms = broker.wall_ms + (RETRY_LATE_MS if is_late else RETRY_MS)
+        broker.recurring.set_due(schedule, max(at_ms, schedule.next_ms))
+
+
+def _released(result: Result) -> None:
+    """Do nothing: a release that was lost ends with the lease."""

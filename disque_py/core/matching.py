@@ -1,0 +1,189 @@
+"""GETJOB … FROMMATCH: jobs of every queue whose name matches, in turns by name.
+
+A client takes one job of a queue, then one of the next queue by name. It begins behind the queue that it was served
+from last, so no queue starves however full the others are. Queues without jobs are not visited: the group lists those
+that had some, and a visit that finds none takes the queue off the list (patterns.py). A walk over very many queues that
+can't be served now, such as paused ones, is done in parts.
+
+A client with a filter waits in the line of each matching queue, and joins those of new queues. Spec TP2, TP4.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import Any, Final
+
+from cluster_bus.messages import NEEDJOBS
+from cluster_bus.node import Node
+from disque_py.core import delivery, filters, lifecycle, ordering, pulls
+from disque_py.core.broker import Broker
+from disque_py.core.claim_stamps import needed
+from disque_py.core.client import Client
+from disque_py.core.errors import CommandError
+from disque_py.core.fetch_options import FetchOptions
+from disque_py.core.patterns import GONE, PatternGroup
+from disque_py.core.queue import LINE_BYTES, PAUSED_OUT, Queue
+
+# Queues that are looked at in one part.
+LOOKED_PER_PART: Final = 250
+
+
+class Visit:
+    """The state of one client's walk over the queues of its group.
+
+    entries, size      the jobs so far, as entries of the reply, and their bytes
+    cursor             the queue that was looked at last
+    missed             queues in a row that gave none
+    is_stalled         a queue's next body is on disk
+    is_held            a queue's jobs wait for better ones of another node
+    is_refused         jobs are held up by the disk's trouble
+    """
+
+    __slots__ = ("cursor", "entries", "is_held", "is_refused", "is_stalled", "missed", "size")
+
+    def __init__(self, cursor: bytes) -> None:
+        self.cursor = cursor
+        self.entries: list[bytes] = []
+        self.size = 0
+        self.missed = 0
+        self.is_stalled = self.is_held = self.is_refused = False
+
+
+def collect(
+    broker: Broker, client: Client, group: PatternGroup, count: int, options: FetchOptions, visit: Visit
+) -> bool:
+    """Take up to `count` jobs in turns. Return whether the walk is over; if not, it goes on with the next call."""
+    where = options.where
+    looked = 0
+    at = bisect_right(group.names, visit.cursor)
+    while len(visit.entries) < count and visit.size < delivery.REPLY_BYTES_MAX:
+        names = group.names
+        if visit.missed >= len(names):
+            return True
+        if looked >= LOOKED_PER_PART:
+            return False
+        looked += 1
+        if at >= len(names):
+            at = 0
+        name = names[at]
+        queue = broker.queues.get(name)
+        if queue is None or (not queue.length and queue.parking is None):
+            broker.patterns.unlist(group, name)
+            continue
+        at += 1
+        visit.cursor = name
+        visit.missed += 1
+        if not queue.length or queue.paused & PAUSED_OUT:
+            continue
+        if where is None:
+            rivals = queue.rivals
+            if (
+                rivals is not None
+                and rivals.best is not None
+                and not ordering.may_serve(broker, queue, rivals, is_picky=options.is_picky)
+            ):
+                visit.is_held = visit.is_held or ordering.is_held_back(broker, queue)
+                continue
+            job = lifecycle.fetch(broker, queue, is_picky=options.is_picky)
+        else:
+            job = lifecycle.fetch_matching(broker, queue, where, is_picky=options.is_picky)
+        if job is None:
+            if queue.is_stalled:
+                visit.is_stalled = True
+            elif broker.journal.disk_level and queue.once_length and not options.is_picky:
+                visit.is_refused = True
+            continue
+        if queue.parking is not None and needed(broker, job) is not None:
+            lifecycle.undo_fetch(broker, queue, job)  # It needs a claim (claimed_fetch.py).
+            continue
+        visit.missed = 0
+        entry = delivery.deliver(broker, queue, job, options)
+        visit.entries.append(entry)
+        visit.size += len(entry)
+        client.served_from = name
+        if not queue.length:
+            delivery.ran_dry(broker, queue)
+    return True
+
+
+def wait(broker: Broker, client: Client, group: PatternGroup, timeout_ms: int, options: FetchOptions) -> None:
+    """Block the client; `timeout_ms` 0 waits for ever. CommandError if there are too many filters."""
+    if options.where is None:
+        delivery.wait_in_group(broker, client, group, timeout_ms, options)
+        _ask_again(broker, group)
+        return
+    names = dict.fromkeys(group.names)
+    names.update(group.elsewhere)
+    if broker.consumers.filter_lines + len(names) > filters.LINES_MAX:
+        raise CommandError(f"ERR too many waiting filters, at most {filters.LINES_MAX}")
+    delivery.wait_in_group(broker, client, group, timeout_ms, options)
+    _join(broker, client, [broker.queue(name) for name in names])
+
+
+def _ask_again(broker: Broker, group: PatternGroup) -> None:
+    """Ask a node for jobs that it offered when no client waited."""
+    while group.offers:
+        name = next(iter(group.offers))
+        node = group.offers.pop(name)
+        queue = broker.queues.get(name)
+        if queue is None or queue.paused or not node.is_linked:
+            continue
+        picky_only = group.picky == len(group.waiting)
+        flags = pulls.ANSWERS_HINT | (pulls.RETRIED_ONLY if picky_only else 0)
+        broker.stats.pulls_sent += 1
+        broker.send(broker.sets.only(node), NEEDJOBS, (name, 1, flags))
+        return
+
+
+def asked(broker: Broker, group: PatternGroup, options: FetchOptions) -> None:
+    """Note that a client asked in vain and did not wait."""
+    now_ms = broker.now_ms
+    broker.patterns.due[group] = None
+    if options.where is not None:
+        group.filtered_ms = now_ms
+        return
+    group.polled_ms = now_ms
+    if options.is_picky:
+        group.picky_ms = now_ms
+    else:
+        group.asked_ms = now_ms
+
+
+def _join(broker: Broker, client: Client, queues: list[Queue]) -> None:
+    """Let a client with a filter wait for more queues."""
+    where = client.options.where
+    assert where is not None
+    joined = dict.fromkeys(client.queues)
+    before = len(joined)
+    for queue in queues:
+        lines = filters.filters_of(broker, queue)
+        if queue not in joined and lines.may_index(where.names):  # Else it has as many indexes as it may have.
+            joined[queue] = None
+            lines.wait(client, where)
+            lines.build_soon(lines.index(where.names))
+    client.queues = tuple(joined)
+    broker.used_memory += LINE_BYTES * (len(joined) - before)
+
+
+def join_new(broker: Broker) -> None:
+    """Let clients with filters wait for queues that have jobs now."""
+    to_join, broker.patterns.to_join = broker.patterns.to_join, {}
+    for queue in to_join:
+        for group in queue.patterns or () if not queue.is_dropped else ():
+            for client in group.filtered:
+                _join(broker, client, [queue])
+        if queue.filters is not None:
+            queue.filters.all_due()
+            broker.ready[queue] = None
+
+
+def on_queue(broker: Broker, sender: Node, items: list[Any]) -> None:
+    """Let clients with filters wait for a queue of the sender, which makes it known here."""
+    for name, *_ in items:
+        if type(name) is not bytes:
+            raise ValueError("a queue without a name")
+        groups = [group for group in broker.patterns.matching(name) if group.told[2] > GONE]
+        for group in groups:
+            group.elsewhere[name] = None
+        if groups:
+            broker.patterns.to_join[broker.queue(name)] = None

@@ -1,0 +1,356 @@
+"""Patterns of queue names: the clients of GETJOB … FROMMATCH, and the queues that they may be served from.
+
+All clients with the same patterns share one *group*. A group knows its clients, the clients that other nodes have for
+it, and the names of the matching queues that had a job when they were last looked at. A client that waits is entered
+into its group alone, so waiting costs the same however many queues match. A job that becomes ready in a matching queue
+finds the groups through its queue. Clients that also have a filter wait in the lines of the queues (filters.py), and
+join those of new queues.
+
+A new group is compared with all queues, a part at a time. From then on each new queue is compared with all groups whose
+pattern begins like its name. So neither is a walk over the other. A group that has no client anywhere is dropped a
+minute after its last use.
+
+Other nodes hear of groups by pattern_interest.py. Clients get their jobs from delivery.py and matching.py.
+Spec TP1, TP2, TP3.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from disque_py.core.errors import CommandError
+from disque_py.resp.glob import Glob
+
+if TYPE_CHECKING:
+    from cluster_bus.node import Node
+    from disque_py.core.broker import Broker
+    from disque_py.core.client import Client
+    from disque_py.core.queue import Queue
+
+PATTERNS_MAX: Final = 16
+PATTERN_BYTES_MAX: Final = 1024
+GROUPS_MAX: Final = 100_000
+# A group and its entries in tables, and each queue that it lists, as measured.
+GROUP_BYTES: Final = 2_000
+LISTED_BYTES: Final = 110
+GROUP_IDLE_MS: Final = 60_000
+# Names that are compared in one part of a walk, about half a millisecond.
+COMPARED_PER_PART: Final = 250
+
+# Jobs of one queue that are asked for after a hint, and offers that are kept.
+PULLED_MAX: Final = 100
+OFFERS_MAX: Final = 1_000
+
+# A client that asked within this time, and did not wait, may ask again.
+POLLED_MS: Final = 1_000
+
+GONE: Final = -1
+# Clients that wait: all without a filter, those of them that take RETRY 0, those with a filter. As in INTEREST, 0 says
+# that some did lately, and GONE that none do.
+Counts = tuple[int, int, int]
+NO_CLIENTS: Final[Counts] = (GONE, GONE, GONE)
+
+
+class PatternGroup:
+    """Clients that wait with the same patterns, and the queues whose names match.
+
+    words        the patterns, sorted
+    waiting      clients without a filter, in order of arrival; `picky` of them skip at-most-once jobs
+    filtered     clients with a filter
+    interested   node -> its clients with these patterns
+    names        matching queues that had a job when they were last looked at, sorted; `listed` has the same names
+    told         what other nodes were told of our clients
+    asked_ms, picky_ms, filtered_ms   when a client last asked in vain or stopped waiting: one that takes all jobs, a
+                 picky one, one with a filter
+    elsewhere    matching queues of other nodes, as long as clients with a filter wait here
+    offers       queue -> a node that has jobs of it and was not asked for any yet
+    pulled_ms, pulled   how many jobs were asked for in this millisecond, because of hints
+    polled_ms    when a client without a filter last asked and did not wait
+    used_ms      when a client last asked
+    build        the walk that fills it; None when it is complete
+    """
+
+    __slots__ = (
+        "asked_ms",
+        "build",
+        "elsewhere",
+        "filtered",
+        "filtered_ms",
+        "globs",
+        "interested",
+        "is_dropped",
+        "is_timed",
+        "listed",
+        "names",
+        "offers",
+        "picky",
+        "picky_ms",
+        "polled_ms",
+        "pulled",
+        "pulled_ms",
+        "told",
+        "used_ms",
+        "waiting",
+        "words",
+    )
+
+    def __init__(self, words: tuple[bytes, ...]) -> None:
+        self.words = words
+        self.globs = [Glob(word.decode("utf-8", "surrogateescape")) for word in words]
+        self.waiting: dict[Client, None] = {}
+        self.picky = 0
+        self.filtered: dict[Client, None] = {}
+        self.interested: dict[Node, Counts] = {}
+        self.names: list[bytes] = []
+        self.listed: dict[bytes, None] = {}
+        self.elsewhere: dict[bytes, None] = {}
+        self.offers: dict[bytes, Node] = {}
+        self.pulled_ms = self.pulled = 0
+        self.told = NO_CLIENTS
+        self.asked_ms = self.picky_ms = self.filtered_ms = 0
+        self.used_ms = self.polled_ms = 0
+        self.build: Iterator[None] | None = None
+        self.is_timed = False
+        self.is_dropped = False
+
+    def takes(self, name: bytes) -> bool:
+        """Return whether a queue of this name matches one of the patterns."""
+        text = name.decode("utf-8", "surrogateescape")
+        return any(glob.matches(text) for glob in self.globs)
+
+    @property
+    def has_clients(self) -> bool:
+        """Whether clients of any node wait, or did so lately."""
+        return bool(self.waiting or self.filtered or self.interested) or self.told != NO_CLIENTS
+
+
+class Patterns:
+    """All groups of one node.
+
+    groups     patterns -> their group
+    due        groups whose clients other nodes may have to be told of
+    to_join    queues that have jobs now, here or elsewhere, and which clients with a filter may have to wait for
+    found      (group, queue) that matches and had its first job, which nodes whose clients have a filter hear of
+    """
+
+    __slots__ = ("_broker", "_by_prefix", "_lengths", "due", "found", "groups", "to_join")
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._by_prefix: dict[bytes, dict[PatternGroup, None]] = {}
+        self._lengths: dict[int, int] = {}
+        self.groups: dict[tuple[bytes, ...], PatternGroup] = {}
+        self.due: dict[PatternGroup, None] = {}
+        self.to_join: dict[Queue, None] = {}
+        self.found: dict[tuple[PatternGroup, bytes], None] = {}
+
+    def group(self, words: list[bytes] | tuple[bytes, ...]) -> PatternGroup:
+        """Return the group of these patterns, perhaps a new one that is still compared with queues (`build`).
+
+        CommandError if there are too many.
+        """
+        key = tuple(sorted(set(words)))
+        group = self.groups.get(key)
+        broker = self._broker
+        if group is None:
+            if len(self.groups) >= GROUPS_MAX:
+                raise CommandError(f"ERR too many patterns, at most {GROUPS_MAX}")
+            group = self.groups[key] = PatternGroup(key)
+            broker.used_memory += GROUP_BYTES + sum(map(len, key))
+            for prefix in _prefixes(group):
+                known = self._by_prefix.get(prefix)
+                if known is None:
+                    known = self._by_prefix[prefix] = {}
+                    self._lengths[len(prefix)] = self._lengths.get(len(prefix), 0) + 1
+                known[group] = None
+            if broker.queues:
+                group.build = self._compared(group)
+            self._look_later(group)
+        group.used_ms = broker.now_ms
+        return group
+
+    def matching(self, name: bytes) -> list[PatternGroup]:
+        """Return the groups that a queue of this name belongs to."""
+        found: dict[PatternGroup, None] = {}
+        for length in self._lengths:
+            if length <= len(name):
+                for group in self._by_prefix.get(name[:length], ()):
+                    if group not in found and group.takes(name):
+                        found[group] = None
+        return list(found)
+
+    def queue_created(self, queue: Queue) -> None:
+        """Let a new queue belong to the groups that it matches."""
+        found = self.matching(queue.name)
+        if found:
+            queue.patterns = found
+
+    def queue_dropped(self, queue: Queue) -> None:
+        """Forget a queue that is dropped."""
+        for group in queue.patterns or ():
+            self.unlist(group, queue.name)
+        self.to_join.pop(queue, None)
+
+    def pushed(self, queue: Queue) -> None:
+        """Note that a matching queue has a job."""
+        broker = self._broker
+        groups = queue.patterns
+        assert groups is not None
+        has_left = False
+        for group in groups:
+            if group.is_dropped:
+                has_left = True
+                continue
+            if queue.name not in group.listed:
+                self._list(group, queue)
+            if group.waiting:
+                broker.ready[queue] = None
+            if group.interested:
+                broker.consumers.hint_due[queue] = None
+        if has_left:
+            queue.patterns = [group for group in groups if not group.is_dropped] or None
+
+    def is_wanted(self, name: bytes) -> bool:
+        """Whether clients of this node wait for jobs of a queue that is not known here, or asked for such lately."""
+        return any(group.told[0] >= 0 for group in self.matching(name))
+
+    def asked_for(self, queue: Queue, node: Node) -> int:
+        """Return how many jobs to ask a node for that has some; 0: none now. Its offer is kept for the next client."""
+        now_ms = self._broker.now_ms
+        count = 0
+        for group in queue.patterns or ():
+            waiting = len(group.waiting)
+            if group.pulled_ms != now_ms:
+                group.pulled_ms, group.pulled = now_ms, 0
+            if not waiting and group.polled_ms and now_ms - group.polled_ms < POLLED_MS:
+                waiting = 1
+            if group.pulled < waiting:
+                count = max(count, min(PULLED_MAX, waiting - group.pulled))
+                group.pulled += count
+                group.offers.pop(queue.name, None)
+            elif group.told[0] >= 0 and (queue.name in group.offers or len(group.offers) < OFFERS_MAX):
+                group.offers[queue.name] = node
+        return count
+
+    def _list(self, group: PatternGroup, queue: Queue) -> None:
+        name = queue.name
+        group.listed[name] = None
+        insort(group.names, name)
+        self._broker.used_memory += LISTED_BYTES
+        if group.filtered:
+            self.to_join[queue] = None
+        if group.interested:
+            self.found[group, name] = None
+            self._broker.consumers.hint_due[queue] = None
+
+    def unlist(self, group: PatternGroup, name: bytes) -> None:
+        """Forget a queue that has no job, until it gets one."""
+        if name in group.listed:
+            del group.listed[name]
+            del group.names[bisect_left(group.names, name)]
+            self._broker.used_memory -= LISTED_BYTES
+
+    def clear_queues(self) -> None:
+        """Forget all queues, because they are gone (reset.py)."""
+        for group in self.groups.values():
+            self._broker.used_memory -= LISTED_BYTES * len(group.names)
+            group.names = []
+            group.listed = {}
+            group.build = None
+        self.to_join = {}
+        self.found = {}
+
+    # -- the life of a group ------------------------------------------------------------------------
+
+    def _compared(self, group: PatternGroup) -> Iterator[None]:
+        """Compare a new group with all queues, a part per step. Queues that are made meanwhile find it themselves."""
+        for compared, queue in enumerate(list(self._broker.queues.values()), 1):
+            if compared % COMPARED_PER_PART == 0:
+                yield
+            if queue.is_dropped or group.is_dropped:
+                continue
+            groups = queue.patterns
+            if groups is not None and group in groups:
+                continue
+            if group.takes(queue.name):
+                if groups is None:
+                    groups = queue.patterns = []
+                groups.append(group)
+                if queue.length and queue.name not in group.listed:
+                    self._list(group, queue)
+        group.build = None
+
+    def build_soon(self, group: PatternGroup) -> None:
+        """Compare a group that no client of this node waits for with all queues."""
+        if group.build is not None:
+            self._broker.schedule.walk(self._build_parts(group))
+
+    def _build_parts(self, group: PatternGroup) -> Iterator[None]:
+        while (build := group.build) is not None:
+            next(build, None)
+            yield
+
+    def _look_later(self, group: PatternGroup) -> None:
+        broker = self._broker
+        broker.schedule.call_at(broker.now_ms + GROUP_IDLE_MS, partial(self._drop_if_idle, group))
+
+    def _drop_if_idle(self, group: PatternGroup) -> None:
+        broker = self._broker
+        if group.has_clients or broker.now_ms - group.used_ms < GROUP_IDLE_MS:
+            self._look_later(group)
+            return
+        group.is_dropped = True
+        group.build = None
+        broker.used_memory -= GROUP_BYTES + sum(map(len, group.words)) + LISTED_BYTES * len(group.names)
+        group.names = []
+        group.listed = {}
+        del self.groups[group.words]
+        self.due.pop(group, None)
+        for prefix in _prefixes(group):
+            known = self._by_prefix[prefix]
+            del known[group]
+            if not known:
+                del self._by_prefix[prefix]
+                self._lengths[len(prefix)] -= 1
+                if not self._lengths[len(prefix)]:
+                    del self._lengths[len(prefix)]
+
+
+def _prefixes(group: PatternGroup) -> dict[bytes, None]:
+    return dict.fromkeys([glob.prefix.encode("utf-8", "surrogateescape") for glob in group.globs])
+
+
+def has_client_for(queue: Queue) -> bool:
+    """Whether a client of this node waits in a group of the queue and takes a job that is there."""
+    for group in queue.patterns or ():
+        if group.waiting and (queue.retried_length or group.picky < len(group.waiting)):
+            return True
+    return False
+
+
+def waiting_in(queue: Queue) -> tuple[int, int]:
+    """Return how many clients of this node wait in the queue's groups without a filter: all, and the picky ones."""
+    waiting = picky = 0
+    for group in queue.patterns or ():
+        waiting += len(group.waiting)
+        picky += group.picky
+    return waiting, picky
+
+
+def demand_of(queue: Queue, interested: dict[Node, int]) -> dict[Node, int]:
+    """Return node -> its clients that wait for the queue's jobs, by patterns and as given. Not to be changed."""
+    groups = queue.patterns
+    if groups is None:
+        return interested
+    found: dict[Node, int] | None = None
+    for group in groups:
+        for node, counts in group.interested.items():
+            waiting = counts[0] if queue.retried_length else counts[1]
+            if waiting >= 0:
+                if found is None:
+                    found = dict(interested)
+                found[node] = max(0, found.get(node, 0)) + waiting
+    return interested if found is None else found

@@ -1,0 +1,217 @@
+"""Results of finished jobs: the bytes that a consumer gave with ACKJOB … RESULT.
+
+Every holder that hears an ack with a result keeps the result for the `result-retention` of the job's queue. With a
+retention of 0 it keeps the result as long as the acknowledged job itself, so that nodes that ask again get it. A
+result counts in `used_memory`, and goes first when memory is short (memory.py). The journal keeps results as records of
+their own. A reader that does not know them skips them, and loses nothing else.
+
+A job has one result. The ack that counts decides: each result carries the version of the job at its ack, and the node
+of that ack. Of two results the one with the lower pair stays, on every node. So all holders agree, in whatever order
+they hear. A result of version 0 comes from a node that does not know the job. The first holder gives it its own pair.
+
+This module is data. acks.py decides, and journaling.py writes the records. Spec RW1, RW2, RW3.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from disque_py.core.broker import Broker
+
+# The bytes of a result besides its own: id, object and entries, as measured; and about the bytes of its record.
+RESULT_BYTES: Final = 360
+RECORD_BYTES: Final = 80
+# Results whose time is over are forgotten at most this much later …
+SPAN_SHIFT: Final = 10
+# … and at most this many at a time.
+FORGOTTEN_PER_PART: Final = 1_000
+PART_EVERY_MS: Final = 10
+# The most bytes of a result that another node may send; as of `result-max-bytes`.
+BYTES_MAX: Final = 64 * 1024 * 1024
+VERSION_LIMIT: Final = 1 << 31
+NODE_BYTES: Final = 20
+# A retention as of queue settings, in milliseconds.
+LEFT_LIMIT: Final = 1 << 54
+
+
+class Result:
+    """One result.
+
+    value         the bytes
+    version, node the pair that orders it among results of the same job
+    expire_at_ms  when it is forgotten; 0: with its job
+    place         segment of the journal that says so; 0: none
+    """
+
+    __slots__ = ("expire_at_ms", "node", "place", "value", "version")
+
+    def __init__(self, value: bytes, version: int, node: bytes, expire_at_ms: int) -> None:
+        self.value = value
+        self.version = version
+        self.node = node
+        self.expire_at_ms = expire_at_ms
+        self.place = 0
+
+
+# Id, result, version and node of the ack: a result on its way to a node.
+Item = tuple[bytes, bytes, int, bytes]
+
+
+def read_item(item: Any) -> Item:
+    """Return a result that a node sent; later positions are for newer versions. ValueError."""
+    job_id, value, version, node, *_ = item
+    if type(job_id) is not bytes or type(value) is not bytes or len(value) > BYTES_MAX:
+        raise ValueError("a result that is none")
+    if type(version) is not int or not 0 <= version < VERSION_LIMIT:
+        raise ValueError("a result with a version that is none")
+    if type(node) is not bytes or len(node) != (NODE_BYTES if version else 0):
+        raise ValueError("a result of a node that is none")
+    return job_id, value, version, node
+
+
+class Results:
+    """All results of a node.
+
+    by_id   job id -> result, oldest first
+    bytes   accounted bytes of all
+    """
+
+    __slots__ = ("_broker", "_spans", "by_id", "bytes")
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._spans: dict[int, list[bytes]] = {}
+        self.by_id: dict[bytes, Result] = {}
+        self.bytes = 0
+
+    def get(self, job_id: bytes) -> bytes | None:
+        """Return the result of a job; None if there is none."""
+        known = self.by_id.get(job_id)
+        if known is None or 0 < known.expire_at_ms <= self._broker.now_ms:
+            return None
+        return known.value
+
+    def put(self, job_id: bytes, value: bytes, version: int, node: bytes, keep_ms: int) -> bool:
+        """Keep a result for so long (0: as long as its job), unless an earlier one is known. Return whether it is."""
+        known = self.by_id.get(job_id)
+        if known is not None:
+            if (known.version, known.node, known.value) <= (version, node, value):
+                return False
+            self.drop(job_id)
+        self._enter(job_id, Result(value, version, node, self._broker.now_ms + keep_ms if keep_ms else 0))
+        if self._broker.is_journaling:
+            self._broker.outbox.results[job_id] = None
+        return True
+
+    def item(self, job_id: bytes) -> Item | None:
+        """Return the result of a job as it travels; None if there is none."""
+        known = self.by_id.get(job_id)
+        return None if known is None else (job_id, known.value, known.version, known.node)
+
+    def job_is_over(self, job_id: bytes) -> None:
+        """Forget a result that stays only as long as its job."""
+        known = self.by_id.get(job_id)
+        if known is not None and not known.expire_at_ms:
+            self.drop(job_id)
+
+    def drop(self, job_id: bytes) -> None:
+        """Forget a result."""
+        known = self.by_id.pop(job_id)
+        size = RESULT_BYTES + len(known.value)
+        self.bytes -= size
+        self._broker.used_memory -= size
+        self._unplace(known)
+
+    def drop_oldest(self, limit: int, count_max: int) -> int:
+        """Forget results, the oldest first, until memory is at `limit`. Return how many were forgotten."""
+        count = 0
+        while count < count_max and self.by_id and self._broker.used_memory > limit:
+            self.drop(next(iter(self.by_id)))
+            count += 1
+        return count
+
+    def clear(self) -> None:
+        """Forget all results, because all jobs are gone (reset.py)."""
+        self.by_id.clear()
+        self.bytes = 0
+        self._broker.outbox.results.clear()
+
+    # -- journal -----------------------------------------------------------------------------------
+
+    def restored(self, job_id: bytes, value: bytes, version: int, node: bytes, expire_at_ms: int, place: int) -> None:
+        """Enter a result from the journal; the last record of a job counts."""
+        if 0 < expire_at_ms <= self._broker.now_ms:
+            return
+        if job_id in self.by_id:
+            self.drop(job_id)
+        result = Result(value, version, node, expire_at_ms)
+        self._enter(job_id, result)
+        self._place(result, place)
+
+    def record_again(self, job_id: bytes, number: int) -> None:
+        """Write the record anew, because its segment is to go. 0: the journal is new."""
+        known = self.by_id.get(job_id)
+        if known is not None and (not number or known.place == number):
+            self._unplace(known)
+            self._broker.outbox.results[job_id] = None
+
+    def take_records(self) -> list[tuple[bytes, bytes, int, int, bytes]]:
+        """Return the results that the journal must record: (id, result, ms left, version, node)."""
+        broker = self._broker
+        ids, broker.outbox.results = broker.outbox.results, {}
+        records = []
+        for job_id in ids:
+            known = self.by_id.get(job_id)
+            if known is None or 0 < known.expire_at_ms <= broker.now_ms:
+                continue
+            self._unplace(known)
+            self._place(known, broker.journal.place)
+            left_ms = known.expire_at_ms - broker.now_ms if known.expire_at_ms else 0
+            records.append((job_id, known.value, left_ms, known.version, known.node))
+        return records
+
+    def _place(self, result: Result, place: int) -> None:
+        journal = self._broker.journal
+        result.place = place
+        journal.live_bytes[place] = journal.live_bytes.get(place, 0) + RECORD_BYTES + len(result.value)
+        journal.live_records[place] = journal.live_records.get(place, 0) + 1
+
+    def _unplace(self, result: Result) -> None:
+        """Note that the record of a result counts no more."""
+        journal = self._broker.journal
+        if result.place >= journal.first_place and result.place in journal.live_bytes:
+            journal.live_bytes[result.place] -= RECORD_BYTES + len(result.value)
+            journal.live_records[result.place] -= 1
+        result.place = 0
+
+    # -- time --------------------------------------------------------------------------------------
+
+    def _enter(self, job_id: bytes, result: Result) -> None:
+        self.by_id[job_id] = result
+        size = RESULT_BYTES + len(result.value)
+        self.bytes += size
+        self._broker.used_memory += size
+        if not result.expire_at_ms:
+            return
+        number = result.expire_at_ms >> SPAN_SHIFT
+        span = self._spans.get(number)
+        if span is None:
+            span = self._spans[number] = []
+            self._broker.schedule.call_at(number + 1 << SPAN_SHIFT, partial(self._end_span, number))
+        span.append(job_id)
+
+    def _end_span(self, number: int) -> None:
+        """Forget results whose time is over, a part at a time."""
+        broker = self._broker
+        span = self._spans[number]
+        for job_id in span[-FORGOTTEN_PER_PART:]:
+            known = self.by_id.get(job_id)
+            if known is not None and 0 < known.expire_at_ms <= broker.now_ms:
+                self.drop(job_id)
+        del span[-FORGOTTEN_PER_PART:]
+        if span:
+            broker.schedule.call_at(broker.now_ms + PART_EVERY_MS, partial(self._end_span, number))
+        else:
+            del self._spans[number]

@@ -1,0 +1,109 @@
+"""Zones: how near nodes are, which of them spread copies best, and the majority of a data centre.
+
+A zone is a pair: data centre, zone. Nodes that name none share one. Membership knows the place of each node
+(cluster_bus/membership.py); this module only compares places. In a cluster with one zone all nodes are equally near,
+and nothing here changes a choice.
+Spec ZN2, ZN3, ZN4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+
+from cluster_bus.node import HANDSHAKE, LEAVING, Node
+
+if TYPE_CHECKING:
+    from disque_py.core.broker import Broker
+
+Zone = tuple[str, str]
+
+# Distances of two nodes.
+SAME_ZONE: Final = 0
+SAME_DATACENTER: Final = 1
+REMOTE: Final = 2
+
+
+def zone_of(node: Node) -> Zone:
+    """Return the node's zone."""
+    return node.datacenter, node.zone
+
+
+def distance(one: Node, other: Node) -> int:
+    """Return how far two nodes are from each other."""
+    if one.datacenter != other.datacenter:
+        return REMOTE
+    return SAME_ZONE if one.zone == other.zone else SAME_DATACENTER
+
+
+def count(nodes: Iterable[Node]) -> int:
+    """Return the number of zones that these nodes are in."""
+    return len({zone_of(node) for node in nodes})
+
+
+def has_zones(broker: Broker) -> bool:
+    """Whether the usable nodes and this one are in more than one zone."""
+    me = broker.me
+    return any(node.zone != me.zone or node.datacenter != me.datacenter for node in broker.cluster.usable)
+
+
+def spread(candidates: list[Node], wanted: int, held: Iterable[Node]) -> list[Node]:
+    """Return `wanted` of the candidates, in their order, those of zones that have no copy first.
+
+    held   nodes that have a copy
+    """
+    taken = {zone_of(node) for node in held}
+    chosen: list[Node] = []
+    others: list[Node] = []
+    for node in candidates:
+        zone = zone_of(node)
+        if zone in taken:
+            others.append(node)
+        else:
+            taken.add(zone)
+            chosen.append(node)
+    return (chosen + others)[:wanted]
+
+
+def outside(candidates: list[Node], held: Iterable[Node]) -> list[Node]:
+    """Return the candidates of zones that have no copy."""
+    taken = {zone_of(node) for node in held}
+    return [node for node in candidates if zone_of(node) not in taken]
+
+
+# -- data centres -------------------------------------------------------------------------------------
+
+
+def is_local(broker: Broker, node: Node) -> bool:
+    """Whether the node is known to be in this node's data centre."""
+    return node is broker.me or (node.is_placed and node.datacenter == broker.me.datacenter)
+
+
+def quorum(broker: Broker) -> int:
+    """Return how many nodes are a majority of this data centre.
+
+    Nodes that leave and nodes in handshake are not counted. Failed nodes are, and nodes that never said where they are.
+    """
+    here = broker.me.datacenter
+    members = 0
+    for node in broker.cluster.nodes.values():
+        if node.flags & (LEAVING | HANDSHAKE) or node.is_newcomer:
+            continue
+        if node is broker.me or not node.is_placed or node.datacenter == here:
+            members += 1
+    return members // 2 + 1
+
+
+def usable_here(broker: Broker) -> list[Node]:
+    """Return the other usable nodes of this data centre."""
+    return [node for node in broker.cluster.usable if is_local(broker, node)]
+
+
+def one_elsewhere(broker: Broker, exclude: Iterable[Node] = ()) -> list[Node]:
+    """Return one usable, linked node of each other data centre, at random."""
+    passed = frozenset(exclude)
+    found: dict[str, list[Node]] = {}
+    for node in broker.cluster.usable:
+        if node.is_linked and node.is_placed and node.datacenter != broker.me.datacenter and node not in passed:
+            found.setdefault(node.datacenter, []).append(node)
+    return [broker.rng.choice(nodes) for nodes in found.values()]

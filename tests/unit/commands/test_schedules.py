@@ -1,0 +1,157 @@
+"""commands/schedules.py: the words of SCHEDULE."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.brokers import WALL_MS, ask, ask_parsed, error_of, make_broker, make_client, pass_time
+
+HOUR_MS = 3_600_000
+
+
+@pytest.fixture
+def broker():
+    return make_broker()
+
+
+@pytest.fixture
+def client(broker):
+    return make_client(broker)
+
+
+def shown(broker, client, name):
+    """The pairs of SCHEDULE GET."""
+    parts = ask_parsed(broker, client, "SCHEDULE", "GET", name)
+    return dict(zip([each.decode() for each in parts[::2]], parts[1::2], strict=True))
+
+
+def test_a_schedule_is_shown_as_it_was_set(broker, client):
+    """Spec SD10."""
+    words = "CRON", "0 4 * * MON-FRI", "TZ", "Europe/Berlin", "CATCHUP", "ALL", "OVERLAP", "skip"
+    more = "QUEUE", "reports", "BODY", "daily", "RETRY", 60, "META", "team", "x"
+    assert ask(broker, client, "SCHEDULE", "SET", "nightly", *words, *more) == b"+OK\r\n"
+    found = shown(broker, client, "nightly")
+    names = "name cron every tz catchup overlap queue body options paused next last last-id fired missed behind"
+    assert " ".join(found) == names
+    assert found["cron"] == b"0 4 * * MON-FRI"
+    assert found["every"] is None
+    assert [found["tz"], found["catchup"], found["overlap"]] == [b"Europe/Berlin", b"all", b"skip"]
+    assert [found["queue"], found["body"]] == [b"reports", b"daily"]
+    assert found["options"] == [b"RETRY", b"60", b"META", b"team", b"x"]
+    assert [found["paused"], found["last"], found["last-id"], found["fired"], found["missed"]] == [0, None, None, 0, 0]
+    assert found["next"] > WALL_MS
+
+
+def test_every_is_shown_as_a_time(broker, client):
+    """Spec SD3, SD10: its ticks are multiples from Unix time 0."""
+    ask(broker, client, "SCHEDULE", "SET", "s", "EVERY", "1h", "QUEUE", "q")
+    found = shown(broker, client, "s")
+    assert [found["cron"], found["every"], found["tz"], found["catchup"]] == [None, b"3600", b"UTC", b"last"]
+    assert found["next"] == (WALL_MS // HOUR_MS + 1) * HOUR_MS
+    ask(broker, client, "SCHEDULE", "SET", "s", "EVERY", "1500ms", "QUEUE", "q")
+    assert shown(broker, client, "s")["every"] == b"1500ms"
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        ("CRON|61 * * * *|QUEUE|q", "ERR invalid cron expression: bad minute '61': a number from 0 to 59 is expected"),
+        ("CRON|* * * * *|TZ|Mars/Base|QUEUE|q", "ERR unknown time zone 'Mars/Base'"),
+        ("CRON|* * * * *|TZ|../etc|QUEUE|q", "ERR unknown time zone '../etc'"),
+        ("EVERY|999ms|QUEUE|q", "ERR EVERY must be at least 1s"),
+        ("EVERY|soon|QUEUE|q", "ERR EVERY must be at least 1s"),
+        ("EVERY|1h|CRON|* * * * *|QUEUE|q", "ERR syntax error: 'CRON'"),
+        ("EVERY|1h|CATCHUP|some|QUEUE|q", "ERR syntax error: 'some'"),
+        ("EVERY|1h|OVERLAP|some|QUEUE|q", "ERR syntax error: 'some'"),
+        ("EVERY|1h|TZ|UTC", "ERR syntax error: 'UTC'"),
+        ("QUEUE|q|RETRY|1", "ERR syntax error: 'RETRY'"),
+        ("EVERY|1h|QUEUE|q|NOISE|1", "ERR syntax error: 'NOISE'"),
+        ("EVERY|1h|QUEUE|q|RETRY|1|NOISE", "ERR syntax error: 'NOISE'"),
+        ("EVERY|1h|QUEUE|q|ASYNC", "ERR syntax error: 'ASYNC'"),
+        ("EVERY|1h|QUEUE|q|KEY|k", "ERR syntax error: 'KEY'"),
+        ("EVERY|1h|QUEUE|q|WINDOW|1", "ERR syntax error: 'WINDOW'"),
+        ("EVERY|1h|QUEUE|q|REPLACE", "ERR syntax error: 'REPLACE'"),
+        ("EVERY|1h|QUEUE|q|TTL|0", "ERR TTL must be a number > 0"),
+        ("EVERY|1h|QUEUE|q|META|x-disque-|1", "ERR META names that begin with x-disque- are reserved"),
+    ],
+)
+def test_a_wrong_word_changes_nothing(broker, client, words, error):
+    """Spec SD10: the options are those of ADDJOB, with its errors."""
+    assert error_of(broker, client, "SCHEDULE", "SET", "s", *words.split("|")) == error
+    assert ask_parsed(broker, client, "SCHEDULE", "LIST") == []
+
+
+def test_a_schedule_has_bounds(broker, client):
+    """Spec SD10."""
+    words = "EVERY", "1h", "QUEUE", "q"
+    assert error_of(broker, client, "SCHEDULE", "SET", "", *words).startswith("ERR the name of a schedule")
+    assert error_of(broker, client, "SCHEDULE", "SET", "n" * 513, *words).startswith("ERR the name of a schedule")
+    assert error_of(broker, client, "SCHEDULE", "SET", "s", *words, "BODY", "b" * 65_536).startswith(
+        "ERR a schedule has"
+    )
+
+
+def test_unknown_names(broker, client):
+    """Spec SD10."""
+    assert ask_parsed(broker, client, "SCHEDULE", "GET", "s") is None
+    assert [ask_parsed(broker, client, "SCHEDULE", word, "s") for word in ("PAUSE", "RESUME", "DEL")] == [0, 0, 0]
+    assert ask_parsed(broker, client, "SCHEDULE", "NEXT", "s") == []
+    assert error_of(broker, client, "SCHEDULE", "RUN", "s") == "ERR no such schedule"
+    assert error_of(broker, client, "SCHEDULE", "FLY", "s") == "ERR syntax error: 'FLY'"
+
+
+def test_next_tells_the_ticks_to_come(broker, client):
+    """Also those of a paused schedule, which does not fire them. Spec SD10."""
+    ask(broker, client, "SCHEDULE", "SET", "s", "EVERY", "1h", "QUEUE", "q")
+    first = (WALL_MS // HOUR_MS + 1) * HOUR_MS
+    assert ask_parsed(broker, client, "SCHEDULE", "NEXT", "s", "COUNT", 3) == [
+        first,
+        first + HOUR_MS,
+        first + 2 * HOUR_MS,
+    ]
+    ask(broker, client, "SCHEDULE", "PAUSE", "s")
+    assert shown(broker, client, "s")["next"] is None
+    assert ask_parsed(broker, client, "SCHEDULE", "NEXT", "s", "COUNT", 1) == [first]
+    assert error_of(broker, client, "SCHEDULE", "NEXT", "s", "COUNT", 0).startswith("ERR COUNT must be")
+
+
+def test_list_takes_a_pattern(broker, client):
+    """Spec SD10."""
+    for name in ("b2", "a1", "b1"):
+        ask(broker, client, "SCHEDULE", "SET", name, "EVERY", "1h", "QUEUE", "q")
+    assert ask_parsed(broker, client, "SCHEDULE", "LIST") == [b"a1", b"b1", b"b2"]
+    assert ask_parsed(broker, client, "SCHEDULE", "LIST", "b*") == [b"b1", b"b2"]
+    ask(broker, client, "SCHEDULE", "DEL", "b1")
+    assert ask_parsed(broker, client, "SCHEDULE", "LIST", "b*") == [b"b2"]
+
+
+def test_run_makes_a_job_outside_the_ticks(broker, client):
+    """Spec SD10: with the schedule's name in its META, and without a tick."""
+    ask(broker, client, "SCHEDULE", "SET", "s", "EVERY", "1h", "QUEUE", "q", "BODY", "b", "META", "a", "1")
+    reply = ask(broker, client, "SCHEDULE", "RUN", "s")
+    assert reply.startswith(b"+D-")
+    job = broker.find(reply[1:-2])
+    assert job.body == b"b"
+    assert job.meta == (b"x-disque-schedule", b"s", b"a", b"1")
+    assert [shown(broker, client, "s")[word] for word in ("last", "fired")] == [None, 0]
+
+
+def test_a_set_begins_anew(broker, client):
+    """Spec SD5: its generation is another one, also within the same millisecond."""
+    ask(broker, client, "SCHEDULE", "SET", "s", "EVERY", "1h", "QUEUE", "q")
+    before = broker.recurring.known[b"s"].definition.generation
+    ask(broker, client, "SCHEDULE", "PAUSE", "s")
+    ask(broker, client, "SCHEDULE", "SET", "s", "EVERY", "1h", "QUEUE", "q")
+    assert broker.recurring.known[b"s"].definition.generation > before
+    assert shown(broker, client, "s")["paused"] == 0
+
+
+def test_a_change_survives_a_full_disk_in_words(broker, client):
+    """Spec QS3: the client hears that it was not saved."""
+    from tests.support.brokers import host_of
+
+    host_of(broker).failures["write_queue_settings"] = OSError(28, "No space left on device")
+    assert error_of(broker, client, "SCHEDULE", "SET", "s", "EVERY", "1h", "QUEUE", "q") == (
+        "ERR error saving the schedule: No space left on device"
+    )
+    pass_time(broker, 1)

@@ -1,0 +1,126 @@
+"""core/job_waits.py: clients that wait for the ends of jobs. tests/scenarios/test_job_waits.py has conversations."""
+
+from __future__ import annotations
+
+import pytest
+
+from brokers import add_node, ask, make_broker, make_client
+from cluster_bus.messages import JOBHAS, JOBOVER, NOWAIT, WAITFOR, WAITIS
+from copies import advance, hold, hold_queued, make_id, say, sent_of
+from disque_py.core import job_waits
+from disque_py.event_format import COMPLETED, EXPIRED
+from disque_py.node import dispatch
+from disque_py.node.dispatch import MalformedMessageError
+
+ID = make_id(1)
+
+
+def start(count=1):
+    broker = make_broker()
+    nodes = [add_node(broker, number) for number in range(2, 2 + count)]
+    return broker, make_client(broker), *nodes
+
+
+def replies(client):
+    data = b"".join(client.out)
+    client.out.clear()
+    return data
+
+
+def number_of(broker):
+    return sent_of(broker, WAITFOR)[-1][1][0]
+
+
+def test_a_job_is_registered_once_per_node():
+    """Spec RW7."""
+    broker, client, other = start()
+    hold(broker, other)
+    assert ask(broker, client, "WAITJOB", ID) == b""
+    assert ask(broker, make_client(broker), "WAITJOB", ID) == b""
+    assert sent_of(broker, WAITFOR) == [((other,), (1, [ID]))]
+
+
+def test_a_job_that_moves_while_nodes_are_asked_is_not_unknown():
+    """Spec RW6: a node that said no and then got it says so, and all are asked twice."""
+    broker, client, one, other = start(2)
+    ask(broker, client, "WAITJOB", ID)
+    first = number_of(broker)
+    say(broker, one, WAITIS, (first, b"\0"))
+    say(broker, one, JOBHAS, (ID, 0x22))
+    say(broker, other, WAITIS, (first, b"\0"))
+    assert replies(client) == b""
+    say(broker, one, JOBHAS, (ID, 0))
+    second = number_of(broker)
+    say(broker, other, WAITIS, (second, b"\0"))
+    say(broker, one, WAITIS, (second, b"\0"))
+    assert b"unknown" in replies(client)
+
+
+def test_an_expired_copy_does_not_end_a_wait_while_another_node_has_the_job():
+    """Spec RW6: it may have been given a fresh life."""
+    broker, client, one, other = start(2)
+    ask(broker, client, "WAITJOB", ID)
+    number = number_of(broker)
+    say(broker, other, WAITIS, (number, b"\x22"))
+    say(broker, one, JOBOVER, (ID, EXPIRED, None, None))
+    say(broker, one, WAITIS, (number, bytes([job_waits.IS_OVER])))
+    assert replies(client) == b""
+    say(broker, other, JOBHAS, (ID, 0))
+    assert b"expired" in replies(client)
+
+
+def test_a_node_is_told_of_an_end_once_and_again_when_its_link_comes_up():
+    """Spec RW7: until it takes its registration back."""
+    broker, client, other = start()
+    job = hold_queued(broker)
+    say(broker, other, WAITFOR, (7, [job.id]))
+    assert sent_of(broker, WAITIS) == [((other,), (7, bytes([3 << 4 | 2])))]
+    ask(broker, client, "ACKJOB", job.id, "RESULT", "r")
+    dispatch.settle(broker)
+    assert sent_of(broker, JOBOVER) == [((other,), (job.id, COMPLETED, b"r", None))]
+    dispatch.link_up(broker, other)
+    advance(broker, 10)
+    assert len(sent_of(broker, JOBOVER)) == 1
+    say(broker, other, NOWAIT, [job.id])
+    dispatch.link_up(broker, other)
+    advance(broker, 10)
+    assert sent_of(broker, JOBOVER) == []
+
+
+def test_an_ack_of_a_job_that_was_never_here_proves_nothing():
+    """Spec RW6."""
+    broker, client, other = start()
+    ask(broker, client, "ACKJOB", ID)
+    assert ask(broker, client, "WAITJOB", ID) == b""
+    say(broker, other, JOBOVER, (ID, COMPLETED, None, None))
+    assert b"completed" in replies(client)
+
+
+@pytest.mark.parametrize(
+    ("kind", "item"),
+    [
+        (WAITFOR, (1, [b"no id"])),
+        (WAITFOR, (1, [ID] * 501)),
+        (JOBHAS, (ID, 255)),
+        (JOBOVER, (ID, 3, None, None)),
+        (JOBOVER, (ID, 4, 5, None)),
+        (NOWAIT, 5),
+    ],
+)
+def test_a_message_that_no_node_sends_closes_the_link(kind, item):
+    broker, client, other = start()
+    ask(broker, client, "WAITJOB", ID)
+    with pytest.raises(MalformedMessageError):
+        say(broker, other, kind, item)
+
+
+def test_registrations_that_come_while_the_journal_is_read_are_answered_afterwards():
+    """Spec RW7."""
+    broker, _, other = start()
+    job = hold_queued(broker)
+    broker.is_loading = True
+    say(broker, other, WAITFOR, (7, [job.id]))
+    assert sent_of(broker, WAITIS) == []
+    broker.is_loading = False
+    advance(broker, 200)
+    assert [item[0] for _, item in sent_of(broker, WAITIS)] == [7]

@@ -1,0 +1,22 @@
+"""server/time_zones.py: offsets by the rules of the system or of tzdata."""
+
+from __future__ import annotations
+
+import pytest
+
+from disque_py.server.time_zones import time_zone
+
+WINTER, SUMMER = 1_768_000_000, 1_783_000_000  # January and July 2026.
+
+
+def test_a_zone_tells_its_offset():
+    """Spec SD2."""
+    berlin = time_zone("Europe/Berlin")
+    assert [berlin(WINTER), berlin(SUMMER)] == [3_600, 7_200]
+    assert time_zone("UTC")(SUMMER) == 0
+
+
+@pytest.mark.parametrize("name", ["Mars/Base", "", "../etc/passwd", "/etc/passwd", "Europe", "\x00"])
+def test_a_name_that_is_none_is_no_zone(name):
+    """Neither a path nor a directory of the database is one."""
+    assert time_zone(name) is None
