@@ -29,6 +29,7 @@ class Job:
     nacks, additional_deliveries   None unless asked for (`withcounters=True`)
     meta                           the pairs that it was added with; None unless asked for (`withmeta=True`)
     lease_ms, attempt              the milliseconds and the number of this delivery; None unless `withlease=True`
+    fence                          the fence of its claim (docs/exclusive.md), likewise; 0 without a claim
     more                           further name-value pairs of the entry
     is_canceled                    set by a worker when it hears that the job was canceled; a function in a thread looks
     node                           the node that delivered it: WORKING and NACK only work where the job is known
@@ -42,6 +43,7 @@ class Job:
     meta: dict[str, str] | None = None
     lease_ms: int | None = None
     attempt: int | None = None
+    fence: int | None = None
     more: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
     is_canceled: bool = field(default=False, repr=False, compare=False)
     node: Address | None = field(default=None, repr=False, compare=False)
@@ -145,6 +147,8 @@ class QueueSettings:
     retention           how long errored jobs stay
     maxlen, maxsize     the most pending jobs in the cluster, the most bytes of a body; 0: any number
     require_meta        names that the META of a job must have
+    exclusive_by        the name of META by whose values jobs are exclusive; "": the queue is simple
+    assign              "local", or "quorum": at most one worker per job
     type                `simple`
     paused              the state that PAUSE set with BCAST: none, in, out or all
     version             it grows with each change
@@ -163,6 +167,8 @@ class QueueSettings:
     maxlen: int
     maxsize: int
     require_meta: list[str]
+    exclusive_by: str
+    assign: str
     type: str
     paused: str
     version: int
@@ -367,6 +373,8 @@ def _job(entry: Reply) -> Job:
             job.lease_ms = value
         elif name == b"attempt":
             job.attempt = value
+        elif name == b"fence":
+            job.fence = value
         elif name == b"meta":
             job.meta = _pairs(value)
         else:
@@ -456,6 +464,10 @@ def _task(pairs: dict[str, Any]) -> Task:
     )
 
 
+def _exclusive_by(name: str, kind: str) -> str:
+    return name if kind == "exclusive" else ""
+
+
 def queue_settings(reply: Reply) -> QueueSettings | None:
     """Return QUEUE GET's answer; None for a queue that never had settings."""
     if reply is None:
@@ -474,6 +486,8 @@ def queue_settings(reply: Reply) -> QueueSettings | None:
         maxlen=int(pairs.pop("maxlen", 0)),
         maxsize=int(pairs.pop("maxsize", 0)),
         require_meta=[name for name in pairs.pop("require-meta", "").split(",") if name],
+        exclusive_by=_exclusive_by(pairs.pop("exclusive-by", ""), pairs.pop("type", "")),
+        assign=pairs.pop("assign", "local"),
         type=pairs.pop("type", "simple"),
         paused=pairs.pop("paused", "none"),
         version=pairs.pop("version", 0),
