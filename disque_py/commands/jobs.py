@@ -118,7 +118,9 @@ def ackjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     if len(argv) == 2:
         if not is_valid_id(argv[1]):
             raise CommandError(BAD_ID)
-        return b":1\r\n" if ack_one(broker, argv[1]) else b":0\r\n"
+        if broker.exclusive.running:
+            exclusive.end(broker, argv[1])
+        return b":1\r\n" if acks.ack_here(broker, argv[1]) else b":0\r\n"
     first = options_at(argv, ACKJOB_WORDS)
     if first == len(argv):
         return _count(broker, client, argv, ack_one)

@@ -292,7 +292,7 @@ def fetch_matching(broker: Broker, queue: Queue, wanted: Filter, *, is_picky: bo
                 broker.spill.heads[queue] = job
             return None
         job.state = ACTIVE
-        _left(broker, queue, job)
+        _taken(broker, queue, job)
         if job.expire_at_ms > broker.now_ms:
             return job
         _forget_expired(broker, job)
@@ -619,9 +619,13 @@ def show_due(broker: Broker, queue: Queue) -> None:
 
 
 def _left(broker: Broker, queue: Queue, job: Job) -> None:
-    queue.removed(job)
+    _taken(broker, queue, job)
     if queue.parking is not None:
         show_due(broker, queue)
+
+
+def _taken(broker: Broker, queue: Queue, job: Job) -> None:
+    queue.removed(job)
     assert queue.length >= queue.once_length >= 0
     if queue.dead > DEAD_ENTRIES_MIN and queue.needs_sweep and queue not in broker.upkeep.sweeps:
         broker.upkeep.sweeps[queue] = queue.sweep()

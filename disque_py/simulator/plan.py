@@ -88,6 +88,8 @@ FILTERED_SHARE: Final = 0.3
 # Clusters with owners of locks, and voters whose list changes. Some of these lose their files of votes.
 LOCKERS_SHARE: Final = 0.3
 WIPES_SHARE: Final = 0.5
+# Clusters with queues whose jobs need a claim.
+CLAIMS_SHARE: Final = 0.25
 # Of the clusters with little memory so many let bodies go to disk.
 SPILLING_SHARE: Final = 0.6
 
@@ -237,6 +239,10 @@ def draw(seed: int, duration_ms: int, *, weather: str = "", chance: Callable[[st
     has_locks = locks.random() < LOCKERS_SHARE
     if has_locks:
         names += ["voter keeper"] * locks.choice((1, 1, 2)) + ["locker"] * locks.choice((2, 3, 5))
+    claimed = chance(f"{seed} claims")
+    if claimed.random() < CLAIMS_SHARE:
+        names += ["voter keeper"] * ("voter keeper" not in names)
+        names += ["claim producer"] * claimed.choice((1, 2)) + ["claim worker"] * claimed.choice((2, 3))
     clients = [ClientPlan(number, kind) for number, kind in enumerate(names)]
     delay_ms = rng.choice(((1, 1), (1, 2), (1, 5), (2, 20), (10, 40), (1, 100)))
     faults = _faults(rng, kinds, duration_ms)

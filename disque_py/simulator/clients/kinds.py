@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from disque_py.simulator.checks.claims import ClaimBook
 from disque_py.simulator.checks.locks import LockBook
 from disque_py.simulator.clients.askers import Asker
 from disque_py.simulator.clients.attempts import LimitedProducer, Quitter
+from disque_py.simulator.clients.claimers import ClaimProducer, ClaimWorker
 from disque_py.simulator.clients.event_readers import Reader
 from disque_py.simulator.clients.fetchers import Fetcher
 from disque_py.simulator.clients.filtered_consumers import FilteredConsumer
@@ -36,6 +38,8 @@ KINDS: Final[dict[str, type[Actor]]] = {
     "mover": Mover,
     "voter keeper": VoterKeeper,
     "locker": Locker,
+    "claim producer": ClaimProducer,
+    "claim worker": ClaimWorker,
 }
 
 
@@ -44,10 +48,13 @@ def start_clients(world: World, oracle: Oracle, plan: Plan) -> list[Actor]:
     actors = [KINDS[client.kind](world, oracle, plan, client) for client in plan.clients]
     book = KeyBook(world, oracle, plan)
     locks = LockBook()
+    claims = ClaimBook()
     for actor in actors:
         if isinstance(actor, KeyedProducer | Fetcher):
             actor.book = book
         elif isinstance(actor, Locker):
             actor.book = locks
+        elif isinstance(actor, ClaimProducer | ClaimWorker):
+            actor.claims = claims
         actor.begin()
     return actors

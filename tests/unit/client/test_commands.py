@@ -94,7 +94,7 @@ def line(request):
         (commands.set_queue("q", attempts=3, backoff="fixed:100:100", dead_letter="dead", retention=60),
          "QUEUE SET q attempts 3 backoff fixed:100:100 dead-letter dead retention 60"),
         (commands.set_queue("q", exclusive_by="user", assign="quorum"),
-         b"QUEUE SET q type exclusive exclusive-by user assign quorum"),
+         "QUEUE SET q type exclusive exclusive-by user assign quorum"),
         (commands.set_queue("q", maxlen=1, maxsize=0, require_meta=["a", b"b"], more={"rate": "1/s"}),
          "QUEUE SET q maxlen 1 maxsize 0 require-meta a,b rate 1/s"),
         (commands.qscan_page(7, count=1, busyloop=True, minlen=2, maxlen=3, importrate=4),

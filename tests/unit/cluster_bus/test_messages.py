@@ -19,6 +19,7 @@ def test_kinds_about_jobs_are_these_numbers():
         "QUESTION": 90, "ANSWER": 91, "TASK": 92, "TASK_STATE": 93, "SYNC": 94, "SYNCED": 95,
         "VOTERS": 110, "CLAIM": 111, "CLAIM_IS": 112, "RELEASE": 113, "RELEASED": 114,
         "VOTE": 115, "VOTE_IS": 116, "RECALL": 117, "RECALLED": 118,
+        "FREED": 119, "CLAIM_ENDED": 120, "ACKFENCED": 121,
         "PATTERN_INTEREST": 132, "PATTERN_QUEUE": 133,
     }  # fmt: skip
 
