@@ -169,10 +169,14 @@ class Membership(NodeTable):
     def meet(self, host: str, port: int, bus_port: int | None = None) -> None:
         """CLUSTER MEET: shake hands with the node there (client port; the bus port is 10000 above unless given).
 
-        `host` may be a name; the Wire resolves it. No-op while a handshake with that address is in flight.
+        `host` may be a name; the Wire resolves it. A handshake with that address that is in flight gets the whole time
+        again (spec N4).
         """
         node = self.find_handshake(host, port)
-        if node is None:
+        if node is not None:
+            node.known_since_ms = self.now_ms
+            node.dial_at_ms = node.dial_gap_ms = 0
+        else:
             node = self.admission.shake_hands(host, port, port + BUS_PORT_OFFSET if bus_port is None else bus_port)
         if not node.must_meet:
             node.must_meet = True

@@ -119,6 +119,18 @@ class Host(Protocol):
         With `is_void`, all that the file held before is forgotten. One write is under way at a time.
         """
 
+    def write_acl_file(self, text: bytes, done: Callable[[OSError | None], None]) -> None:
+        """Replace the ACL file, which only this user of the system may read, and sync it. Writes happen in order."""
+
+    def read_acl_file(self, take: Callable[[bytes], None], done: Callable[[OSError | None], None]) -> None:
+        """Read the ACL file: `take` gets its text before `done`."""
+
+    def audit(self, line: str) -> None:
+        """Add a line to the audit log."""
+
+    def random_bytes(self, count: int) -> bytes:
+        """Return bytes that can not be guessed, for passwords."""
+
     def time_zone(self, name: str) -> Callable[[int], int] | None:
         """Return a function that tells a zone's seconds east of UTC at a Unix time in seconds.
 

@@ -78,6 +78,7 @@ if TYPE_CHECKING:
         Task,
         Voters,
     )
+    from disque_py.client.schedule_commands import ScheduleInfo
     from disque_py.client.verdict import Fail, Retry
     from disque_py.client.worker import Worker, WorkerHooks
 
@@ -139,6 +140,7 @@ __all__ = [
     "ReplyTimeoutError",
     "Result",
     "Retry",
+    "ScheduleInfo",
     "StaleError",
     "Task",
     "TooBigError",
@@ -177,6 +179,7 @@ _HOMES: Final = {
     "QueueStat": "results",
     "Result": "faces",
     "Retry": "verdict",
+    "ScheduleInfo": "schedule_commands",
     "Task": "results",
     "Voters": "results",
     "Worker": "worker",

@@ -42,7 +42,7 @@ class AsyncPool:
     """
 
     def __init__(self, options: ClientOptions, rng: Random) -> None:
-        self.cluster = Cluster(options.seeds, rng, discover=options.discover)
+        self.cluster = Cluster(options.seeds, rng, discover=options.discover, place=options.place)
         self._options = options
         self._tls = options.tls_context()
         self._rng = rng
@@ -117,8 +117,9 @@ class AsyncPool:
                 except DisqueConnectionError as error:
                     self._last_error = str(error)
                     continue
-                last_resort = address
-                if self.cluster.is_good(address):
+                if self.cluster.is_better(address, last_resort):
+                    last_resort = address
+                if self.cluster.is_best(last_resort or address, tried, now):
                     break
             if last_resort is None:
                 raise NotConnectedError(f"no node can be reached; the last tried: {self._last_error}")

@@ -67,6 +67,8 @@ class Disque(BlockingCommands):
         retry_unsafe      send again commands that may have been executed and would be executed twice then
                           (ADDJOB, NACK, ENQUEUE); by default they raise ConnectionLostError
         name              CLIENT SETNAME of every connection; none by default
+        datacenter        name of this program's data centre, none by default; nodes in it come before others
+        zone              name of this program's zone, none by default; nodes in it come first
         tls               an `ssl.SSLContext`, True for the system's authorities; by default connections are plain
 
         Raises ValueError for an address or a number that makes no sense, TypeError for a word that is no setting.

@@ -6,7 +6,9 @@ node that failed is tried again after a pause. The pause doubles and has jitter,
 node don't return in step.
 
 Seeds come before nodes that only HELLO named. An announced address may not be reachable from here (NAT, containers),
-but the user has chosen the seeds. Addresses with the same node id are one node and are kept once.
+but the user has chosen the seeds. Where the program names its zone, near nodes come before seeds (spec ZN9): HELLO then
+tells the place of each node, and the client goes on from a far node to a nearer one. Addresses with the same node id
+are one node and are kept once.
 
 Pure: the shells pass the time in seconds and dial; nothing here waits. Callers with threads hold their own lock.
 """
@@ -21,13 +23,18 @@ from typing import Any, Final
 from disque_py.client.address import Address
 from disque_py.client.protocol import Reply
 from disque_py.client.request import Request
-from disque_py.client.results import Hello
+from disque_py.client.results import Hello, NodeInfo
 from disque_py.client.retry import means_elsewhere
 
 # HELLO's numbers (spec X4).
 GOOD: Final = 1
 SUSPECTED: Final = 10
 LEAVING: Final = 100
+
+# How far a node is: in the program's zone, in its data centre, elsewhere. A node that is not known yet may be near.
+NEAR: Final = 0
+SAME_DATACENTER: Final = 1
+REMOTE: Final = 2
 
 # The first pause is shorter than a restart. The last is so long that attempts at a dead node cost nothing.
 PAUSE_S_MIN: Final = 0.1
@@ -46,6 +53,7 @@ class Place:
     priority: int = GOOD
     failures: int = 0
     retry_at: float = 0.0
+    distance: int = NEAR
 
 
 class Cluster:
@@ -55,12 +63,20 @@ class Cluster:
     feeder     the node for consumers; None: home
     """
 
-    def __init__(self, seeds: Iterable[Address], rng: Random, *, discover: bool = True) -> None:
+    def __init__(
+        self,
+        seeds: Iterable[Address],
+        rng: Random,
+        *,
+        discover: bool = True,
+        place: tuple[str, str] | None = None,
+    ) -> None:
         self.home: Address | None = None
         self.feeder: Address | None = None
         self._rng = rng
         self._refusing: Address | None = None
         self._discover = discover
+        self._here = place
         self._places = {address: Place(address, True) for address in seeds}
 
     def choices(self, now: float) -> list[Address]:
@@ -70,12 +86,27 @@ class Cluster:
         due.sort(key=self._rank)
         return [place.address for place in due]
 
-    def _rank(self, place: Place) -> tuple[bool, bool, bool, int]:
-        return place.priority >= SUSPECTED, place.address == self._refusing, not place.is_seed, place.priority
+    def _rank(self, place: Place) -> tuple[bool, bool, int, bool, int]:
+        is_refusing = place.address == self._refusing
+        return place.priority >= SUSPECTED, is_refusing, place.distance, not place.is_seed, place.priority
 
     def next_choice(self, tried: Collection[Address], now: float) -> Address | None:
         """Return the best node that was not tried yet. Nodes that became known meanwhile count."""
         return next((address for address in self.choices(now) if address not in tried), None)
+
+    def is_best(self, address: Address, tried: Collection[Address], now: float) -> bool:
+        """Return whether a node that answered is well, and no nearer node is left to be tried."""
+        if not self.is_good(address):
+            return False
+        left = [place for place in self._places.values() if place.retry_at <= now and place.address not in tried]
+        return all(self._places[address].distance <= place.distance for place in left if place.priority < SUSPECTED)
+
+    def is_better(self, address: Address, than: Address | None) -> bool:
+        """Return whether of two nodes that answered the first is to be used."""
+        if than is None or not self.is_good(than):
+            return True
+        is_nearer = self._places[address].distance < self._places[than].distance if address in self._places else False
+        return self.is_good(address) and is_nearer
 
     def is_due(self, address: Address, now: float) -> bool:
         """Return whether a node is known and not in its pause."""
@@ -112,6 +143,8 @@ class Cluster:
         self._drop_aliases(place)
         by_id = {other.node_id: other for other in self._places.values() if other.node_id}
         for node in hello.nodes:
+            if node.id == hello.id:
+                place.distance = self._distance(node)
             known = by_id.get(node.id)
             named = Address(host=node.host, port=node.port)
             if known is not None and (known.is_seed or known is place or known.address == named):
@@ -120,9 +153,18 @@ class Cluster:
                 if known is not None:  # The node has a new address, or the client has just learned its TLS address.
                     self._places.pop(known.address, None)
                 self._add(named, node.id, node.priority)
+                self._places[named].distance = self._distance(node)
+                continue
             elif known is not None:
                 known.priority = node.priority
+            if known is not None:
+                known.distance = self._distance(node)
         self._forget_strangers({node.id for node in hello.nodes} | {hello.id})
+
+    def _distance(self, node: NodeInfo) -> int:
+        if self._here is None or node.more.get("datacenter", "") != self._here[0]:
+            return NEAR if self._here is None else REMOTE
+        return NEAR if node.more.get("zone", "") == self._here[1] else SAME_DATACENTER
 
     def is_good(self, address: Address) -> bool:
         """Return whether a node was neither leaving nor failed in the last HELLO."""
@@ -178,8 +220,14 @@ class Cluster:
             self.feeder = None
 
     def node_with_prefix(self, prefix: str, now: float) -> Address | None:
-        """Return a node in good state whose id has this prefix (a job id carries the prefix of its maker)."""
+        """Return a node in good state whose id has this prefix (a job id carries the prefix of its maker).
+
+        A node that is farther than the home is left out.
+        """
+        home = None if self.home is None else self._places.get(self.home)
         for place in self._places.values():
+            if home is not None and place.distance > home.distance:
+                continue
             if prefix and place.node_id.startswith(prefix) and place.priority < SUSPECTED and place.retry_at <= now:
                 return place.address
         return None

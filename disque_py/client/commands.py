@@ -56,7 +56,8 @@ CLAIM_MS: Final = 1_000
 
 def add_options(
     *,
-    replicate: int | None = None,
+    replicate: int | Literal["quorum"] | None = None,
+    zones: int | None = None,
     delay: Seconds | None = None,
     retry: Seconds | None = None,
     ttl: Seconds | None = None,
@@ -71,7 +72,9 @@ def add_options(
     """Return ADDJOB's words after the timeout. None leaves the choice to the node."""
     options: list[bytes] = []
     if replicate is not None:
-        options += (b"REPLICATE", b"%d" % whole("replicate", replicate))
+        options += (b"REPLICATE", b"QUORUM" if replicate == "quorum" else b"%d" % whole("replicate", replicate))
+    if zones is not None:
+        options += (b"ZONES", b"%d" % whole("zones", zones))
     for name, span in (("delay", delay), ("retry", retry), ("ttl", ttl)):
         if span is not None:
             options += time_words(name, span)
@@ -94,7 +97,8 @@ def add_job(
     body: Body,
     *,
     timeout_ms: Milliseconds = ADD_TIMEOUT_MS,
-    replicate: int | None = None,
+    replicate: int | Literal["quorum"] | None = None,
+    zones: int | None = None,
     delay: Seconds | None = None,
     retry: Seconds | None = None,
     ttl: Seconds | None = None,
@@ -112,7 +116,8 @@ def add_job(
     queue          name of the queue
     body           the job's content; text becomes UTF-8
     timeout_ms     milliseconds in which the node has to make the copies, 5000 by default; 0 waits for ever
-    replicate      number of copies; by default the node chooses
+    replicate      number of copies, or "quorum": a majority of the node's data centre; by default the node chooses
+    zones          number of zones that have a copy before the answer; by default any number
     delay          seconds until the job is queued; by default it is queued at once. Times may be a `timedelta`, which
                    may have milliseconds
     retry          seconds without an ack after which the job is queued again; by default the node chooses.
@@ -135,6 +140,7 @@ def add_job(
     """
     options = add_options(
         replicate=replicate,
+        zones=zones,
         delay=delay,
         retry=retry,
         ttl=ttl,

@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Itera
 from functools import partial, wraps
 from typing import Any, Concatenate, Final, Generic, ParamSpec, TypeAlias, TypeVar
 
-from disque_py.client import commands, events, scans, templates
+from disque_py.client import commands, events, scans, schedule_commands, templates, zone_commands
 from disque_py.client.commands import JobRef, by_node
 from disque_py.client.job_stream import JobStream
 from disque_py.client.protocol import text, word
@@ -315,6 +315,7 @@ class AsyncCommands(ABC):
     purge = _awaited(commands.purge)
     move = _awaited(commands.move)
     redrive = _awaited(commands.redrive)
+    rebalance = _awaited(zone_commands.rebalance)
     tasks = _awaited(commands.tasks)
     task = _awaited(commands.task)
     cancel_task = _awaited(commands.cancel_task)
@@ -323,6 +324,14 @@ class AsyncCommands(ABC):
     set_queue = _awaited(commands.set_queue)
     queues_with_settings = _awaited(commands.queues_with_settings)
     reset_queue = _awaited(commands.reset_queue)
+    schedule = _awaited(schedule_commands.schedule)
+    schedule_info = _awaited(schedule_commands.schedule_info)
+    schedules = _awaited(schedule_commands.schedules)
+    pause_schedule = _awaited(schedule_commands.pause_schedule)
+    resume_schedule = _awaited(schedule_commands.resume_schedule)
+    delete_schedule = _awaited(schedule_commands.delete_schedule)
+    run_schedule = _awaited(schedule_commands.run_schedule)
+    next_ticks = _awaited(schedule_commands.next_ticks)
     acquire_lock = _awaited(commands.acquire_lock)
     extend_lock = _awaited(commands.extend_lock)
     release_lock = _awaited(commands.release_lock)
@@ -500,6 +509,7 @@ class BlockingCommands(ABC):
     purge = _called(commands.purge)
     move = _called(commands.move)
     redrive = _called(commands.redrive)
+    rebalance = _called(zone_commands.rebalance)
     tasks = _called(commands.tasks)
     task = _called(commands.task)
     cancel_task = _called(commands.cancel_task)
@@ -508,6 +518,14 @@ class BlockingCommands(ABC):
     set_queue = _called(commands.set_queue)
     queues_with_settings = _called(commands.queues_with_settings)
     reset_queue = _called(commands.reset_queue)
+    schedule = _called(schedule_commands.schedule)
+    schedule_info = _called(schedule_commands.schedule_info)
+    schedules = _called(schedule_commands.schedules)
+    pause_schedule = _called(schedule_commands.pause_schedule)
+    resume_schedule = _called(schedule_commands.resume_schedule)
+    delete_schedule = _called(schedule_commands.delete_schedule)
+    run_schedule = _called(schedule_commands.run_schedule)
+    next_ticks = _called(schedule_commands.next_ticks)
     acquire_lock = _called(commands.acquire_lock)
     extend_lock = _called(commands.extend_lock)
     release_lock = _called(commands.release_lock)
@@ -572,6 +590,14 @@ class PipelineCommands(ABC):
     set_queue = _queued(commands.set_queue)
     queues_with_settings = _queued(commands.queues_with_settings)
     reset_queue = _queued(commands.reset_queue)
+    schedule = _queued(schedule_commands.schedule)
+    schedule_info = _queued(schedule_commands.schedule_info)
+    schedules = _queued(schedule_commands.schedules)
+    pause_schedule = _queued(schedule_commands.pause_schedule)
+    resume_schedule = _queued(schedule_commands.resume_schedule)
+    delete_schedule = _queued(schedule_commands.delete_schedule)
+    run_schedule = _queued(schedule_commands.run_schedule)
+    next_ticks = _queued(schedule_commands.next_ticks)
     ping = _queued(commands.ping)
     time = _queued(commands.time)
     info = _queued(commands.info)

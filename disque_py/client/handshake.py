@@ -21,7 +21,7 @@ def handshake(options: ClientOptions) -> list[bytes]:
         commands.append([b"AUTH", secret] if options.username is None else [b"AUTH", word(options.username), secret])
     if options.name is not None:
         commands.append([b"CLIENT", b"SETNAME", word(options.name)])
-    commands.append([b"HELLO"])
+    commands.append([b"HELLO"] if options.place is None else [b"HELLO", b"EXTENDED"])
     return [encode(command) for command in commands]
 
 

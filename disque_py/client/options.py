@@ -37,6 +37,8 @@ class ClientOptions:
     follow            move this client's consumers to the node that feeds them
     retry_unsafe      repeat commands that may have been executed and would then act twice (ADDJOB, NACK, ENQUEUE)
     name              CLIENT SETNAME of every connection
+    datacenter, zone  where this program is: nodes of the same zone come first, then of the same data centre; None:
+                      all nodes are equally near. With either, the nodes must be of disque-py
     tls               a context, True for the system's authorities, False for plain TCP
     """
 
@@ -52,7 +54,14 @@ class ClientOptions:
     follow: bool = True
     retry_unsafe: bool = False
     name: str | None = None
+    datacenter: str | None = None
+    zone: str | None = None
     tls: ssl.SSLContext | bool = False
+
+    @property
+    def place(self) -> tuple[str, str] | None:
+        """The data centre and the zone of this program; None: it names neither."""
+        return None if self.datacenter is None and self.zone is None else (self.datacenter or "", self.zone or "")
 
     def tls_context(self) -> ssl.SSLContext | None:
         """Return the TLS context of connections; None for plain ones."""
@@ -75,6 +84,8 @@ class ClientSettings(TypedDict, total=False):
     follow: bool
     retry_unsafe: bool
     name: str | None
+    datacenter: str | None
+    zone: str | None
     tls: ssl.SSLContext | bool
 
 

@@ -51,7 +51,8 @@ class Pool:
         self.lock = threading.RLock()
         self._room = threading.Condition(self.lock)
         self._searching = threading.RLock()
-        self.cluster = Cluster(self._options.seeds, self._rng, discover=self._options.discover)
+        options = self._options
+        self.cluster = Cluster(options.seeds, self._rng, discover=options.discover, place=options.place)
         self._idle: dict[Address, list[SocketConnection]] = {}
         self._busy: set[SocketConnection] = set()
         self._counted = 0
@@ -133,9 +134,11 @@ class Pool:
                     self._last_error = str(error)
                     continue
                 self.give_back(connection)
-                last_resort = address
-                if self.cluster.is_good(address):
-                    break
+                with self.lock:
+                    if self.cluster.is_better(address, last_resort):
+                        last_resort = address
+                    if self.cluster.is_best(last_resort or address, tried, time.monotonic()):
+                        break
             if last_resort is None:
                 raise NotConnectedError(f"no node can be reached; the last tried: {self._last_error}")
             with self.lock:

@@ -284,10 +284,10 @@ class JobInfo:
 
 @dataclass(slots=True)
 class Task:
-    """Work on the jobs of a queue, on all nodes: QPURGE, QMOVE or QREDRIVE.
+    """Work on the jobs of a queue, on all nodes: QPURGE, QMOVE, QREDRIVE or QREBALANCE.
 
     id              its id, which the node that began it knows for one hour after its end
-    command         `qpurge`, `qmove` or `qredrive`
+    command         `qpurge`, `qmove`, `qredrive` or `qrebalance`
     queue           the queue whose jobs it changes
     state           `running`, `done`, `canceled` or `aborted`; None: it is over, as the command was waited for
     jobs            jobs that it changed, so far

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from disque_py.client import commands
 from disque_py.client.bulk import Bulk
@@ -104,7 +104,8 @@ def add_jobs(
     bodies: Iterable[Body],
     *,
     timeout_ms: Milliseconds = ADD_TIMEOUT_MS,
-    replicate: int | None = None,
+    replicate: int | Literal["quorum"] | None = None,
+    zones: int | None = None,
     delay: Seconds | None = None,
     retry: Seconds | None = None,
     ttl: Seconds | None = None,
@@ -122,7 +123,8 @@ def add_jobs(
     queue          name of the queue
     bodies         the jobs' contents; a generator is read in parts, or at once if `key` gives a key for each
     timeout_ms     milliseconds in which the node has to make the copies of a job, 5000 by default; 0 waits for ever
-    replicate      number of copies; by default the node chooses
+    replicate      number of copies, or "quorum": a majority of the node's data centre; by default the node chooses
+    zones          number of zones that have a copy before the answer; by default any number
     delay          seconds until the jobs are queued; by default they are queued at once
     retry          seconds without an ack after which a job is queued again; by default the node chooses.
                    0: each is delivered at most once
@@ -168,6 +170,7 @@ def add_jobs(
         timeout_ms=milliseconds("timeout_ms", timeout_ms),
         options=add_options(
             replicate=replicate,
+            zones=zones,
             delay=delay,
             retry=retry,
             ttl=ttl,

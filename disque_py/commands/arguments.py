@@ -127,7 +127,7 @@ def subcommands_of(forms: list[str]) -> dict[str, list[str]]:
 
 
 def _is_token(word: str) -> bool:
-    return word.isupper() and "|" not in word
+    return word.isupper() and "|" not in word and not word.startswith("[")
 
 
 def _is_value(word: str) -> bool:

@@ -14,6 +14,7 @@ from disque_py.core import incremental
 from disque_py.core.broker import Broker
 from disque_py.core.client import REPLY_OFF, REPLY_ON, REPLY_SKIP, REPLY_SKIP_AGAIN, Client
 from disque_py.core.errors import SYNTAX, CommandError
+from disque_py.core.users import name_of
 from disque_py.resp.replies import OK, bulk, integer, nil_bulk
 
 WRONG_FORM: Final = "ERR Syntax error, try CLIENT (LIST | KILL ip:port | GETNAME | SETNAME connection-name)"
@@ -47,7 +48,7 @@ def line_of(broker: Broker, client: Client) -> str:
         f" idle={max(0, broker.now_ms - client.active_ms) // 1000}"
         f" flags={_flags(client)} qbuf={client.port.input_bytes()} qbuf-free=0"
         f" obl=0 oll={len(client.out)} omem={output} events={'rw' if output else 'r'}"
-        f" cmd={client.last_command or 'NULL'}"
+        f" cmd={client.last_command or 'NULL'} user={text_of(name_of(client))}"
     )
 
 

@@ -65,11 +65,13 @@ def _by_name() -> dict[str, Command]:
 def _entry(command: Command, protocol: int) -> bytes:
     """Return name, arity, flags, and three zeros, since no argument is a key.
 
-    In RESP3 an empty array of ACL categories follows. Redis has had these as long as RESP3, so redis-py expects them.
+    In RESP3 the ACL categories follow, of all subcommands. Redis has had these as long as RESP3: redis-py expects them.
     """
     flags = array(simple(flag) for flag in command.flags)
     fields = (bulk(command.name), integer(command.arity), flags, integer(0), integer(0), integer(0))
-    return array((*fields, array(())) if protocol == 3 else fields)
+    if protocol != 3:
+        return array(fields)
+    return array((*fields, array([simple(f"@{name}") for name in command.access.categories])))
 
 
 def _count(broker: Broker, client: Client, argv: list[bytes]) -> bytes:

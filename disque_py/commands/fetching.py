@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from disque_py.commands.matching import check_patterns, getjob_matching
+from disque_py.commands.matching import check_patterns, getjob_matching, narrowed
 from disque_py.commands.options import (
     INT64_MAX,
     LEASEMS_ERROR,
@@ -113,6 +113,7 @@ def getjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     names = argv[at:]
     if is_match:
         check_patterns(names)
+        names = narrowed(client, names)
     elif at >= end:
         raise CommandError(NO_QUEUE)
     if len(names) > QUEUES_MAX:

@@ -11,8 +11,8 @@ from typing import Final
 
 from cluster_bus.node import FAIL, LEAVING, PFAIL, Node
 from disque_py import __version__
+from disque_py.commands import logins
 from disque_py.commands.clients import check_name
-from disque_py.commands.connection import DEFAULT_USER, is_password, note_wrong_password
 from disque_py.commands.options import read_integer
 from disque_py.commands.subcommands import text_of
 from disque_py.core.broker import Broker
@@ -30,10 +30,9 @@ UNFIT: Final = 100
 
 NOT_A_VERSION: Final = "ERR Protocol version is not an integer or out of range"
 NO_SUCH_VERSION: Final = "NOPROTO unsupported protocol version"
-WRONG_PASSWORD: Final = "WRONGPASS invalid username-password pair or user is disabled."
 
 
-def hello(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
+def hello(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     """HELLO | HELLO EXTENDED | HELLO 2|3 [AUTH user password] [SETNAME name]."""
     if len(argv) == 1:
         return _nodes(broker, client, is_extended=False)
@@ -45,7 +44,7 @@ def hello(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
 
 
 def _nodes(broker: Broker, client: Client, *, is_extended: bool) -> bytes:
-    if broker.settings.requirepass and not client.is_authenticated:
+    if logins.is_stranger(broker, client):
         raise CommandError(NOAUTH)
     entries = []
     for node in broker.cluster.nodes.values():
@@ -82,30 +81,41 @@ def extended_fields(broker: Broker, node: Node) -> list[tuple[str, str]]:
     ]
 
 
-def _agree(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
+def _agree(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     protocol = read_integer(argv[1], NOT_A_VERSION)
     if protocol not in (2, 3):
         raise CommandError(NO_SUCH_VERSION)
-    is_authenticated = client.is_authenticated
+    credentials: tuple[bytes, bytes] | None = None
     name: bytes | None = None
     at = 2
     while at < len(argv):
         option = argv[at].lower()
         if option == b"auth" and at + 2 < len(argv):
-            if not (is_password(broker, argv[at + 2]) and argv[at + 1] == DEFAULT_USER):
-                client.is_authenticated = False
-                note_wrong_password(broker, client)
-                raise CommandError(WRONG_PASSWORD)
-            is_authenticated = True
+            credentials = (argv[at + 1], argv[at + 2])
             at += 3
         elif option == b"setname" and at + 1 < len(argv):
             name = check_name(argv[at + 1])
             at += 2
         else:
             raise CommandError(f"ERR Syntax error in HELLO option '{text_of(argv[at])}'")
-    if broker.settings.requirepass and not is_authenticated:
-        raise CommandError(f"{NOAUTH} HELLO must be called with the client already authenticated, or with AUTH")
-    client.is_authenticated = is_authenticated
+    if credentials is None:
+        if logins.is_stranger(broker, client):
+            raise CommandError(f"{NOAUTH} HELLO must be called with the client already authenticated, or with AUTH")
+        return _agreed(client, protocol, name)
+    user_name, password = credentials
+
+    def log_in() -> bytes:
+        user = logins.find(broker, user_name, password)
+        if user is None:
+            logins.refused(broker, client, user_name)
+            raise CommandError(logins.WRONG_PASSWORD)
+        logins.enter(broker, client, user)
+        return _agreed(client, protocol, name)
+
+    return logins.answer(broker, client, log_in)
+
+
+def _agreed(client: Client, protocol: int, name: bytes | None) -> bytes:
     client.protocol = protocol
     if name is not None:
         client.name = name

@@ -189,6 +189,8 @@ def _stats(broker: Broker) -> Fields:
         ("slowlog_len", len(stats.slowlog)),
         ("rejected_for_memory", stats.memory_refusals),
         ("rejected_passwords", stats.wrong_passwords),
+        ("rejected_permissions", stats.access_refusals),
+        ("rejected_limits", stats.limit_refusals),
     ]
 
 

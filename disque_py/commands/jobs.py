@@ -66,6 +66,7 @@ from disque_py.core.job import (
     Job,
     Replication,
 )
+from disque_py.core.users import sees_bodies
 from disque_py.resp.replies import array, bulk, bulk_array, error, integer, nil_bulk
 
 DELAY_ERROR: Final = "ERR DELAY time must be a non negative number"
@@ -637,11 +638,11 @@ def _show_from_disk(broker: Broker, client: Client, job: Job) -> incremental.Ste
 
 def describe(broker: Broker, client: Client, job: Job, body: bytes) -> bytes:
     """Return the reply of SHOW for this client."""
-    return described(broker, client.protocol, job, body)
+    return described(broker, client.protocol, job, body, shows_body=sees_bodies(client))
 
 
-def described(broker: Broker, protocol: int, job: Job, body: bytes) -> bytes:
-    """Return the reply of SHOW: the original's fifteen pairs, then our own (spec R8)."""
+def described(broker: Broker, protocol: int, job: Job, body: bytes, *, shows_body: bool = True) -> bytes:
+    """Return the reply of SHOW: the original's fifteen pairs, then our own (spec R8). Bodies: spec US2."""
     nil = nil_bulk(protocol)
     is_dummy = job.is_dummy
     now_ms = broker.now_ms
@@ -677,11 +678,11 @@ def described(broker: Broker, protocol: int, job: Job, body: bytes) -> bytes:
         ("nodes-confirmed", bulk_array(confirmed)),
         ("next-requeue-within", nil if requeue_ms is None else integer(requeue_ms)),
         ("next-awake-within", integer(awake_ms)),
-        ("body", nil if is_dummy else bulk(body)),
+        ("body", nil if is_dummy or not shows_body else bulk(body)),
         ("attempt", integer(job.attempt)),
         ("leased", integer(int(job.is_leased_here and job.requeue_at_ms > now_ms))),
         ("priority", integer(job.priority)),
-        ("meta", bulk_array(job.meta)),
+        ("meta", bulk_array(job.meta if shows_body else ())),
         ("status", bulk(event_format.STATUS_NAMES[scan.shown_status(broker, job)] or "")),
         ("attempts", integer(0 if part is None else part.limit)),
         ("attempts-left", nil if left is None else integer(left)),
@@ -692,19 +693,19 @@ def described(broker: Broker, protocol: int, job: Job, body: bytes) -> bytes:
         ("ttl-ms", integer(max(0, job.expire_at_ms - now_ms))),
         ("copies", integer(repair.copies_of(broker, job))),
         ("repairing", integer(int(repair.is_repairing(broker, job)))),
-        *_shown_flows(broker, job, nil),
+        *_shown_flows(broker, job, nil, shows_body=shows_body),
     )
     return array([part for name, value in fields for part in (bulk(name), value)])
 
 
-def _shown_flows(broker: Broker, job: Job, nil: bytes) -> tuple[tuple[str, bytes], ...]:
+def _shown_flows(broker: Broker, job: Job, nil: bytes, *, shows_body: bool) -> tuple[tuple[str, bytes], ...]:
     """Return the pairs of progress and result."""
     progress = broker.progress.get(job)
     result = broker.results.get(job.id) if job.state == ACKED else None
     return (
         ("progress", nil if progress is None else integer(progress.percent)),
-        ("progress-text", nil if progress is None or not progress.text else bulk(progress.text)),
-        ("result", nil if result is None else bulk(result)),
+        ("progress-text", nil if progress is None or not progress.text or not shows_body else bulk(progress.text)),
+        ("result", nil if result is None or not shows_body else bulk(result)),
     )
 
 

@@ -20,6 +20,7 @@ from disque_py.core.deferred_reply import Done
 from disque_py.core.errors import SYNTAX, CommandError
 from disque_py.core.grants import DONE, FENCE_LIMIT, GRANTED, HELD, ITEM_FIELDS, GrantItem, is_grant_item
 from disque_py.core.locking import NAME_BYTES_MAX, Acquiring
+from disque_py.core.users import visible
 from disque_py.resp.replies import array, bulk, bulk_array, integer, nil_array, nil_bulk
 
 NAME_ERROR: Final = f"ERR name and owner have 1 to {NAME_BYTES_MAX} bytes"
@@ -271,7 +272,7 @@ def _listed(broker: Broker, client: Client, pattern: bytes) -> incremental.Steps
         for part in parts:
             for name in part:
                 counts[name] = counts.get(name, 0) + 1
-    return bulk_array(sorted(name for name, count in counts.items() if count >= least))
+    return bulk_array(sorted(visible(client, [name for name, count in counts.items() if count >= least])))
 
 
 FORMS: Final = {

@@ -14,6 +14,7 @@ from disque_py.core.errors import LEAVING, MISCONF, SYNTAX, CommandError
 from disque_py.core.fetch_options import FetchOptions
 from disque_py.core.matching import Visit
 from disque_py.core.patterns import PATTERN_BYTES_MAX, PATTERNS_MAX, PatternGroup
+from disque_py.core.users import NO_NAME
 from disque_py.resp.replies import nil_array
 
 TOO_MANY: Final = f"ERR at most {PATTERNS_MAX} patterns"
@@ -31,6 +32,20 @@ def check_patterns(words: list[bytes]) -> None:
     for word in words:
         if not 0 < len(word) <= PATTERN_BYTES_MAX:
             raise CommandError(TOO_LONG)
+
+
+def narrowed(client: Client, words: list[bytes]) -> list[bytes]:
+    """Return patterns for the matching queues that the client's user may use. CommandError if there are none such.
+
+    A user may have patterns that overlap with these, and the queues of both can't be told as patterns. Spec US5.
+    """
+    user = client.user
+    if user is None or user.has_all_names:
+        return words
+    found = user.narrowed(words)
+    if found is None or len(found) > PATTERNS_MAX:
+        raise CommandError(NO_NAME)
+    return found
 
 
 def getjob_matching(

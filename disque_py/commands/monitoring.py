@@ -18,6 +18,8 @@ from disque_py.core.errors import CommandError
 from disque_py.resp.replies import OK, array, bulk_array, integer
 
 REDACTED: Final = b"(redacted)"
+# Rules of ACL SETUSER with a password or its hash begin with these.
+SECRET_RULES: Final = (b">", b"<", b"#", b"!")
 SLOWLOG_WRONG_FORM: Final = "ERR Unknown SLOWLOG subcommand or wrong # of args. Try GET, RESET, LEN."
 SLOWLOG_COUNT: Final = 10
 
@@ -63,6 +65,10 @@ def redact(argv: list[bytes], name: str | None = None) -> list[bytes]:
         return [argv[0], *[REDACTED] * (len(argv) - 1)]
     if command == b"hello":
         return _redact_hello(argv)
+    if command == b"acl":
+        if len(argv) > 3 and argv[1].lower() == b"dryrun":
+            return [*argv[:3], *redact(argv[3:])]
+        return [REDACTED if word[:1] in SECRET_RULES else word for word in argv]
     if command == b"config" and len(argv) > 3 and argv[1].lower() == b"set":
         directive = BY_NAME.get(text_of(argv[2]).lower())
         if directive is not None and directive.is_secret:

@@ -29,6 +29,7 @@ from disque_py.core.queue_settings import (
     read_value,
     state_key,
 )
+from disque_py.core.users import visible
 from disque_py.core.versions import FLOWS, refuse_older
 from disque_py.resp.glob import matches
 from disque_py.resp.replies import OK, array, bulk, bulk_array, integer, nil_array
@@ -134,7 +135,8 @@ def _list(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     pattern = text_of(argv[2]) if len(argv) == 3 else "*"
     if len(argv) == 3 and len(argv[2]) > PATTERN_BYTES_MAX:
         raise CommandError(_syntax(argv[2]))
-    return incremental.begin(broker, client, _listed(list(broker.queue_settings.in_force), pattern))
+    names = visible(client, broker.queue_settings.in_force)
+    return incremental.begin(broker, client, _listed(names, pattern))
 
 
 def _listed(names: list[bytes], pattern: str) -> incremental.Steps:

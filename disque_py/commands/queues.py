@@ -28,6 +28,7 @@ from disque_py.core.job import Job
 from disque_py.core.job_attributes import TRACE_NAMES
 from disque_py.core.keys import key_chars
 from disque_py.core.queue import PAUSE_NAMES, PAUSED_IN, PAUSED_OUT
+from disque_py.core.users import NO_NAME, may_name, sees_bodies
 from disque_py.resp.replies import EMPTY_ARRAY, array, bulk, bulk_array, integer, nil_array, nil_bulk, simple
 
 # QDEPTH: values without COUNT, and at most.
@@ -311,7 +312,20 @@ def _shown_everywhere(broker: Broker, client: Client, job_id: bytes) -> incremen
     values = shares.best_shown(found)
     if values is None:
         return nil_bulk(client.protocol)
+    _hide(client, values)
     return array([_value(value, client.protocol) for value in values])
+
+
+def _hide(client: Client, values: list[Any]) -> None:
+    """Take from a job of another node the values that the client's user may not see. CommandError for its queue."""
+    places = {name: at + 1 for at in range(0, len(values), 2) if type(name := values[at]) is bytes}
+    queue = values[places[b"queue"]] if b"queue" in places else None
+    if type(queue) is bytes and not may_name(client, queue):
+        raise CommandError(NO_NAME)
+    if not sees_bodies(client):
+        for name, hidden in ((b"body", None), (b"meta", []), (b"progress-text", None), (b"result", None)):
+            if name in places:
+                values[places[name]] = hidden
 
 
 def _value(value: Any, protocol: int) -> bytes:

@@ -10,6 +10,7 @@ from disque_py.core.broker import Broker
 from disque_py.core.client import Client
 from disque_py.core.errors import SYNTAX, CommandError
 from disque_py.core.job import ACKED, ACTIVE, QUEUED, STATE_NAMES, WAIT_REPL
+from disque_py.core.users import name_filter
 from disque_py.resp.replies import array, bulk, simple
 
 TOO_LARGE = (
@@ -102,7 +103,7 @@ def jscan(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
         else:
             cursor.read(argv[at])
         at += 1
-    wanted = scan.JobFilter(queue, tuple(states), tuple(statuses), tuple(where.items()))
+    wanted = scan.JobFilter(queue, tuple(states), tuple(statuses), tuple(where.items()), name_filter(client))
     walk = _jobs_in_parts(broker, client, cursor.value, -1 if is_whole else count, wanted, is_full)
     return incremental.begin(broker, client, walk)
 
@@ -152,7 +153,7 @@ def qscan(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
         else:
             cursor.read(argv[at])
         at += 1
-    wanted = scan.QueueFilter(limits[b"minlen"], limits[b"maxlen"], limits[b"importrate"])
+    wanted = scan.QueueFilter(limits[b"minlen"], limits[b"maxlen"], limits[b"importrate"], name_filter(client))
     return incremental.begin(broker, client, _queues_in_parts(broker, cursor.value, -1 if is_whole else count, wanted))
 
 

@@ -47,6 +47,7 @@ from disque_py.core.recurring import (
     Schedule,
     pack_pause,
 )
+from disque_py.core.users import sees_bodies, visible
 from disque_py.core.versions import FLOWS, refuse_older
 from disque_py.resp.glob import matches
 from disque_py.resp.replies import OK, array, bulk, bulk_array, integer, nil_array, nil_bulk
@@ -289,8 +290,8 @@ def _get(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
         ("catchup", bulk(definition.catchup)),
         ("overlap", bulk(definition.overlap)),
         ("queue", bulk(definition.queue)),
-        ("body", bulk(definition.body)),
-        ("options", bulk_array(definition.options)),
+        ("body", bulk(definition.body) if sees_bodies(client) else nil),
+        ("options", bulk_array(definition.options if sees_bodies(client) else ())),
         ("paused", integer(int(found.is_paused))),
         ("next", integer(next_ms) if next_ms else nil),
         ("last", integer(progress.last_ms) if progress.last_ms else nil),
@@ -313,7 +314,7 @@ def _list(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     pattern = text_of(argv[2]) if len(argv) == 3 else "*"
     if len(argv) == 3 and len(argv[2]) > PATTERN_BYTES_MAX:
         raise CommandError(_syntax(argv[2]))
-    return incremental.begin(broker, client, _listed(list(broker.recurring.known), pattern))
+    return incremental.begin(broker, client, _listed(visible(client, broker.recurring.known), pattern))
 
 
 def _listed(names: list[bytes], pattern: str) -> incremental.Steps:

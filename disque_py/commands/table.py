@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from disque_py.commands import (
+    acl,
     adding,
     clients,
     cluster,
@@ -33,11 +34,13 @@ from disque_py.commands import (
     tasks,
     tokens,
 )
+from disque_py.commands.permissions import access_of
 from disque_py.core.command_entry import Handler
+from disque_py.core.units import Access
 
 
 class Command(NamedTuple):
-    """One command: its handler, the shape of its requests, and its documentation."""
+    """One command: its handler, the shape of its requests, its documentation, and its units for permissions."""
 
     name: str
     handler: Handler
@@ -47,12 +50,13 @@ class Command(NamedTuple):
     since: str
     syntax: str
     summary: str
+    access: Access
 
 
 def _c(
     name: str, handler: Handler, arity: int, flags: str, group: str, syntax: str, summary: str, since: str = "0.1.0"
 ) -> Command:
-    return Command(name, handler, arity, tuple(flags.split()), group, since, syntax, summary)
+    return Command(name, handler, arity, tuple(flags.split()), group, since, syntax, summary, access_of(name))
 
 
 ADDJOB: Final = (
@@ -132,6 +136,7 @@ NEXT name [COUNT n]"""
 RESCHEDULE: Final = "id [DELAY sec] [DELAYMS ms] [PRIORITY n]"
 QPURGE: Final = "queue [WHERE name value ...] [STATUS status] [ASYNC]"
 QMOVE: Final = "from to [WHERE name value ...] [STATUS status] [LIMIT n] [RATE n] [ASYNC]"
+QREBALANCE: Final = "queue [ZONES zone ...] [ASYNC]"
 QREDRIVE: Final = "queue [WHERE name value ...] [TO queue] [LIMIT n] [RATE n] [ASYNC]"
 QTASK: Final = "LIST\nSHOW id\nCANCEL id"
 LOCK: Final = """ACQUIRE name owner ms [ATTEMPTS n] [TIMEOUT ms]
@@ -139,12 +144,24 @@ EXTEND name owner fence ms
 RELEASE name owner fence [DONE ms]
 SHOW name
 LIST [pattern]"""
+ACL: Final = """SETUSER username [rule ...]
+GETUSER username
+DELUSER username [username ...]
+LIST
+USERS
+WHOAMI
+CAT [category]
+LOG [count|RESET]
+SAVE
+LOAD
+DRYRUN username command [argument ...]
+GENPASS [bits]"""
 LATENCY: Final = "LATEST\nHISTORY event\nGRAPH event\nDOCTOR\nRESET [event ...]"
 
 # fmt: off
 COMMANDS: Final = (
     # The original's 32 commands, in its order, which COMMAND and INFO commandstats keep.
-    _c("auth", connection.auth, -2, "readonly loading fast", "connection", "[username] password", "Log in with the server's password."),
+    _c("auth", connection.auth, -2, "readonly loading fast", "connection", "[username] password", "Log in with a password, as `default` or as another user."),
     _c("ping", connection.ping, -1, "readonly fast", "connection", "[message]", "Ask the server whether it answers."),
     _c("info", info.info, -1, "readonly loading", "server", "[section]", "Show figures about the server, by section."),
     _c("shutdown", server.shutdown, -1, "readonly admin loading", "server", "[REWRITE-AOF]", "Stop the server."),
@@ -221,6 +238,7 @@ COMMANDS: Final = (
     _c("qpurge", tasks.qpurge, -2, "write", "queues", QPURGE, "Cancel the jobs of a queue, on all nodes."),
     _c("qmove", tasks.qmove, -3, "write denyoom", "queues", QMOVE, "Move the jobs of a queue to another queue, on all nodes."),
     _c("qredrive", tasks.qredrive, -2, "write denyoom", "queues", QREDRIVE, "Give errored jobs and dead letters fresh attempts, on all nodes."),
+    _c("qrebalance", tasks.qrebalance, -2, "write", "queues", QREBALANCE, "Hand queued jobs over until all nodes hold equal parts."),
     _c("qtask", tasks.qtask, -2, "readonly", "queues", QTASK, "List, show and cancel tasks that this node began."),
     # The log of events.
     _c("events", events.events, -2, "readonly", "server", EVENTS, "Read the log of what became of jobs on this node."),
@@ -230,6 +248,8 @@ COMMANDS: Final = (
     _c("schedule", schedules.schedule, -2, "write", "jobs", SCHEDULE, "Add jobs at the moments of a cron expression, or every so often."),
     # Locks.
     _c("lock", locks.lock, -2, "write fast", "cluster", LOCK, "Locks that one owner has at a time, also when the network parts."),
+    # Users.
+    _c("acl", acl.acl, -2, "readonly admin loading", "server", ACL, "Users and their permissions; refused commands."),
     # Our own command for the journal.
     _c("journal", server.journal, 3, "readonly admin", "server", "BACKUP name", "Make a consistent copy of the journal while the node runs."),
 )

@@ -1,7 +1,7 @@
-"""QPURGE, QMOVE, QREDRIVE, QTASK: work on the jobs of a queue, on all nodes (core/tasks.py).
+"""QPURGE, QMOVE, QREDRIVE, QREBALANCE, QTASK: work on the jobs of a queue, on all nodes (core/tasks.py).
 
 The client waits for the end of its task, or has its id at once with ASYNC. A client that hangs up does not end it.
-Spec MV5, MV8.
+Spec MV5, MV8, ZN7.
 """
 
 from __future__ import annotations
@@ -17,13 +17,16 @@ from disque_py.core.client import Client
 from disque_py.core.errors import SYNTAX, CommandError
 from disque_py.core.filters import Filter
 from disque_py.core.tasks import LIMIT_MAX, RATE_MAX, STATUSES, Task, Work
-from disque_py.core.versions import refuse_older
+from disque_py.core.users import NO_NAME, may_name
+from disque_py.core.versions import FLOWS, refuse_older
+from disque_py.core.zones import Zone, zone_of
 from disque_py.resp.replies import array, bulk, bulk_array, integer, nil_array, simple
 
 STATUS_ERROR: Final = "ERR STATUS must be invisible, pending or errored"
 LIMIT_ERROR: Final = f"ERR LIMIT must be a number from 1 to {LIMIT_MAX}"
 RATE_ERROR: Final = f"ERR RATE must be a number from 1 to {RATE_MAX}"
 SAME_ERROR: Final = "ERR the queues are the same"
+NO_ZONE: Final = "ERR Unknown zone {}"
 # Bytes of a wrong word that are quoted.
 WORD_BYTES_MAX: Final = 64
 
@@ -45,6 +48,39 @@ def qmove(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
 def qredrive(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     """QREDRIVE queue [WHERE name value ...] [TO queue] [LIMIT n] [RATE n] [ASYNC] → pairs about the task, or its id."""
     return _begin(broker, client, argv, tasks.REDRIVE, b"", 2, QREDRIVE_WORDS)
+
+
+def qrebalance(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
+    """QREBALANCE queue [ZONES zone ...] [ASYNC] → pairs about the task, or its id.
+
+    A zone is named as in `zone`, or as `datacenter/zone`.
+    """
+    end = len(argv)
+    is_async = end > 2 and argv[-1].lower() == b"async"
+    if is_async:
+        end -= 1
+    names = argv[3:end]
+    if end > 2 and (argv[2].lower() != b"zones" or not names):
+        raise CommandError(_syntax(argv[2]))
+    refuse_older(broker, FLOWS)
+    work = Work(tasks.REBALANCE, argv[1], None, tasks.PENDING, b"")
+    work.zones = _zones_of(broker, names)
+    if is_async:
+        return simple(tasks.begin(broker, None, work).id)
+    return incremental.begin(broker, client, _finished(broker, client, tasks.begin(broker, client, work)))
+
+
+def _zones_of(broker: Broker, names: list[bytes]) -> tuple[Zone, ...]:
+    """Return the zones with these names. CommandError for a name that no node has."""
+    found: dict[Zone, None] = {}
+    members = [broker.me, *broker.members()]
+    for name in names:
+        word = name.decode("utf-8", "surrogateescape")
+        named = [node for node in members if word in (node.zone, f"{node.datacenter}/{node.zone}")]
+        if not named:
+            raise CommandError(NO_ZONE.format(text_of(name[:WORD_BYTES_MAX])))
+        found |= dict.fromkeys(map(zone_of, named))
+    return tuple(found)
 
 
 def _begin(
@@ -131,18 +167,34 @@ def qtask(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
 
 def _list(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
     """LIST: tasks that run, or were over within the last hour, oldest first."""
-    return array([_shown(broker, task) for task in tasks.known(broker)])
+    return array([_shown(broker, task) for task in tasks.known(broker) if _is_visible(client, task)])
 
 
 def _show(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
     """SHOW id: pairs, or nil."""
     task = tasks.find(broker, argv[2])
-    return nil_array(client.protocol) if task is None else _shown(broker, task)
+    if task is None:
+        return nil_array(client.protocol)
+    _refuse_hidden(client, task)
+    return _shown(broker, task)
 
 
 def _cancel(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
     """CANCEL id: 1 if the task ran. Finished changes stay."""
+    task = tasks.find(broker, argv[2])
+    if task is not None:
+        _refuse_hidden(client, task)
     return integer(int(tasks.cancel(broker, argv[2])))
+
+
+def _is_visible(client: Client, task: Task) -> bool:
+    """Return whether a client may use the queues of a task."""
+    return may_name(client, task.work.queue) and (not task.work.to or may_name(client, task.work.to))
+
+
+def _refuse_hidden(client: Client, task: Task) -> None:
+    if not _is_visible(client, task):
+        raise CommandError(NO_NAME)
 
 
 def _shown(broker: Broker, task: Task) -> bytes:

@@ -171,6 +171,12 @@ _TLS: Final = Section(
             "Whether clients must (yes) or may (optional) show a certificate signed by tls-ca-cert-file.",
         ),
         Directive(
+            "tls-auth-clients-user",
+            Choice("off", "CN"),
+            "off",
+            "CN: a client whose certificate has the name of a user as its common name is logged in as that user.",
+        ),
+        Directive(
             "tls-cluster",
             YES_NO,
             False,
@@ -256,6 +262,29 @@ _CLIENTS: Final = Section(
             is_live=True,
             is_secret=True,
             example="a-long-random-text",
+        ),
+        Directive(
+            "aclfile",
+            PATH,
+            "",
+            "File with users, one `user <name> <rule> ...` per line. ACL SETUSER and DELUSER write it, too. Only the"
+            " node's user of the system may read it.",
+            example="/etc/disque/users.acl",
+        ),
+        Directive(
+            "acl-cluster",
+            YES_NO,
+            False,
+            "Share users with all nodes, as queue settings are shared; needs cluster-secret, and there is no aclfile"
+            " then.",
+        ),
+        Directive(
+            "audit-log",
+            PATH,
+            "",
+            "File to which a line of JSON is added for each change by an operator and each refusal; syslog: they go"
+            " there; empty: there is no audit log.",
+            example="/var/log/disque/audit.log",
         ),
         Directive(
             "rename-command",

@@ -180,10 +180,11 @@ class Choice(Kind):
         self.words = words
 
     def parse_word(self, word: str) -> str:
-        """Return the word in lower case."""
-        if word.lower() not in self.words:
-            raise ValueError(f"argument must be one of: {', '.join(self.words)}")
-        return word.lower()
+        """Return the word as the table writes it."""
+        for known in self.words:
+            if known.lower() == word.lower():
+                return known
+        raise ValueError(f"argument must be one of: {', '.join(self.words)}")
 
 
 class Text(Kind):

@@ -41,6 +41,8 @@ class Settings:
 
     __slots__ = tuple(directive.attribute for directive in DIRECTIVES)
 
+    acl_cluster: bool
+    aclfile: str
     activerehashing: bool
     aof_enqueue_jobs_once: bool
     aof_load_truncated: bool
@@ -48,6 +50,7 @@ class Settings:
     appendfilename: str
     appendfsync: str
     appendonly: bool
+    audit_log: str
     auto_aof_rewrite_min_size: int
     auto_aof_rewrite_percentage: int
     bind: tuple[str, ...]
@@ -104,6 +107,7 @@ class Settings:
     tcp_keepalive: int
     timeout: int
     tls_auth_clients: str
+    tls_auth_clients_user: str
     tls_ca_cert_file: str
     tls_cert_file: str
     tls_cluster: bool
@@ -202,6 +206,12 @@ class Settings:
                 found.append("TLS needs tls-cert-file and tls-key-file")
             if not self.tls_ca_cert_file and (self.tls_cluster or self.tls_auth_clients != "no"):
                 found.append("TLS needs tls-ca-cert-file to check certificates, unless tls-auth-clients is no")
+        if self.acl_cluster and not self.cluster_secret:
+            found.append("acl-cluster needs cluster-secret: without it any machine could send users")
+        if self.acl_cluster and self.aclfile:
+            found.append("acl-cluster keeps users with the queue settings: remove aclfile")
+        if self.tls_auth_clients_user != "off" and self.tls_auth_clients == "no":
+            found.append("tls-auth-clients-user needs tls-auth-clients yes or optional")
         return found
 
 

@@ -20,6 +20,7 @@ from cluster_bus.node import HANDSHAKE, LEAVING, MYSELF, Node
 from cluster_bus.outgoing import Outgoing
 from disque_py.config.settings import Settings
 from disque_py.core import claim_stamps
+from disque_py.core.access_log import AccessLog
 from disque_py.core.broker_parts import (
     Acks,
     Consumers,
@@ -54,6 +55,7 @@ from disque_py.core.spilled import NEVER, Spill
 from disque_py.core.stats import Stats
 from disque_py.core.tokens import Tokens
 from disque_py.core.tombstones import Tombstones
+from disque_py.core.users import Users
 
 if TYPE_CHECKING:
     from cluster_bus.membership import Membership
@@ -128,6 +130,7 @@ class Broker:
 
     Clients
       clients, monitors    by id; clients in MONITOR
+      users, access_log    users and their permissions (users.py); refusals (access_log.py)
       arrivals             how many clients have begun to wait for jobs: the order among them
       ready                queues that may have both jobs and waiting clients
       waits                clients whose reply comes later
@@ -202,6 +205,8 @@ class Broker:
         self.tasks = Tasks()
         self.clients: dict[int, Client] = {}
         self.monitors: dict[Client, None] = {}
+        self.users = Users()
+        self.access_log = AccessLog()
         self.ready: dict[Queue, None] = {}
         self.arrivals = 0
         self.drain: Drain | None = None

@@ -14,10 +14,12 @@ from disque_py.ports import ClientPort
 
 if TYPE_CHECKING:
     from collections import deque
+    from collections.abc import Callable
 
     from disque_py.core.job import Job
     from disque_py.core.patterns import PatternGroup
     from disque_py.core.queue import Queue
+    from disque_py.core.users import User
 
 # The reason why a client waits; RUNNING means that it does not.
 RUNNING: Final = 0
@@ -66,6 +68,8 @@ class Client:
     is_tls, is_unix        whether it came through tls-port, or through the unix socket
     is_monitor             gets a line for every command executed
     is_in_multi            sent MULTI, which is refused: so are its commands, until EXEC or DISCARD
+    user                   the user whose permissions hold; None: `default`, which nothing restricts (users.py)
+    on_outcome             gets the reply of a change that the audit log is to have; None: there is none
     """
 
     __slots__ = (
@@ -89,6 +93,7 @@ class Client:
         "is_unix",
         "last_command",
         "name",
+        "on_outcome",
         "options",
         "out",
         "port",
@@ -97,6 +102,7 @@ class Client:
         "reply_mode",
         "served_from",
         "slots",
+        "user",
         "waiting",
         "waiting_jobs",
         "wrote",
@@ -134,6 +140,8 @@ class Client:
         self.wrote = WROTE_NOTHING
         self.held: deque[tuple[int, list[bytes]]] | None = None
         self.held_bytes = 0
+        self.user: User | None = None
+        self.on_outcome: Callable[[bytes | None], None] | None = None
 
     def reply(self, data: bytes) -> None:
         """Answer in request order, behind the replies that are still being waited for."""

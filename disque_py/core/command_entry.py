@@ -10,6 +10,7 @@ from persistence.disk_errors import NO_ACKS, NO_ADDS, NO_WRITES
 if TYPE_CHECKING:
     from disque_py.core.broker import Broker
     from disque_py.core.client import Client
+    from disque_py.core.units import Access
 
 # Options of one command are read in one go; this many words take about two milliseconds. Commands with long lists read
 # and handle them in parts (incremental.py), and have no limit of their own.
@@ -37,6 +38,7 @@ class CommandEntry:
     """One command in force, with its limits and counters.
 
     name            the original name, lower case (rename-command changes the key, not this)
+    access          its units, for permissions
     handler         called with (broker, client, argv)
     arity           argument count, the name included; negative: at least; 0: any
     words_max       most words that a request may have
@@ -54,6 +56,7 @@ class CommandEntry:
     """
 
     __slots__ = (
+        "access",
         "arity",
         "awaits_loading",
         "awaits_settings",
@@ -72,8 +75,9 @@ class CommandEntry:
         "words_max",
     )
 
-    def __init__(self, name: str, handler: Handler, arity: int, flags: tuple[str, ...]) -> None:
+    def __init__(self, name: str, handler: Handler, arity: int, flags: tuple[str, ...], access: Access) -> None:
         self.name = name
+        self.access = access
         self.handler = handler
         self.arity = arity
         self.words_max = 1 << 60 if name in WITH_LISTS else WORDS_MAX

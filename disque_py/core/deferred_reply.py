@@ -47,6 +47,8 @@ class DeferredReply:
         if not self.is_waited_for or self._broker.clients.get(client.id) is not client:
             return
         client.waiting = RUNNING
+        if client.on_outcome is not None:
+            client.on_outcome(self._reply)
         if self._reply is not None:
             delivery.send(self._broker, client, self._reply)
         self._broker.outbox.clients[client] = None

@@ -17,7 +17,7 @@ from typing import Any
 
 from cluster_bus.messages import FILTER_HINT, FILTER_INTEREST, FILTER_NEED
 from cluster_bus.node import Node
-from disque_py.core import handover, pulls
+from disque_py.core import handover, pulls, zones
 from disque_py.core.broker import Broker
 from disque_py.core.filters import GONE, PAIRS_MAX, Demand, Filter, Group, filters_of, want
 from disque_py.core.interest import (
@@ -255,7 +255,7 @@ def send_hints(broker: Broker) -> None:
             continue
         if queue.paused & PAUSED_OUT or queue.is_stalled or group.client_for() is not None:
             continue
-        node, is_only = _next_node(queue, group, demand, now_ms)
+        node, is_only = _next_node(broker, queue, group, demand)
         if node is None:
             continue
         demand.hints[node] = demand.hints.get(node, 0) + 1
@@ -273,18 +273,27 @@ def send_hints(broker: Broker) -> None:
         broker.schedule.call_at(demand.hint_until_ms, partial(owe_hint, broker, queue.name, pairs))
 
 
-def _next_node(queue: Queue, group: Group, demand: Demand, now_ms: int) -> tuple[Node | None, bool]:
-    """Return the node to hint at, and whether it is the only one; prefer nodes that did not just ignore a hint."""
+def _next_node(broker: Broker, queue: Queue, group: Group, demand: Demand) -> tuple[Node | None, bool]:
+    """Return the node to hint at, and whether it is the only one.
+
+    Nodes that did not just ignore a hint come first, of these near ones (spec ZN5).
+    """
     best: Node | None = None
     candidates = 0
-    best_rank = (False, True, 0.0)
+    now_ms = broker.now_ms
+    best_rank = (False, True, zones.REMOTE, 0.0)
     silent = demand.hint_node if demand.hint_until_ms else None
     for node, (value, plain) in demand.interested.items():
         waiting = value if group.retried.length else plain
         if waiting < 0 or not node.is_linked or handover.exchange(node).refuses(queue.name, now_ms):
             continue
         candidates += 1
-        rank = (waiting == 0, node is silent, demand.hints.get(node, 0) / max(1, waiting))
+        rank = (
+            waiting == 0,
+            node is silent,
+            zones.distance(broker.me, node),
+            demand.hints.get(node, 0) / max(1, waiting),
+        )
         if best is None or rank < best_rank:
             best = node
             best_rank = rank

@@ -52,6 +52,8 @@ def _answer(broker: Broker, client: Client, reply: bytes | None) -> None:
     del broker.waits.incremental[client]
     if client.waiting == WAITS_FOR_PARTS:
         client.waiting = RUNNING
+    if client.on_outcome is not None and client.waiting == RUNNING:
+        client.on_outcome(reply)
     if reply is not None and not client.is_silenced:
         client.reply(reply)
     client.wrote = WROTE  # It may have begun before the disk failed.

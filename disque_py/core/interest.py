@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from cluster_bus.messages import HINT, INTEREST, NEEDJOBS
 from cluster_bus.node import Node
-from disque_py.core import handover, ordering, pulls
+from disque_py.core import handover, ordering, pulls, zones
 from disque_py.core.broker import Broker
 from disque_py.core.ordering import SERVED_MS
 from disque_py.core.patterns import demand_of, has_client_for, waiting_in
@@ -262,7 +262,7 @@ def _send_hint(broker: Broker, queue: Queue) -> None:
     if queue.is_stalled:
         return  # The body of its head is being read back; the hint goes out when it is there.
     while True:
-        node, is_only = _next_node(queue, broker.consumers.plain_interest.get(queue.name), broker.now_ms)
+        node, is_only = _next_node(broker, queue, broker.consumers.plain_interest.get(queue.name))
         if node is None:
             return
         interested = demand_of(queue, queue.interested)
@@ -302,15 +302,16 @@ def _hints_before(queue: Queue, interested: dict[Node, int], node: Node) -> int:
     return int(min(ratios, default=0.0) * max(1, interested[node]))
 
 
-def _next_node(queue: Queue, plain: dict[Node, int] | None, now_ms: int) -> tuple[Node | None, bool]:
+def _next_node(broker: Broker, queue: Queue, plain: dict[Node, int] | None) -> tuple[Node | None, bool]:
     """Return the node to hint at, and whether it is the only one; prefer nodes that did not just ignore a hint.
 
-    A node whose clients waited a moment ago (they poll, or are busy with a job) gets a hint only if none waits now.
-    `plain` says where not all clients take every job.
+    Of these, near nodes come first (spec ZN5). A node whose clients waited a moment ago (they poll, or are busy with a
+    job) gets a hint only if none waits now. `plain` says where not all clients take every job.
     """
     best: Node | None = None
     candidates = 0
-    best_rank = (False, True, 0.0)
+    now_ms = broker.now_ms
+    best_rank = (False, True, zones.REMOTE, 0.0)
     silent = queue.hint_sent_to if queue.hint_until_ms else None
     hints = queue.hints
     interested = queue.interested
@@ -321,7 +322,12 @@ def _next_node(queue: Queue, plain: dict[Node, int] | None, now_ms: int) -> tupl
         if waiting < 0 or not node.is_linked or handover.exchange(node).refuses(queue.name, now_ms):
             continue
         candidates += 1
-        rank = (waiting == 0, node is silent, hints.get(node, 0) / max(1, waiting))
+        rank = (
+            waiting == 0,
+            node is silent,
+            zones.distance(broker.me, node),
+            hints.get(node, 0) / max(1, waiting),
+        )
         if best is None or rank < best_rank:
             best = node
             best_rank = rank
@@ -347,6 +353,8 @@ def on_hint(broker: Broker, sender: Node, items: list[Any]) -> None:
                 continue  # It answers a pull of ours.
         if queue.paused or broker.is_leaving or (best is not None and _has_jobs(queue)):
             continue
+        if not pulls.is_near_enough(broker, queue, sender):
+            continue  # It will hint again.
         flags = pulls.ANSWERS_HINT | pulls.kinds(broker, queue)
         if pulls.asks_ahead(broker, queue):
             count = pulls.ask_count(broker, queue)
@@ -360,6 +368,7 @@ def on_hint(broker: Broker, sender: Node, items: list[Any]) -> None:
             flags = pulls.ANSWERS_HINT | (pulls.RETRIED_ONLY if waiting and picky == waiting else 0)
         else:
             count = pulls.hinted_count(broker, queue)
+        pulls.note_pull(broker, queue, sender)
         broker.stats.pulls_sent += 1
         broker.send(broker.sets.only(sender), NEEDJOBS, (name, count, flags))
 

@@ -441,6 +441,15 @@ def rest(broker: Broker, job: Job) -> None:
     mark_dirty(broker, job)
 
 
+def go_on(broker: Broker, queue: Queue) -> None:
+    """Serve the clients of a stalled queue: its head is in memory, or another job is the head."""
+    queue.is_stalled = False
+    broker.waits.stalled.clear()
+    broker.wake(queue)
+    if queue.interested or queue.patterns is not None:
+        broker.consumers.hint_due[queue] = None
+
+
 def rename_queue(broker: Broker, job: Job, name: bytes) -> None:
     """Let a job that is in no queue belong to another queue."""
     assert job.state != QUEUED
@@ -452,6 +461,9 @@ def rename_queue(broker: Broker, job: Job, name: bytes) -> None:
         queue = broker.queues.get(old)
         if queue is not None:
             queue.unlist(job)  # Its dead entry would count again when the job is queued elsewhere.
+    left = broker.queues.get(old)
+    if left is not None and left.is_stalled:
+        go_on(broker, left)  # It may wait for this job's body, which comes back to the other queue.
     if len(old) > NAME_BYTES_FREE:
         broker.used_memory -= len(old)
     if len(name) > NAME_BYTES_FREE:

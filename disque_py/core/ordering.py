@@ -19,6 +19,7 @@ from typing import Final
 
 from cluster_bus.messages import HINT, NEEDJOBS
 from cluster_bus.node import Node
+from disque_py.core import zones
 from disque_py.core.broker import Broker
 from disque_py.core.job import Job
 from disque_py.core.pulls import RETRIED_ONLY, notable, place_of
@@ -247,8 +248,8 @@ def _is_clearly_worse(job: Job, own: Place, best: Place) -> bool:
 
 
 def _ask(broker: Broker, queue: Queue, rivals: Rivals, own: Place, *, is_picky: bool) -> None:
-    """Ask the node with the best job for those that are better than our own."""
-    node = rivals.best_node
+    """Ask the node with the best job for those that are better than our own; or first a nearer node that has such."""
+    node = rivals.best_node if rivals.worse >= PULL_AFTER else _nearest(broker, rivals, own)
     if node is None or not node.is_linked:
         return
     now_ms = broker.now_ms
@@ -264,6 +265,18 @@ def _ask(broker: Broker, queue: Queue, rivals: Rivals, own: Place, *, is_picky: 
     flags = RETRIED_ONLY if is_picky else 0
     broker.send(broker.sets.only(node), NEEDJOBS, (queue.name, rivals.batch, flags, *own))
     broker.schedule.call_at(now_ms + ANSWER_MS, partial(_give_up, broker, queue, rivals, now_ms))
+
+
+def _nearest(broker: Broker, rivals: Rivals, own: Place) -> Node | None:
+    """Return the nearest node with better jobs than this, of equally near ones the one with the best. Spec ZN6."""
+    found: Node | None = None
+    found_rank = (zones.REMOTE, own)
+    for node, place in rivals.known.items():
+        rank = (zones.distance(broker.me, node), place)
+        if place < own and node.is_linked and (found is None or rank < found_rank):
+            found = node
+            found_rank = rank
+    return found
 
 
 def _give_up(broker: Broker, queue: Queue, rivals: Rivals, asked_ms: int) -> None:

@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from cluster_bus.messages import HINT, NEEDJOBS
 from cluster_bus.node import Node
-from disque_py.core import lifecycle
+from disque_py.core import lifecycle, zones
 from disque_py.core.broker import Broker
 from disque_py.core.filters import Filter
 from disque_py.core.handover import exchange, hand_over
@@ -32,6 +32,8 @@ from disque_py.core.rivals import Place, Rivals, Standing
 
 # A job that was imported this recently is not passed on: two hungry nodes must not hand it to each other for ever.
 REST_MS: Final = 100
+# For so long the jobs of a nearer node are waited for, before the hint of a farther one is answered.
+NEAR_MS: Final = 20
 # A job without PRIORITY is told of as a better one when it is this old.
 NOTABLE_MS: Final = 500
 NEEDJOBS_MIN: Final = 5
@@ -332,7 +334,7 @@ def ask_sources(broker: Broker, queue: Queue, *, is_urgent: bool) -> None:
     count = ask_count(broker, queue)
     flags = kinds(broker, queue)
     is_standing = has_import_rate(broker, queue)
-    for node in queue.sources:
+    for node in _near_sources(broker, queue):
         if node.is_linked:
             if is_standing:
                 if _is_asked(broker, queue, node):
@@ -342,6 +344,29 @@ def ask_sources(broker: Broker, queue: Queue, *, is_urgent: bool) -> None:
             broker.send(
                 broker.sets.only(node), NEEDJOBS, (queue.name, count, flags | STANDING if is_standing else flags)
             )
+
+
+def _near_sources(broker: Broker, queue: Queue) -> list[Node]:
+    """Return the nearest nodes that lately had jobs; all such nodes if the nearest gave nothing. Spec ZN5."""
+    sources = list(queue.sources)
+    if queue.adhoc_attempts > 1 or len(sources) < 2:
+        return sources
+    distances = [zones.distance(broker.me, node) for node in sources]
+    nearest = min(distances)
+    return [node for node, far in zip(sources, distances, strict=True) if far == nearest]
+
+
+def is_near_enough(broker: Broker, queue: Queue, node: Node) -> bool:
+    """Whether a hint of this node may be answered now: no nearer node was asked a moment ago. Spec ZN5."""
+    if broker.now_ms - queue.pulled_ms >= NEAR_MS:
+        return True
+    return zones.distance(broker.me, node) <= queue.pulled_distance
+
+
+def note_pull(broker: Broker, queue: Queue, node: Node) -> None:
+    """Note that a hint of this node is answered with a pull."""
+    queue.pulled_ms = broker.now_ms
+    queue.pulled_distance = zones.distance(broker.me, node)
 
 
 def _is_asked(broker: Broker, queue: Queue, node: Node) -> bool:

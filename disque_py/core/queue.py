@@ -66,6 +66,7 @@ class Queue:
     filters             indexes of jobs by metadata, and clients that wait with WHERE; None: none (filters.py)
     patterns            groups of clients whose patterns the name matches; None: none (patterns.py)
     polled_ms           when a client last asked in vain and did not wait
+    pulled_ms, pulled_distance   when a node's hint was answered last, and how far that node is (zones.py)
     ahead, is_stalled   how many of the next jobs have their bodies in memory; whether the head's body is read back from
                         disk (spilling.py)
     """
@@ -106,6 +107,8 @@ class Queue:
         "picky",
         "picky_ms",
         "polled_ms",
+        "pulled_distance",
+        "pulled_ms",
         "retried",
         "rivals",
         "serial",
@@ -149,6 +152,8 @@ class Queue:
         self.waited_ms = 0
         self.picky_ms = 0
         self.polled_ms = 0
+        self.pulled_distance = 0
+        self.pulled_ms = 0
         self.served_ms = 0
         self.busy_ms = 0
         self.rivals: Rivals | None = None

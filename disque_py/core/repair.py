@@ -88,10 +88,7 @@ def suspect(broker: Broker, node: Node, why: str) -> None:
     repairs = broker.repairs
     if not broker.settings.repair_after:
         return
-    if not repairs.cycle:
-        repairs.is_told = False
-        repairs.has_short = False
-        repairs.found = repairs.passed = repairs.made = repairs.missing = 0
+    _begin_cycle(repairs)
     for known, reason in ((node, why), *repairs.again.items()):
         repairs.cycle.setdefault(known, reason)
         repairs.counting.add(known, SHARDS)
@@ -101,6 +98,13 @@ def suspect(broker: Broker, node: Node, why: str) -> None:
     repairs.since_ms = broker.now_ms
     if node is not broker.me:
         _begin_anew(broker, node)
+
+
+def _begin_cycle(repairs: Repairs) -> None:
+    if not repairs.cycle:
+        repairs.is_told = False
+        repairs.has_short = False
+        repairs.found = repairs.passed = repairs.made = repairs.missing = 0
 
 
 def forgotten(broker: Broker, node: Node) -> None:
@@ -188,6 +192,8 @@ def look(broker: Broker, elapsed_ms: int) -> None:
     _earn(broker)
     if broker.is_leaving:
         return
+    if repairs.in_creation:
+        _look_at_creations(broker)
     if repairs.turns:
         _look_at_turns(broker)
     if repairs.cycle and not repairs.turns and not repairs.is_walking:
@@ -313,16 +319,33 @@ def _walk_first(broker: Broker) -> int:
     jobs = _shard(broker, walk)
     taken = 0
     for job in jobs:
-        if walk.names(job.holders) and in_scope(broker, job):
+        if not walk.names(job.holders):
+            continue
+        if in_scope(broker, job):
             repairs.passed += 1
             if job not in repairs.turns and not _position(broker, job.holders):
                 _ask(broker, job, _take_turn(broker, job, broker.now_ms))
                 taken += LOOKED_PER_TURN
+        elif job.state == WAIT_REPL and job.terms.retry_ms and job.terms.replicate > 1:
+            repairs.in_creation[job] = None
     for node in walk.passed():
         is_same = not repairs.rest.left or repairs.rest_epoch == repairs.first_epoch
         repairs.rest_epoch = repairs.first_epoch if is_same else -1
         repairs.rest.add(node, SHARDS)
     return 1 + len(jobs) + taken
+
+
+def _look_at_creations(broker: Broker) -> None:
+    """Give turns to jobs that have their first copies since a walk met them. One of these copies may be lost."""
+    repairs = broker.repairs
+    for job in list(islice(repairs.in_creation, LOOKED_PER_PART)):
+        del repairs.in_creation[job]
+        if job.state == WAIT_REPL:
+            repairs.in_creation[job] = None  # It is looked at again after all others.
+        elif job not in repairs.turns and in_scope(broker, job):
+            _begin_cycle(repairs)
+            repairs.cycle.setdefault(broker.me, "a job has its first copies, and one of them is suspect")
+            _take_turn(broker, job, broker.now_ms + TURN_MS * _position(broker, job.holders))
 
 
 def _walk_rest(broker: Broker) -> int:
@@ -775,8 +798,8 @@ def on_haveare(broker: Broker, sender: Node, items: list[Any]) -> None:
                     mark_holders_dirty(broker, job)
                 if sets.pack(merged) != question.item[1]:  # A forgotten node is in no set that travels.
                     turn.has_grown = True
-            if at in changes:
-                changing.hear(broker, sender, job, changes[at])
+            if has >= HAS and job.state != ACKED:
+                changing.hear(broker, sender, job, changes.get(at, changing.NO_CHANGE))
             if not turn.unanswered:
                 repairs.to_go_on[job] = None
         if not question.unanswered:

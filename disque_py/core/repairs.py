@@ -125,6 +125,7 @@ class Repairs:
     """The state of repairs on this node; see the module.
 
     turns         jobs that take a turn
+    in_creation   jobs that waited for their first copies when a walk met them: they take a turn after that
     named         job -> nodes that this node named as new holders, and that may get their copy late (acks.py)
     questions     number -> what members were asked
     number        of the last question
@@ -153,6 +154,7 @@ class Repairs:
 
     def __init__(self) -> None:
         self.turns: dict[Job, Turn] = {}
+        self.in_creation: dict[Job, None] = {}
         self.named: dict[Job, tuple[Node, ...]] = {}
         self.questions: dict[int, Question] = {}
         self.number = 0
@@ -185,6 +187,7 @@ class Repairs:
     def forget_jobs(self) -> None:
         """All jobs of this node are gone."""
         self.turns.clear()
+        self.in_creation.clear()
         self.named.clear()
         self.questions.clear()
         self.noted.clear()

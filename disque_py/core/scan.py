@@ -8,7 +8,7 @@ meanwhile. A queue's position is its serial number.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import Final
 
 from disque_py.core.broker import SHARDS, Broker
@@ -34,9 +34,9 @@ def place_of(job_id: bytes) -> int:
 
 
 class JobFilter:
-    """The jobs that a walk returns."""
+    """The jobs that a walk returns; `is_visible` is the test of the names that the client may use."""
 
-    __slots__ = ("queue", "states", "statuses", "where")
+    __slots__ = ("is_visible", "queue", "states", "statuses", "where")
 
     def __init__(
         self,
@@ -44,7 +44,9 @@ class JobFilter:
         states: tuple[int, ...] = (),
         statuses: tuple[int, ...] = (),
         where: tuple[tuple[bytes, bytes], ...] = (),
+        is_visible: Callable[[bytes], bool] | None = None,
     ) -> None:
+        self.is_visible = is_visible
         self.queue = queue
         self.statuses = tuple(dict.fromkeys(statuses))
         self.where = where
@@ -55,6 +57,8 @@ class JobFilter:
         if not job.holders:
             return False
         if self.queue is not None and job.terms.queue != self.queue:
+            return False
+        if self.is_visible is not None and not self.is_visible(job.terms.queue):
             return False
         if self.states and job.state not in self.states:
             return False
@@ -118,9 +122,16 @@ def _still_there(jobs: list[Job]) -> list[Job]:
 class QueueFilter:
     """The queues that a walk returns; -1 disables a limit."""
 
-    __slots__ = ("import_rate_min", "length_max", "length_min")
+    __slots__ = ("import_rate_min", "is_visible", "length_max", "length_min")
 
-    def __init__(self, length_min: int = -1, length_max: int = -1, import_rate_min: int = -1) -> None:
+    def __init__(
+        self,
+        length_min: int = -1,
+        length_max: int = -1,
+        import_rate_min: int = -1,
+        is_visible: Callable[[bytes], bool] | None = None,
+    ) -> None:
+        self.is_visible = is_visible
         self.length_min = length_min
         self.length_max = length_max
         self.import_rate_min = import_rate_min
@@ -131,6 +142,7 @@ class QueueFilter:
             (self.length_min == -1 or queue.pending >= self.length_min)
             and (self.length_max == -1 or queue.pending <= self.length_max)
             and (self.import_rate_min == -1 or import_rate >= self.import_rate_min)
+            and (self.is_visible is None or self.is_visible(queue.name))
         )
 
 

@@ -28,7 +28,7 @@ from itertools import islice
 from typing import Final
 
 from disque_py import event_format
-from disque_py.core import events, replication
+from disque_py.core import events, lifecycle, replication
 from disque_py.core.broker import SHARDS, Broker
 from disque_py.core.client import RUNNING, WAITS_FOR_ROOM, Client
 from disque_py.core.job import ACTIVE, GONE, JOB_BYTES, QUEUED, Job
@@ -271,7 +271,7 @@ def read_ahead(broker: Broker) -> None:
             if type(missing.body) is Spilled:
                 recall(broker, missing)
             else:
-                go_on(broker, queue)
+                lifecycle.go_on(broker, queue)
         count = 0
         # A consumer that skips at-most-once jobs has another head.
         for order in (queue.retried.jobs(), queue.oldest()) if queue.once_length else (queue.oldest(),):
@@ -304,7 +304,7 @@ def attach(broker: Broker, job: Job, body: bytes | None) -> None:
         _put_back(broker, job, body)
     queue = broker.queues.get(job.terms.queue)
     if queue is not None and queue.is_stalled:
-        go_on(broker, queue)
+        lifecycle.go_on(broker, queue)
 
 
 def rescued(broker: Broker, job: Job, body: bytes) -> None:
@@ -319,15 +319,6 @@ def _put_back(broker: Broker, job: Job, body: bytes) -> None:
         size = released(broker, place)
         job.body = body
         broker.used_memory += size - SPILLED_BYTES
-
-
-def go_on(broker: Broker, queue: Queue) -> None:
-    """Serve the clients of a stalled queue: its head is in memory, or another job is the head."""
-    queue.is_stalled = False
-    broker.waits.stalled.clear()
-    broker.wake(queue)
-    if queue.interested or queue.patterns is not None:
-        broker.consumers.hint_due[queue] = None
 
 
 def when_back(broker: Broker, job: Job, then: Callable[[], None]) -> None:

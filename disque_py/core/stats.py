@@ -30,6 +30,8 @@ class Stats:
         self.connections_rejected = 0
         self.memory_refusals = 0
         self.wrong_passwords = 0
+        self.access_refusals = 0
+        self.limit_refusals = 0
         self.commands_processed = 0
         self.net_input_bytes = 0
         self.net_output_bytes = 0

@@ -1,4 +1,4 @@
-"""Tasks: QPURGE, QMOVE and QREDRIVE, work on the jobs of a queue on all linked nodes. TASK, TASK_STATE, SYNC, SYNCED.
+"""Tasks: QPURGE, QMOVE, QREDRIVE, QREBALANCE, work on the jobs of a queue on all nodes. TASK, TASK_STATE, SYNC, SYNCED.
 
 The node that got the command *leads* the task. Each linked node, the leader included, has a *share*: the jobs that
 count there (spec Z2). A share walks over all jobs of its node, a slice per tick, and *offers* up to OFFER_MAX jobs. The
@@ -8,6 +8,10 @@ hold for the whole cluster, and a share does nothing for a leader that is gone.
 An *ordered* task takes the first jobs of all nodes first. Its shares offer the places of jobs in the order, and the
 leader merges the offers of all. Each walk keeps the first CHOSEN_MAX places, so memory is bounded; further walks find
 the places behind. Other tasks take jobs as the walk finds them, and each share goes on by itself.
+
+A rebalance has a plan (rebalance.py). Each share tells the length of its queue and whether its node takes jobs, and the
+leader grants jobs for a certain receiver. The share hands them over, and waits until all are answered. A node of which
+the plan wants no more is done. Spec ZN7, ZN8.
 
 A task acts on jobs that were there when its share began, and have not changed their state since. No list is kept for
 that: a job knows when it entered its state.
@@ -28,11 +32,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from cluster_bus.messages import SYNC, SYNCED, TASK, TASK_STATE
-from disque_py.core import acks, census, memory, moving
+from disque_py.core import acks, census, handover, lifecycle, memory, moving, spilling
 from disque_py.core.broker import SHARDS, Broker
 from disque_py.core.errors import CommandError
 from disque_py.core.filters import PAIRS_MAX, Filter
 from disque_py.core.job import ACTIVE, CTIMES_PER_MS, QUEUED, Handover, Job
+from disque_py.core.queue import PAUSED_IN
+from disque_py.core.rebalance import Balance
+from disque_py.core.spilled import Spilled
+from disque_py.core.zones import Zone, zone_of
 
 if TYPE_CHECKING:
     from cluster_bus.node import Node
@@ -42,7 +50,13 @@ if TYPE_CHECKING:
 PURGE: Final = 1
 MOVE: Final = 2
 REDRIVE: Final = 3
-COMMAND_NAMES: Final[dict[int, bytes]] = {PURGE: b"qpurge", MOVE: b"qmove", REDRIVE: b"qredrive"}
+REBALANCE: Final = 4
+COMMAND_NAMES: Final[dict[int, bytes]] = {
+    PURGE: b"qpurge",
+    MOVE: b"qmove",
+    REDRIVE: b"qredrive",
+    REBALANCE: b"qrebalance",
+}
 
 PENDING: Final = b"pending"
 INVISIBLE: Final = b"invisible"
@@ -76,6 +90,12 @@ FULL: Final = f"ERR too many tasks, at most {RUNNING_MAX}"
 # Finished tasks are known for so long, and no more than these.
 KEPT_MS: Final = 3_600_000
 KEPT_MAX: Final = 1_000
+# A hand-over of a rebalance carries at most so many jobs and bytes. Its answer is looked for this often, and waited for
+# so long.
+GIVEN_PER_BATCH: Final = 25
+GIVEN_BYTES_MAX: Final = 256 * 1024
+ANSWER_LOOK_MS: Final = 5
+ANSWER_MS: Final = 5_000
 REPEAT_MS: Final = 1_000
 SILENCE_MS: Final = 10_000
 SYNC_MS: Final = 1_000
@@ -96,9 +116,10 @@ class Work:
     is_ordered   the first jobs of all nodes come first
     limit        the most jobs to change; 0: all
     rate         jobs per second; 0: no bound
+    zones        only nodes of these take part; empty: all do (a rebalance)
     """
 
-    __slots__ = ("command", "is_ordered", "limit", "queue", "rate", "status", "to", "where")
+    __slots__ = ("command", "is_ordered", "limit", "queue", "rate", "status", "to", "where", "zones")
 
     def __init__(self, command: int, queue: bytes, where: Filter | None, status: bytes, to: bytes) -> None:
         self.command = command
@@ -109,6 +130,7 @@ class Work:
         self.is_ordered = command == REDRIVE
         self.limit = 0
         self.rate = 0
+        self.zones: tuple[Zone, ...] = ()
 
 
 class Helper:
@@ -119,9 +141,24 @@ class Helper:
     changed, failed    its jobs so far
     heard_ms           when it said something last
     is_over, is_lost   it is done; it did not get to its end
+    length, takes      jobs in its queue, and whether it takes more; -1: not told (a rebalance)
+    receiver           the node for which the last grant was
     """
 
-    __slots__ = ("changed", "failed", "granted", "heard_ms", "is_heard", "is_lost", "is_over", "offers", "round")
+    __slots__ = (
+        "changed",
+        "failed",
+        "granted",
+        "heard_ms",
+        "is_heard",
+        "is_lost",
+        "is_over",
+        "length",
+        "offers",
+        "receiver",
+        "round",
+        "takes",
+    )
 
     def __init__(self, now_ms: int) -> None:
         self.round = 0
@@ -133,6 +170,9 @@ class Helper:
         self.is_heard = False
         self.is_over = False
         self.is_lost = False
+        self.length = -1
+        self.takes = False
+        self.receiver: Node | None = None
 
 
 class Task:
@@ -146,9 +186,11 @@ class Task:
     client       waits for its end
     level        jobs that RATE allows now, in thousandths; as of `level_ms`
     is_timed     a timer for the next grant is pending
+    balance      the plan of a rebalance, once it is made
     """
 
     __slots__ = (
+        "balance",
         "client",
         "ended_ms",
         "helpers",
@@ -176,6 +218,7 @@ class Task:
         self.level = 0
         self.level_ms = 0
         self.is_timed = False
+        self.balance: Balance | None = None
 
     @property
     def changed(self) -> int:
@@ -203,6 +246,8 @@ class Share:
     is_idle           it waits for a grant, or for other nodes
     is_offering       … for a grant
     unsynced          nodes that have not said that they handled all changes
+    length            jobs in the queue when it began
+    receiver          the node that gets the jobs of the grant (a rebalance)
     """
 
     __slots__ = (
@@ -217,9 +262,11 @@ class Share:
         "is_idle",
         "is_offering",
         "leader",
+        "length",
         "mark",
         "number",
         "outcome",
+        "receiver",
         "round",
         "shard",
         "steps",
@@ -248,6 +295,9 @@ class Share:
         self.is_offering = False
         self.is_dropped = False
         self.unsynced: dict[Node, None] = {}
+        queue = broker.queues.get(work.queue)
+        self.length = queue.length if queue is not None else 0
+        self.receiver: Node | None = None
         self.steps: Steps = _steps(broker, self)
 
 
@@ -268,15 +318,28 @@ def begin(broker: Broker, client: Client | None, work: Work) -> Task:
     task.level = 1_000
     tasks.known[task_id] = task
     tasks.running[task.number] = task
-    linked = broker.cluster.linked
-    for node in (broker.me, *linked):
+    linked = [node for node in broker.cluster.linked if _takes_part(work, node)]
+    if _takes_part(work, broker.me):
+        task.helpers[broker.me] = Helper(broker.now_ms)
+    for node in linked:
         task.helpers[node] = Helper(broker.now_ms)
-    task.missing = [node for node in broker.members() if not node.is_newcomer and node not in task.helpers]
+    task.missing = [
+        node
+        for node in broker.members()
+        if not node.is_newcomer and node not in task.helpers and _takes_part(work, node)
+    ]
     if linked:
-        broker.send(linked, TASK, _begin_item(task))
+        broker.send(broker.sets.others(broker.sets.of(linked)), TASK, _begin_item(task))
         broker.schedule.call_at(broker.now_ms + REPEAT_MS, partial(_watch, broker, task))
-    _begin_share(broker, broker.me, task.number, work)
+    if broker.me in task.helpers:
+        _begin_share(broker, broker.me, task.number, work)
+    else:
+        _go_on(broker, task)
     return task
+
+
+def _takes_part(work: Work, node: Node) -> bool:
+    return not work.zones or zone_of(node) in work.zones
 
 
 def _begin_item(task: Task) -> tuple[Any, ...]:
@@ -330,7 +393,7 @@ def _forget_old(broker: Broker) -> None:
 
 def on_task_state(broker: Broker, sender: Node, items: list[Any]) -> None:
     """Note how far a node's share is."""
-    for number, at_round, offers, changed, failed, outcome, *_ in items:
+    for number, at_round, offers, changed, failed, outcome, *more in items:
         for value in (number, at_round, changed, failed, outcome):
             if type(value) is not int or not 0 <= value <= NUMBER_MAX:
                 raise ValueError("a task with a number that is none")
@@ -339,7 +402,17 @@ def on_task_state(broker: Broker, sender: Node, items: list[Any]) -> None:
         if task is None or sender not in task.helpers:
             broker.send(broker.sets.only(sender), TASK, (number, END))
             continue
+        if len(more) >= 2 and type(more[0]) is int and 0 <= more[0] <= NUMBER_MAX:
+            _note_length(task, sender, more[0], takes=bool(more[1]))
         _heard(broker, task, sender, at_round, places, changed, failed, outcome)
+
+
+def _note_length(task: Task, node: Node, length: int, *, takes: bool) -> None:
+    """Note the length of a node's queue, as it was when its share began."""
+    helper = task.helpers[node]
+    if helper.length < 0:
+        helper.length = length
+        helper.takes = takes
 
 
 def _places_of(offers: Any) -> list[tuple[int, int]] | None:
@@ -380,8 +453,13 @@ def _heard(
     elif at_round == helper.round:
         helper.offers = places
     elif helper.granted and node is not broker.me:
-        broker.send(broker.sets.only(node), TASK, (task.number, GO, helper.round, helper.granted))
+        broker.send(broker.sets.only(node), TASK, _go_item(task, helper))
     _go_on(broker, task)
+
+
+def _go_item(task: Task, helper: Helper) -> tuple[Any, ...]:
+    item = (task.number, GO, helper.round, helper.granted)
+    return item if helper.receiver is None else (*item, helper.receiver.id)
 
 
 def _lose(broker: Broker, task: Task, node: Node, *, is_lost: bool) -> None:
@@ -401,7 +479,11 @@ def _go_on(broker: Broker, task: Task) -> None:
     work = task.work
     going = [(node, helper) for node, helper in task.helpers.items() if not helper.is_over]
     if not going:
-        _end(broker, task, ABORTED if task.helpers[broker.me].is_lost else DONE)
+        mine = task.helpers.get(broker.me)
+        _end(broker, task, ABORTED if mine is not None and mine.is_lost else DONE)
+        return
+    if work.command == REBALANCE:
+        _grant_by_plan(broker, task, going)
         return
     ready = [(node, helper) for node, helper in going if helper.offers]
     if not ready or (work.is_ordered and len(ready) < len(going)):
@@ -442,6 +524,33 @@ def _grant_in_order(broker: Broker, task: Task, ready: list[tuple[Node, Helper]]
             _grant(broker, task, node, helper, counts[number])
 
 
+def _grant_by_plan(broker: Broker, task: Task, going: list[tuple[Node, Helper]]) -> None:
+    """Grant the jobs that the plan wants next. It is made when all nodes have told their lengths. Spec ZN7."""
+    if task.balance is None:
+        if any(helper.length < 0 for _, helper in going):
+            return
+        known = {node: helper.length for node, helper in task.helpers.items() if helper.length >= 0}
+        takers = [node for node, helper in task.helpers.items() if helper.takes and not helper.is_lost]
+        task.balance = Balance(known, takers)
+    balance = task.balance
+    is_ending = False
+    for node, helper in going:
+        if helper.offers is None:
+            continue
+        for other, theirs in task.helpers.items():
+            if theirs.is_lost:
+                balance.deficit.pop(other, None)
+        receiver = balance.receiver_of(node) if balance.surplus.get(node) else None
+        if receiver is None:
+            is_ending = True
+            _lose(broker, task, node, is_lost=False)
+            continue
+        helper.receiver = receiver
+        _grant(broker, task, node, helper, balance.grant(node, receiver, len(helper.offers)))
+    if is_ending and task.state_name == RUNNING:
+        _go_on(broker, task)
+
+
 def _grant(broker: Broker, task: Task, node: Node, helper: Helper, count: int) -> None:
     helper.round += 1
     helper.granted = count
@@ -449,9 +558,9 @@ def _grant(broker: Broker, task: Task, node: Node, helper: Helper, count: int) -
     if task.work.rate:
         task.level -= 1_000 * count
     if node is broker.me:
-        _granted(broker, broker.tasks.shares[node, task.number], helper.round, count)
+        _granted(broker, broker.tasks.shares[node, task.number], helper.round, count, helper.receiver)
     else:
-        broker.send(broker.sets.only(node), TASK, (task.number, GO, helper.round, count))
+        broker.send(broker.sets.only(node), TASK, _go_item(task, helper))
 
 
 def _rated(broker: Broker, task: Task) -> int:
@@ -543,10 +652,12 @@ def on_task(broker: Broker, sender: Node, items: list[Any]) -> None:
         elif share is None:
             broker.stats.ignored("message for a task that is over")
         elif action == GO:
-            at_round, count, *_ = fields
+            at_round, count, *more = fields
             if type(at_round) is not int or type(count) is not int or not 0 < count <= OFFER_MAX:
                 raise ValueError("a grant that is none")
-            _granted(broker, share, at_round, count)
+            if more and type(more[0]) is not bytes:
+                raise ValueError("a receiver that is none")
+            _granted(broker, share, at_round, count, broker.cluster.known(more[0]) if more else None)
         else:
             _drop(broker, share)
 
@@ -580,10 +691,11 @@ def _begin_share(broker: Broker, leader: Node, number: int, work: Work) -> None:
         broker.schedule.call_at(broker.now_ms + REPEAT_MS, partial(_repeat, broker, share))
 
 
-def _granted(broker: Broker, share: Share, at_round: int, count: int) -> None:
+def _granted(broker: Broker, share: Share, at_round: int, count: int, receiver: Node | None) -> None:
     if not share.is_offering or at_round != share.round + 1:
         return  # Repeated, and under way or done.
     share.granted = min(count, len(share.chosen) - share.at)
+    share.receiver = receiver
     share.is_offering = False
     _wake(broker, share)
 
@@ -619,12 +731,18 @@ def _tell(broker: Broker, share: Share) -> None:
         offers = []
         for place in share.chosen[share.at : share.at + OFFER_MAX]:
             offers += place[:2]
+    is_rebalance = share.work.command == REBALANCE
+    takes = is_rebalance and _takes_jobs(broker, share.work.queue)
     if share.leader is not broker.me:
-        item = (share.number, share.round, offers, share.changed, share.failed, share.outcome)
+        item: tuple[Any, ...] = (share.number, share.round, offers, share.changed, share.failed, share.outcome)
+        if is_rebalance:
+            item = (*item, share.length, int(takes))
         broker.send(broker.sets.only(share.leader), TASK_STATE, item)
         return
     task = broker.tasks.running.get(share.number)
     if task is not None:
+        if is_rebalance:
+            _note_length(task, broker.me, share.length, takes=takes)
         places = _places_of(offers)
         _heard(broker, task, broker.me, share.round, places, share.changed, share.failed, share.outcome)
 
@@ -650,15 +768,10 @@ def _steps(broker: Broker, share: Share) -> Steps:
             _tell(broker, share)  # The leader may grant at once, if it is this node.
             while share.is_idle:
                 yield
-            for number in range(1, share.granted + 1):
-                if broker.journal.disk_level:
-                    share.outcome = UNABLE
-                    _tell(broker, share)
-                    return
-                _act(broker, share, share.chosen[share.at][2])
-                share.at += 1
-                if number % ACTED_PER_PART == 0:
-                    yield
+            yield from _give(broker, share) if share.work.command == REBALANCE else _act_on_all(broker, share)
+            if share.outcome != GOES_ON:
+                _tell(broker, share)
+                return
             share.round += 1
             share.granted = 0
             yield from _synced(broker, share)
@@ -666,6 +779,18 @@ def _steps(broker: Broker, share: Share) -> Steps:
             break
     share.outcome = OVER
     _tell(broker, share)
+
+
+def _act_on_all(broker: Broker, share: Share) -> Steps:
+    """Act on the jobs of a grant, a slice per step."""
+    for number in range(1, share.granted + 1):
+        if broker.journal.disk_level:
+            share.outcome = UNABLE
+            return
+        _act(broker, share, share.chosen[share.at][2])
+        share.at += 1
+        if number % ACTED_PER_PART == 0:
+            yield
 
 
 def _choose(broker: Broker, share: Share) -> Steps:
@@ -788,6 +913,105 @@ def _act(broker: Broker, share: Share, job_id: bytes) -> None:
         share.changed += 1
     else:
         share.failed += 1
+
+
+# -- a rebalance ------------------------------------------------------------------------------------
+
+
+def _takes_jobs(broker: Broker, name: bytes) -> bool:
+    """Whether this node takes jobs of a rebalance. Spec ZN7."""
+    queue = broker.queues.get(name)
+    is_paused = queue is not None and bool(queue.paused & PAUSED_IN)
+    return not (broker.is_leaving or is_paused or broker.memory_level > 1 or broker.journal.disk_level)
+
+
+def _give(broker: Broker, share: Share) -> Steps:
+    """Hand the jobs of a grant over, a batch per step, and wait until all are answered. Spec ZN8."""
+    receiver = share.receiver
+    jobs = _granted_jobs(broker, share, receiver)
+    until_ms = broker.now_ms + ANSWER_MS
+    for job in jobs:
+        if type(job.body) is Spilled:
+            spilling.when_back(broker, job, _do_nothing)
+    while broker.now_ms < until_ms and any(type(job.body) is Spilled and job.state == QUEUED for job in jobs):
+        yield from _rest(broker, share)
+    given: list[tuple[Job, Handover]] = []
+    batch: list[Job] = []
+    size = 0
+    for job in jobs:
+        if broker.journal.disk_level:
+            share.outcome = UNABLE
+            break
+        if receiver is None or not _may_go(broker, share, job, receiver):
+            share.failed += 1
+            continue
+        lifecycle.dequeue(broker, job)
+        batch.append(job)
+        size += len(job.body)
+        if len(batch) >= GIVEN_PER_BATCH or size >= GIVEN_BYTES_MAX:
+            _hand_over(broker, share, receiver, batch, given)
+            batch = []
+            size = 0
+            yield
+    if batch and receiver is not None:
+        _hand_over(broker, share, receiver, batch, given)
+    until_ms = broker.now_ms + ANSWER_MS
+    while broker.now_ms < until_ms and any(job.work is work for job, work in given):
+        yield from _rest(broker, share)
+    for job, work in given:
+        if job.work is work or job.state == QUEUED:
+            share.failed += 1  # It was refused, or there is no answer.
+        else:
+            share.changed += 1
+
+
+def _do_nothing() -> None:
+    """Do nothing when a body is back: the share looks at it."""
+
+
+def _granted_jobs(broker: Broker, share: Share, receiver: Node | None) -> list[Job]:
+    """Return the jobs of a grant: of those offered, first such of which the receiver has a copy. Others are failed."""
+    known: list[Place] = []
+    unknown: list[Place] = []
+    for place in share.chosen[share.at : share.at + OFFER_MAX]:
+        job = broker.find(place[2])
+        (known if job is not None and receiver in job.holders else unknown).append(place)
+    share.chosen[share.at : share.at + OFFER_MAX] = known + unknown
+    jobs: list[Job] = []
+    for place in share.chosen[share.at : share.at + share.granted]:
+        job = broker.find(place[2])
+        if job is None or job.terms.queue != share.work.queue:
+            continue  # It is over.
+        if is_wanted(broker, share, job):
+            jobs.append(job)
+        else:
+            share.failed += _was_taken(broker, share, job)
+    share.at += share.granted
+    return jobs
+
+
+def _may_go(broker: Broker, share: Share, job: Job, receiver: Node) -> bool:
+    if type(job.body) is Spilled or not receiver.is_linked or not is_wanted(broker, share, job):
+        return False
+    return job.work is None and not handover.exchange(receiver).refuses(share.work.queue, broker.now_ms)
+
+
+def _hand_over(
+    broker: Broker, share: Share, receiver: Node, batch: list[Job], given: list[tuple[Job, Handover]]
+) -> None:
+    queue = broker.queues.get(share.work.queue)
+    if queue is not None:
+        queue.jobs_out += len(batch)
+        queue.active_ms = broker.now_ms
+    work = handover.hand_over(broker, receiver, batch)
+    given += [(job, work) for job in batch]
+
+
+def _rest(broker: Broker, share: Share) -> Steps:
+    """Let other work go on for a moment."""
+    broker.schedule.call_at(broker.now_ms + ANSWER_LOOK_MS, partial(_wake, broker, share))
+    share.is_idle = True
+    yield
 
 
 # -- the pace ---------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 A zone is a pair: data centre, zone. Nodes that name none share one. Membership knows the place of each node
 (cluster_bus/membership.py); this module only compares places. In a cluster with one zone all nodes are equally near,
 and nothing here changes a choice.
-Spec ZN2, ZN3, ZN4.
+Spec ZN2, ZN3, ZN4, ZN5.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from cluster_bus import messages
 from cluster_bus.node import Node
+from disque_py.commands import access, auditing, logins
 from disque_py.commands.adding import addjob, may_be_known
 from disque_py.commands.monitoring import monitor_line, redact
 from disque_py.commands.shares import TOPICS
@@ -68,6 +69,7 @@ from disque_py.core.client import (
 )
 from disque_py.core.command_entry import WORDS_MAX, CommandEntry
 from disque_py.core.errors import EXEC_ABORT, IN_MULTI, LOADING, MISCONF, NOAUTH, OOM, CommandError
+from disque_py.core.users import Catalog
 from disque_py.resp.replies import OK, error
 
 # ADDJOBs of one client that may wait for copies at the same time.
@@ -194,11 +196,12 @@ def install(broker: Broker, renamed: list[tuple[str, str]] | tuple[tuple[str, st
             entry = _entry(command)
             for key in {name.lower(): None, name.upper(): None, name: None}:
                 broker.commands[key.encode()] = entry
+    broker.users.install(Catalog({unit.name: unit.categories for each in COMMANDS for unit in each.access.units}))
     firing.install(broker, addjob)
 
 
 def _entry(command: Command) -> CommandEntry:
-    return CommandEntry(command.name, command.handler, command.arity, command.flags)
+    return CommandEntry(command.name, command.handler, command.arity, command.flags, command.access)
 
 
 # -- clients ----------------------------------------------------------------------------------------
@@ -220,7 +223,7 @@ def execute(
     stopwatch_ns = broker.stopwatch_ns
     commands = broker.commands
     slow_ns = _slow_ns(broker)
-    needs_checks = client.is_in_multi or _needs_checks(broker)
+    needs_checks = client.user is not None or client.is_in_multi or _needs_checks(broker)
     wrote = WROTE_IN_TROUBLE if broker.journal.disk_level else WROTE
     high_memory = broker.memory.limits[1]
     out = client.out
@@ -230,6 +233,7 @@ def execute(
     # Consecutive calls of one command are counted together: from `since_ns` on, `entry` was called `calls` times.
     entry: CommandEntry | None = None
     calls = 0
+    change: auditing.Change | None = None
     since_ns = before_ns = stopwatch_ns()
     while at < end:
         argv = requests[at]
@@ -254,7 +258,7 @@ def execute(
         reply: bytes | None
         if entry is None:
             reply = _unknown(client, argv)
-            needs_checks = client.is_in_multi or _needs_checks(broker)
+            needs_checks = client.user is not None or client.is_in_multi or _needs_checks(broker)
         elif len(argv) != entry.arity and (entry.arity > 0 or len(argv) < -entry.arity or len(argv) > entry.words_max):
             reply = _wrong_count(entry, len(argv))
         elif needs_checks and (refusal := _refuse(broker, client, entry, argv)) is not None:
@@ -280,19 +284,24 @@ def execute(
             reply = OOM_REPLY
             broker.stats.memory_refusals += 1
         else:
-            if needs_checks and broker.monitors:
-                _show(broker, client, argv)
+            if needs_checks:
+                if broker.monitors:
+                    _show(broker, client, argv)
+                change = _change_of(broker, client, entry, argv)
             try:
                 reply = entry.handler(broker, client, argv)
             except CommandError as refused:
                 reply = error(refused.text)
+            if change is not None:
+                auditing.settle(client, change, reply)
+                change = None
             calls += 1
             after_ns = stopwatch_ns()
             if after_ns - before_ns >= slow_ns:
                 _note_slow(broker, entry, argv, (after_ns - before_ns) // 1000)
             before_ns = after_ns
             if entry.is_admin:
-                needs_checks = _needs_checks(broker)
+                needs_checks = client.user is not None or _needs_checks(broker)
                 slow_ns = _slow_ns(broker)
                 high_memory = broker.memory.limits[1]
         if reply is not None:
@@ -333,6 +342,7 @@ def _needs_checks(broker: Broker) -> bool:
     return (
         bool(broker.settings.requirepass)
         or bool(broker.monitors)
+        or bool(broker.settings.audit_log)
         or broker.is_loading
         or broker.journal.disk_level > 0
         or broker.queue_settings.exchange.wait_until_ms > 0
@@ -358,11 +368,16 @@ def _note_slow(broker: Broker, entry: CommandEntry, argv: list[bytes], usec: int
 
 
 def _refuse(broker: Broker, client: Client, entry: CommandEntry, argv: list[bytes]) -> bytes | None:
-    """Return the refusal of a command for a transaction, a missing login, loading or a full disk; None: run it."""
+    """Return the refusal of a command for a transaction, a missing login or permission, loading or a full disk."""
     if client.is_in_multi and entry.name != "reset":
         return IN_MULTI_REPLY
-    if broker.settings.requirepass and not client.is_authenticated and not entry.is_for_strangers:
+    if not client.is_authenticated and not entry.is_for_strangers and logins.needs_login(broker):
         return NOAUTH_REPLY
+    user = client.user
+    if user is not None:
+        refusal = access.refusal(broker, client, user, entry.access, argv, is_free=entry.is_for_strangers)
+        if refusal:
+            return refusal
     if broker.is_loading and not entry.is_for_loading:
         return LOADING_REPLY
     if 0 < entry.disk_level <= broker.journal.disk_level:
@@ -370,6 +385,16 @@ def _refuse(broker: Broker, client: Client, entry: CommandEntry, argv: list[byte
     if entry.awaits_settings and broker.queue_settings.exchange.wait_until_ms > broker.now_ms:
         return AWAIT_SETTINGS
     return None
+
+
+def _change_of(broker: Broker, client: Client, entry: CommandEntry, argv: list[bytes]) -> auditing.Change | None:
+    """Return the change that the audit log is to have of this request; None if it has none. Spec US10."""
+    if not broker.settings.audit_log:
+        return None
+    unit = entry.access.unit(argv)
+    if unit is None or not unit.is_change:
+        return None
+    return auditing.Change(broker, client, argv, entry.name)
 
 
 def _wait_for_loading(broker: Broker, client: Client) -> None:
@@ -456,6 +481,8 @@ def _reply_in_mode(client: Client, mode: int, reply: bytes) -> None:
 
 def disconnect(broker: Broker, client: Client) -> None:
     """Drop a client whose connection is gone."""
+    if client.on_outcome is not None:
+        client.on_outcome(auditing.HUNG_UP)
     delivery.drop_client(broker, client)
     if broker.job_waits.by_client:
         job_waits.drop_client(broker, client)

@@ -20,8 +20,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, cast
 
 from cluster_bus.bus import is_loopback
+from disque_py.commands import logins
 from disque_py.commands.clients import runs_in_pause
 from disque_py.core import delivery
+from disque_py.core.broker import Broker
 from disque_py.core.client import (
     RUNNING,
     WAITS_FOR_COPIES,
@@ -31,6 +33,7 @@ from disque_py.core.client import (
     WAITS_FOR_PARTS,
     Client,
 )
+from disque_py.core.errors import CommandError
 from disque_py.node import dispatch
 from disque_py.resp.replies import error
 from disque_py.resp.requests import RequestParser, whole_request
@@ -38,7 +41,6 @@ from disque_py.server.log import VERBOSE, is_logged, tell
 from disque_py.server.turn_loop import now_s
 
 if TYPE_CHECKING:
-    from disque_py.config.settings import Settings
     from disque_py.server.turn_loop import TurnLoop
 
 # Bytes of unread replies at which a client's commands are no longer read.
@@ -53,6 +55,7 @@ NEXT_REQUEST: Final = b"\r\n*"
 INLINE_PIECE_BYTES: Final = 2 * 1024
 # Waits of a half-closed client that are continued, because they end by themselves and soon.
 ENDING_SOON: Final = (RUNNING, WAITS_FOR_PARTS, WAITS_FOR_FILE, WAITS_FOR_LOADING)
+BY_COMMON_NAME: Final = "CN"
 # A longer pause is looked at again after this, because the loop takes no larger delay.
 ALARM_MS_MAX: Final = 60_000
 
@@ -122,8 +125,10 @@ class ClientConnection:
         broker = turns.driver.broker
         self._transport = transport = cast(asyncio.Transport, transport)
         refusal = TOO_MANY if len(turns.connections) >= broker.settings.maxclients else b""
-        if is_protected(broker.settings) and _is_foreign(transport):
+        if is_protected(broker) and _is_foreign(transport):
             refusal = PROTECTED
+        if not refusal and logins.is_full(broker):
+            refusal = error(logins.connections_text(broker))
         if refusal:
             broker.stats.connections_rejected += 1
             transport.write(refusal)
@@ -137,8 +142,11 @@ class ClientConnection:
         client.is_unix = transport.get_extra_info("socket").family.name == "AF_UNIX"
         client.is_tls = transport.get_extra_info("sslcontext") is not None
         client.fd = transport.get_extra_info("socket").fileno()
+        client.user = broker.users.of_clients
         self._write = transport.write
         self.client = client
+        if client.is_tls and broker.settings.tls_auth_clients_user == BY_COMMON_NAME:
+            _log_in(broker, client, transport)
         broker.clients[client_id] = client
         turns.connections[client_id] = self
         transport.set_write_buffer_limits(high=PAUSE_BYTES)
@@ -501,9 +509,24 @@ def _ignore(data: bytes) -> None:
     """Write nothing: there is no connection yet."""
 
 
-def is_protected(settings: Settings) -> bool:
-    """Return whether protected-mode is in force: neither requirepass nor bind is set."""
-    return settings.protected_mode and not settings.bind and not settings.requirepass
+def is_protected(broker: Broker) -> bool:
+    """Return whether protected-mode is in force: there is no bind, and clients need no login."""
+    settings = broker.settings
+    return settings.protected_mode and not settings.bind and not logins.needs_login(broker)
+
+
+def _log_in(broker: Broker, client: Client, transport: asyncio.Transport) -> None:
+    """Make the client the user that its certificate names. Without such a user it has to log in."""
+    certificate = transport.get_extra_info("peercert") or {}
+    names = [value for part in certificate.get("subject", ()) for key, value in part if key == "commonName"]
+    if len(names) != 1:
+        return  # With several, a reader of the certificate might mean another one.
+    try:
+        logins.enter_by_certificate(broker, client, names[0].encode())
+    except CommandError as refused:
+        client.reply(error(refused.text))
+        client.close_asked = True
+        broker.outbox.clients[client] = None
 
 
 def _is_foreign(transport: asyncio.Transport) -> bool:

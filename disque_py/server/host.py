@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from cluster_bus.nodes_file import dump
 from disque_py import __version__
 from disque_py.config.settings import DirectiveError
-from disque_py.server import log, process, settings_effects, settings_file, time_zones
+from disque_py.server import log, process, settings_effects, settings_file, time_zones, user_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from disque_py.server.nodes_file_saver import NodesFileSaver
     from disque_py.server.settings_file import Configuration
     from disque_py.server.spill_storage import SpillStorage
+    from disque_py.server.user_files import AuditLog
     from disque_py.server.watchdog import Watchdog
     from disque_py.storage.journal_service import JournalService
 
@@ -62,7 +63,9 @@ class ProcessHost:
     spill: SpillStorage
     events: EventStorage
     begin_turn: Callable[[], None]
+    audit_log: AuditLog
     backups_directory = ""
+    acl_path = ""
 
     def __init__(
         self,
@@ -172,6 +175,26 @@ class ProcessHost:
     def write_votes(self, items: list[tuple[int, Any]], is_void: bool, done: Callable[[OSError | None], None]) -> None:
         """Add items of a voter's memory to their file, or replace all others by them."""
         self._file_writer.write(partial(self._votes.write, items, is_void=is_void), self._in_turn(done))
+
+    def write_acl_file(self, text: bytes, done: Callable[[OSError | None], None]) -> None:
+        """Replace the ACL file."""
+        self._file_writer.write(partial(user_files.write_acl_file, self.acl_path, text), self._in_turn(done))
+
+    def read_acl_file(self, take: Callable[[bytes], None], done: Callable[[OSError | None], None]) -> None:
+        """Read the ACL file."""
+
+        def read() -> None:
+            take(user_files.read_acl_file(self.acl_path))
+
+        self._file_writer.write(read, self._in_turn(done))
+
+    def audit(self, line: str) -> None:
+        """Add a line to the audit log."""
+        self.audit_log.write(line)
+
+    def random_bytes(self, count: int) -> bytes:
+        """Return bytes of the system's generator."""
+        return os.urandom(count)
 
     def time_zone(self, name: str) -> Callable[[int], int] | None:
         """Return the offsets of a time zone."""

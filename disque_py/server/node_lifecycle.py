@@ -28,6 +28,7 @@ from cluster_bus.node import ID_BYTES, Node
 from cluster_bus.nodes_file import NodeLine
 from cluster_bus.outgoing import Outgoing
 from disque_py import __version__
+from disque_py.commands import user_changes
 from disque_py.config.settings import Settings
 from disque_py.core import settings_sync, voting
 from disque_py.core.broker import Broker
@@ -51,6 +52,7 @@ from disque_py.server.spill_storage import SpillStorage
 from disque_py.server.start_error import StartError
 from disque_py.server.systemd import Notifier
 from disque_py.server.turn_loop import TurnLoop
+from disque_py.server.user_files import AuditLog, read_acl_file
 from disque_py.server.watchdog import Watchdog
 from disque_py.storage.journal_service import JournalService
 from disque_py.storage.queue_settings_file import QUEUE_SETTINGS
@@ -148,7 +150,9 @@ class NodeLifecycle:
             self._listeners.bind()
             self._on_taken()
             adapter = self._build(lines)
+            self._load_users()
             settings_sync.start(self._broker, queue_settings)
+            user_changes.join(self._broker)
             voting.start(self._broker, votes, is_repaired=self._votes.is_repaired)
             try:
                 await self._start(adapter)
@@ -226,6 +230,24 @@ class NodeLifecycle:
         ended.cancel()
         if loaded.done() and loaded.result():
             raise StartError(loaded.result())
+
+    def _load_users(self) -> None:
+        """Read the ACL file, and open the audit log. StartError."""
+        settings = self._settings
+        try:
+            self._host.audit_log = AuditLog(settings)
+        except OSError as error:
+            raise StartError(f"can't open the audit log {settings.audit_log}: {error.strerror or error}") from None
+        if not settings.aclfile:
+            return
+        # `dir` may change later, and the file stays where it is.
+        self._host.acl_path = os.path.abspath(settings.aclfile)
+        try:
+            user_changes.load(self._broker, read_acl_file(self._host.acl_path))
+        except OSError as error:
+            raise StartError(f"can't read the ACL file {settings.aclfile}: {error.strerror or error}") from None
+        except ValueError as error:
+            raise StartError(f"the ACL file {settings.aclfile} can't be used: {error}") from None
 
     def _open_spill(self) -> None:
         """Open the spill directory if it is on or a crash left files in it, which are removed. StartError."""
@@ -340,7 +362,7 @@ class NodeLifecycle:
             tell("environment-ignored", variable=name)
         if not self._listeners.names:
             tell("no-listener")
-        if is_protected(settings):
+        if is_protected(self._broker):
             tell("protected")
         if settings.protected_mode and not settings.cluster_secret and not all(map(is_loopback, settings.bind or [""])):
             tell("no-cluster-secret")

@@ -42,6 +42,10 @@ class Reporter:
             tell("clients-refused", count=count, maxclients=settings.maxclients)
         if count := self._more("passwords", stats.wrong_passwords):
             tell("wrong-password", count=count, client=stats.wrong_password_from)
+        if count := self._more("access", stats.access_refusals):
+            tell("access-refused", count=count)
+        if count := self._more("limits", stats.limit_refusals):
+            tell("limit-refused", count=count)
         self._looks += 1
         if self._looks % FIGURES_SECONDS == 0:
             self._tell_figures()

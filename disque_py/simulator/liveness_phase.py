@@ -327,7 +327,7 @@ class LivenessPhase:
             broker = machine.broker
             self._until(
                 "a leaving node becomes empty",
-                LEFT_MS,
+                LEFT_MS + self._longest_ms(),
                 lambda broker=broker: not broker.job_count,  # type: ignore[misc]  # a default binds it
                 lambda machine=machine: _tell_drain(machine),  # type: ignore[misc]  # likewise
             )
@@ -355,13 +355,15 @@ class LivenessPhase:
             canceller = Canceller(self)
             self.world.connect(machine, canceller)
             canceller.look()
-        # A job that its consumer kept comes back after its RETRY, of minutes perhaps.
-        longest_ms = max((promise.retry_ms for promise in self.simulation.oracle.open), default=0)
-        within_ms = DRAINED_MS + longest_ms
+        within_ms = DRAINED_MS + self._longest_ms()
         self.drain_ms = self._until(
             "jobs that are done vanish", within_ms, lambda: not any(self._left()), lambda: "; ".join(self._tell_left())
         )
         self.is_draining = False
+
+    def _longest_ms(self) -> int:
+        """Return how long a consumer may keep a job: after its RETRY, of minutes perhaps, it comes back."""
+        return max((promise.retry_ms for promise in self.simulation.oracle.open), default=0)
 
     def _left(self) -> list[tuple[Machine, Job]]:
         """Return the jobs that should go. A delivered at-most-once job without an ack stays until its TTL."""
@@ -398,7 +400,7 @@ class LivenessPhase:
         start_ms = world.now_ms
         while not heard and world.now_ms - start_ms < IDLE_MS:
             world.run(STEP_MS)  # The first message that breaks it is the last in the transcript.
-        world.traffic.tap = self.simulation.collections.hear
+        world.traffic.tap = self.simulation.hear
         if heard:
             said = [f"{sender}→{receiver} {tell_run(IDS, run)}" for sender, receiver, run in heard[:5]]
             raise RuleBrokenError(
@@ -448,7 +450,7 @@ class LivenessPhase:
         world.traffic.filter = is_announcement if is_deaf else None
         world.run(WAITING_MS)
         world.traffic.filter = None
-        world.traffic.tap = self.simulation.collections.hear
+        world.traffic.tap = self.simulation.hear
         # Seconds that begin somewhere may see the end of one batch and the next.
         often = [key for key, moments in told.items() if len(moments) > 2]
         if often and not is_deaf:

@@ -146,6 +146,7 @@ class Oracle:
     moves_under_way   commands that move jobs, and that some node may not have begun with
     faults       how many last at the moment
     unrest_ms    when one began or ended last
+    aftermath_ms how long links may be broken after that: nodes notice late
     sides        into how many parts a cut may divide the cluster: as many as there are nodes
     deaths       processes that lost their memory
     delivered, acked, after_ack, duplicates   figures: deliveries, jobs acknowledged (and answered so), deliveries after
@@ -161,6 +162,7 @@ class Oracle:
         self.explained: dict[bytes, None] = {}
         self.faults = 0
         self.unrest_ms = 0
+        self.aftermath_ms = 0
         self.sides = 1
         self.deaths = 0
         self.added = 0
@@ -235,7 +237,7 @@ class Oracle:
 
     def is_calm_since(self, promise: Promise) -> bool:
         """Whether nothing was wrong with the cluster since the job was added."""
-        return not self.faults and self.unrest_ms < promise.added_ms
+        return not self.faults and (not self.unrest_ms or self.unrest_ms + self.aftermath_ms < promise.added_ms)
 
     def _check_attempts(self, promise: Promise) -> None:
         """Each side of a cut may spend all attempts, and each crash may forget one per copy. Spec Y4."""

@@ -28,6 +28,8 @@ JOIN_MS: Final = 30_000
 TRANSCRIPT_LINES: Final = 60
 DETAIL_MAX: Final = 600
 IDS: Final = Ids()
+# A link is given up a node time-out after frames got stuck on it. The next one is there after as long.
+AFTERMATH_TIMEOUTS: Final = 2
 # Commands by which a node forgets jobs, and no other node suspects its copies.
 UNSUSPECTED: Final = (("DEBUG", "FLUSHALL"), ("CLUSTER", "RESET"), ("DEBUG", "LOADAOF"))
 
@@ -111,6 +113,7 @@ class Simulation:
         self.trace = trace if trace is not None else Trace()
         self.oracle = Oracle()
         self.oracle.sides = plan.nodes
+        self.oracle.aftermath_ms = AFTERMATH_TIMEOUTS * plan.node_timeout_ms
         self.losses = Losses(self.oracle)
         self.deaths = 0
         self.replays = 0
@@ -137,7 +140,7 @@ class Simulation:
         self.collections = CollectionChecker(self.world, self.oracle, self.losses, plan.node_timeout_ms)
         self.settings = Settings()
         self.leases = Leases(self.world, self.oracle, self.losses)
-        self.world.traffic.tap = self.collections.hear
+        self.world.traffic.tap = self.hear
         self.liveness = LivenessPhase(self)
         for at in range(plan.nodes):
             self.world.add(
@@ -163,6 +166,11 @@ class Simulation:
         self.liveness.play()
         self.look()
         self.collections.pauses.check_agreed()
+
+    def hear(self, sender: str, receiver: str, runs: list[list[Any]]) -> None:
+        """These messages are about to be read (Network.tap)."""
+        self.leases.hear(sender, receiver, runs)
+        self.collections.hear(sender, receiver, runs)
 
     def look(self) -> None:
         """Compare promises with the jobs that are there, and one node's memory with its journal."""

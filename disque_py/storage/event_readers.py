@@ -26,6 +26,8 @@ from disque_py.core.broker import Broker
 from disque_py.core.client import Client
 from disque_py.core.errors import CommandError
 from disque_py.core.event_lines import Lines
+from disque_py.core.users import name_filter
+from disque_py.core.visible_events import visible
 from disque_py.log_lines import line
 from disque_py.ports import LineMaker
 from disque_py.resp.replies import bulk
@@ -372,10 +374,20 @@ class EventReaders:
         if self.is_over:
             return
         self.tails[client] = seq + reply.count(b"\n") - 2  # Two line ends belong to the protocol.
-        client.reply(reply)
-        self._broker.outbox.clients[client] = None
+        self._send_lines(client, reply)
         if self.tails[client] < self.log.durable_seq:
             self._feed_tails()
+
+    def _send_lines(self, client: Client, reply: bytes) -> None:
+        """Send a tail the lines that its user may see (spec US6)."""
+        may_name = name_filter(client)
+        if may_name is not None:
+            lines = visible(reply[reply.index(b"\n") + 1 : -2], may_name, says_end=False)
+            if not lines:
+                return
+            reply = bulk(lines)
+        client.reply(reply)
+        self._broker.outbox.clients[client] = None
 
 
 def text_of(lines: Lines, blocks: list[tuple[int, int, bytes]]) -> tuple[bytes, array[int]]:

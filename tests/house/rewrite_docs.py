@@ -1,7 +1,8 @@
 """Bring the parts of the documents that derive from the commands into step: `python tests/house/rewrite_docs.py`.
 
 disque_py/cli/shell/commands.json comes from disque_py/commands/table.py; `disque-cli help` needs no node therefore.
-The overview at the head of docs/commands.md and the syntax in each of its sections come from both. test_docs.py
+The overview at the head of docs/commands.md and the syntax in each of its sections come from both. So does the table of
+categories in docs/users.md. test_docs.py
 compares; this rewrites, and the difference is reviewed like any other. The prose of a section is written by hand.
 """
 
@@ -14,6 +15,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 GROUPS = ("jobs", "queues", "cluster", "connection", "server")
+CATEGORIES_TABLE = re.compile(r"(<!-- categories -->\n).*?(<!-- end of categories -->)", re.DOTALL)
 TABLE = re.compile(r"(?<=\n)\| Jobs \| \|\n(?:\|.*\n)+")
 
 Commands = dict[str, dict[str, Any]]
@@ -65,8 +67,26 @@ def reference_in_step(text: str, commands: Commands) -> str:
     return text
 
 
+def categories_in_step(text: str) -> str:
+    """Return docs/users.md with its table of units and their categories written anew."""
+    from disque_py.commands.table import COMMANDS
+    from disque_py.core.users import CATEGORIES
+
+    lines = ["", "| category | commands |", "|---|---|"]
+    for category in CATEGORIES:
+        units = sorted(unit.name for each in COMMANDS for unit in each.access.units if category in unit.categories)
+        shown = ", ".join(
+            f"`{name}`" if "|" not in name else f"<code>{name.replace('|', '&#124;')}</code>" for name in units
+        )
+        lines.append(f"| `@{category}` | {shown} |")
+    table = "\n".join([*lines, "", ""])
+    return CATEGORIES_TABLE.sub(lambda found: f"{found[1]}{table}{found[2]}", text, count=1)
+
+
 def main() -> None:
-    """Rewrite both files."""
+    """Rewrite the files."""
+    users = ROOT / "docs/users.md"
+    users.write_text(categories_in_step(users.read_text(encoding="utf-8")), encoding="utf-8")
     commands = help_of_table()
     HELP.write_text(json.dumps(commands, indent=2) + "\n", encoding="utf-8")
     path = ROOT / "docs/commands.md"

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from disque_py.commands.table import COMMANDS
-from rewrite_docs import commands_of_help, help_of_table, overview_in_step, reference_in_step
+from rewrite_docs import categories_in_step, commands_of_help, help_of_table, overview_in_step, reference_in_step
 
 DOCUMENTS = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/commands.md", "docs/glossary.md")
 LINK = re.compile(r"\]\((?!https?:)([^)#\s]+)(?:#[^)]*)?\)")
@@ -64,3 +64,9 @@ def test_every_word_of_make_is_explained(root):
 def test_the_help_of_the_client_is_the_table_of_the_server() -> None:
     """disque-cli may not import the server's floors, so it carries a copy; it must be the same."""
     assert commands_of_help() == help_of_table()
+
+
+def test_the_page_of_users_has_the_categories_of_the_table(root):
+    text = (root / "docs/users.md").read_text(encoding="utf-8")
+    assert "`addjob`" in text
+    assert categories_in_step(text) == text

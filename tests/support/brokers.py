@@ -55,6 +55,8 @@ class NotedHost:
         self.refusal = ""
         self.settings_file: list[Any] = []
         self.votes_file: list[Any] = []
+        self.acl_file = b""
+        self.audited: list[str] = []
         self.is_rewriting = False
         self.fields = [
             ("os", "Linux 6.1 x86_64"),
@@ -113,6 +115,24 @@ class NotedHost:
             done(failure)
 
         self._write("write_votes", note)
+
+    def write_acl_file(self, text: bytes, done: Callable[[OSError | None], None]) -> None:
+        def note(failure: OSError | None) -> None:
+            if failure is None:
+                self.acl_file = text
+            done(failure)
+
+        self._write("write_acl_file", note)
+
+    def read_acl_file(self, take: Callable[[bytes], None], done: Callable[[OSError | None], None]) -> None:
+        take(self.acl_file)
+        self._write("read_acl_file", done)
+
+    def audit(self, line: str) -> None:
+        self.audited.append(line)
+
+    def random_bytes(self, count: int) -> bytes:
+        return bytes(count)
 
     def time_zone(self, name: str) -> Callable[[int], int] | None:
         return time_zone(name)
@@ -232,6 +252,7 @@ def make_client(broker: Broker, addr: str = "127.0.0.1:50001") -> Client:
     """A connected client, known to the broker."""
     number = max(broker.clients, default=0) + 1
     client = Client(number, NotedPort(), addr, broker.now_ms, fd=8 + number)
+    client.user = broker.users.of_clients
     broker.clients[number] = client
     return client
 

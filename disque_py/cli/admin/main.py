@@ -4,8 +4,8 @@
     disque-admin job cancel D-…
 
 It is a program of its own because the first word of disque-cli is always a command of the broker: `queue set x …` there
-is the command QUEUE SET, whose reply is `OK` (spec X5). This module has the options; queue_commands.py, job_commands.py
-and task_commands.py have the commands. Exit status: 0 done, 1 not done or not whole, 2 bad usage.
+is the command QUEUE SET, whose reply is `OK` (spec X5). This module has the options, and the modules named after
+their objects (queue_commands.py …) have the commands. Exit status: 0 done, 1 not done or not whole, 2 bad usage.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from disque_py.cli.address import HOST_DEFAULT, PORT_DEFAULT
 from disque_py.cli.admin.access import Program, target_of
 from disque_py.cli.admin.job_commands import job
 from disque_py.cli.admin.queue_commands import queue
+from disque_py.cli.admin.schedule_commands import schedule
 from disque_py.cli.admin.task_commands import task
 
 
@@ -38,7 +39,7 @@ from disque_py.cli.admin.task_commands import task
 @click.option("--insecure", is_flag=True, help="Don't check the node's certificate.")
 @click.pass_context
 def main(ctx: click.Context, /, **words: Any) -> None:
-    """Look after queues, jobs and tasks. Every command works on the whole cluster of one node.
+    """Look after queues, jobs, tasks and schedules. Every command works on the whole cluster of one node.
 
     `disque-cli` sends commands as they are; `disque-cluster` looks after nodes.
     """
@@ -60,6 +61,7 @@ def completion(shell: str) -> None:
 main.add_command(queue)
 main.add_command(job)
 main.add_command(task)
+main.add_command(schedule)
 
 if __name__ == "__main__":
     main(prog_name="disque-admin")

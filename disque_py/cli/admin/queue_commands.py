@@ -1,4 +1,4 @@
-"""disque-admin queue …: list, show, set, reset, pause, resume, purge, move, redrive."""
+"""disque-admin queue …: list, show, set, reset, pause, resume, purge, move, redrive, rebalance."""
 
 from __future__ import annotations
 
@@ -240,3 +240,17 @@ def redrive(
     task = Task("redriven", "QREDRIVE", (name,), pairs_of(where, "--where"), to=to, limit=limit, rate=rate)
     with open_node(ctx) as node:
         run_task(ctx, node, task, task.count_failed(node, name), detach=detach)
+
+
+@queue.command()
+@QUEUE
+@click.option(
+    "--zone", "zones", multiple=True, metavar="[DATACENTER/]ZONE", help="Only nodes of this zone; repeatable."
+)
+@DETACH
+@click.pass_context
+def rebalance(ctx: click.Context, name: str, zones: Sequence[str], detach: bool) -> None:
+    """Hand pending jobs of the queue NAME over until all nodes hold equal parts."""
+    task = Task("handed over", "QREBALANCE", (name,), zones=tuple(zones))
+    with open_node(ctx) as node:
+        run_task(ctx, node, task, task.count(node, name), detach=detach)

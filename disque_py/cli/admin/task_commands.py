@@ -11,7 +11,7 @@ from disque_py.cli.admin.tasks import TaskView, follow_task, list_tasks, look_at
 from disque_py.cli.check_journal.report import moment
 from disque_py.client import commands
 
-DONE = {"qpurge": "purged", "qmove": "moved", "qredrive": "redriven"}
+DONE = {"qpurge": "purged", "qmove": "moved", "qredrive": "redriven", "qrebalance": "handed over"}
 UNKNOWN = "The node knows no task '{}'. It keeps tasks that it began itself, for one hour"
 
 

@@ -1,4 +1,4 @@
-"""Tasks of the broker (QPURGE, QMOVE, QREDRIVE), begun and followed from the command line.
+"""Tasks of the broker (QPURGE, QMOVE, QREDRIVE, QREBALANCE), begun and followed from the command line.
 
 Each is begun with ASYNC, which answers with the task's id. The program then asks QTASK SHOW until the task is over, and
 shows a bar. So Ctrl-C ends the bar and not the task, and a second look finds the task again.
@@ -39,6 +39,7 @@ class Task:
     to: str | None = None
     limit: int | None = None
     rate: int | None = None
+    zones: tuple[str, ...] = ()
 
     def words(self) -> list[str]:
         """Return the command, which is answered with the task's id."""
@@ -46,6 +47,8 @@ class Task:
         for word, value in (("STATUS", self.status), ("TO", self.to), ("LIMIT", self.limit), ("RATE", self.rate)):
             if value is not None:
                 found += (word, str(value))
+        if self.zones:
+            found += ("ZONES", *self.zones)
         return [*found, "ASYNC"]
 
     def _where_words(self) -> list[str]:

@@ -16,6 +16,7 @@ from rich.table import Table
 from disque_py.cli.cluster.draining import DrainProgress
 from disque_py.cli.cluster.view import ClusterView, NodeView
 from disque_py.cli.cluster.voters import VotersView
+from disque_py.cli.cluster.zones import zone_of
 from disque_py.resp.sizes import human_bytes
 
 COLUMNS: Final = ("node", "address", "state", "jobs", "queues", "memory", "links", "priority", "voter")
@@ -41,6 +42,7 @@ def rows_of(cluster: ClusterView) -> list[dict[str, Any]]:
                 "others": len(node.others) if not node.error else None,
                 "priority": int(priority) if (priority := cluster.priority_of(node)).isdigit() else None,
                 "voter": voters.role_of(node),
+                "zone": zone_of(node),
                 "voters": voters.as_json(node.voters),
             }
         )
@@ -50,10 +52,13 @@ def rows_of(cluster: ClusterView) -> list[dict[str, Any]]:
 def print_table(cluster: ClusterView) -> None:
     """Print the table of `status`, and a line about the voters; on a terminal in colours."""
     table = Table(box=None, pad_edge=False)
-    for name in COLUMNS:
+    rows = rows_of(cluster)
+    # A cluster without zones has no column for them.
+    columns = (*COLUMNS, "zone") if any(row["zone"] for row in rows) else COLUMNS
+    for name in columns:
         table.add_column(name, justify="right" if name in NUMBERS else "left", no_wrap=True)
-    for row in rows_of(cluster):
-        cells = {name: "-" if row[name] is None else str(row[name]) for name in COLUMNS}
+    for row in rows:
+        cells = {name: "-" if row[name] in (None, "") else str(row[name]) for name in columns}
         cells["node"] = row["node"][:8] or "-"
         if row["memory"] is not None:
             cells["memory"] = human_bytes(row["memory"])

@@ -35,6 +35,7 @@ from disque_py.cli.cluster.view import (
     wait_until_whole,
 )
 from disque_py.cli.cluster.voters import VotersView, first_voters, set_voters
+from disque_py.cli.cluster.zones import Zone, option_words, read_zones, set_zones
 from disque_py.cli.connection import ConnectError
 from disque_py.client import Address, ConnectionLostError, DisqueError, ReplyError, commands
 
@@ -98,13 +99,29 @@ def main(
     )
 
 
+zones_option = click.option(
+    "--zones",
+    callback=read_zones,
+    metavar="[DATACENTER/]ZONE,…",
+    help="Zones of the nodes, in turns; the nodes write them into their files.",
+)
+
+
 @main.command()
-@click.option("-n", "count", type=click.IntRange(1, 100), help="Number of nodes (3).")
+@click.option("-n", "--nodes", "count", type=click.IntRange(1, 100), help="Number of nodes (3).")
 @click.option("--port", type=click.IntRange(1, local_nodes.PORT_MAX), help="First of consecutive ports.")
+@zones_option
 @directory_option
 @click.argument("server_options", nargs=-1, type=click.UNPROCESSED)
 @click.pass_obj
-def start(access: Target, count: int | None, port: int | None, directory: Path, server_options: Sequence[str]) -> None:
+def start(
+    access: Target,
+    count: int | None,
+    port: int | None,
+    zones: Sequence[Zone],
+    directory: Path,
+    server_options: Sequence[str],
+) -> None:
     """Start nodes on this machine and join them.
 
     Without --port: 7711 and following, or any free ports. Words behind `--` go to every server, e.g.
@@ -132,11 +149,10 @@ def start(access: Target, count: int | None, port: int | None, directory: Path, 
     nodes: list[LocalNode] = []
     silent: dict[LocalNode, str] = {}
     try:
-        for number in ports:
+        for at, number in enumerate(ports):
             still = next((node for node in running if node.port == number), None)
-            nodes.append(
-                still or local_nodes.launch(directory, number, server_options, with_tls=access.tls is not None)
-            )
+            words = [*server_options, *(option_words(zones[at % len(zones)]) if zones else ())]
+            nodes.append(still or local_nodes.launch(directory, number, words, with_tls=access.tls is not None))
             local_nodes.save_nodes(directory, nodes + before[len(nodes) :])
         local_nodes.await_ready(access, directory, [node for node in nodes if node not in running])
         silent = local_nodes.silent_nodes(access, running)
@@ -274,14 +290,16 @@ def check(access: Target, node: Address | None, directory: Path) -> None:
 
 @main.command()
 @click.argument("nodes", callback=read_place, nargs=-1, required=True)
+@zones_option
 @click.pass_obj
-def create(access: Target, nodes: Sequence[Place]) -> None:
+def create(access: Target, nodes: Sequence[Place], zones: Sequence[Zone]) -> None:
     """Join running nodes (host:port[@bus-port] …) into one cluster.
 
     The first three nodes become voters, which grant claims and locks, unless the cluster has voters already.
     """
     _join(access, nodes)
     targets = [access.at(place.address) for place in nodes]
+    set_zones(targets, zones)
     _set_voters(look_around(targets), targets)
     print_table(look_around(targets))
 

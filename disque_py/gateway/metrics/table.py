@@ -269,6 +269,8 @@ INFO_METRICS: Final = (
     _info("disque_commands_total", "counter", "Commands taken from clients.", "stats", "total_commands_processed"),
     _info("disque_commands_refused_for_memory_total", "counter", "Commands that got -OOM.", "stats", "rejected_for_memory"),
     _info("disque_wrong_passwords_total", "counter", "Wrong passwords of AUTH and HELLO.", "stats", "rejected_passwords"),
+    _info("disque_access_refusals_total", "counter", "Commands that users may not run.", "stats", "rejected_permissions"),
+    _info("disque_limit_refusals_total", "counter", "Commands and logins beyond users' limits.", "stats", "rejected_limits"),
     _info("disque_client_bytes_total", "counter", "Bytes from (in) and to (out) clients; not the bus.", "stats",
           Field("total_net_input_bytes", "in"), Field("total_net_output_bytes", "out"), label="direction"),
     _info("disque_cpu_seconds_total", "counter", "CPU time of the process.", "cpu", Field("used_cpu_user", "user"),

@@ -67,6 +67,8 @@ class CollectionChecker:
             if kind == LEFT:
                 for item in run[1:]:
                     self.leaving.setdefault(item[0], self._world.now_ms)
+                    if not item[2]:
+                        self.repairs.gave_up(item[0])
             elif machine.broker.is_loading:
                 continue  # It takes nothing of it in.
             elif kind == DELJOB:

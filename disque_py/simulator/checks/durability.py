@@ -19,7 +19,7 @@ from disque_py.core.handover import TAKEN, exchange
 from disque_py.core.job import ACKED, Handover, Job
 from disque_py.simulator.oracle import RuleBrokenError
 from disque_py.simulator.world.codecs import NEW, PREVIOUS
-from persistence.layouts import BASE_STATE_AT, ID_AT, IS_ACKED, IS_DELIVERED, IS_GIVEN, STATE_AT
+from persistence.layouts import BASE_STATE_AT, ID_AT, IS_ACKED, IS_DELIVERED, IS_GIVEN, SEGMENT_AT, STATE_AT
 from persistence.records import GONE, JOB, STATE
 
 if TYPE_CHECKING:
@@ -41,14 +41,16 @@ class Noted:
     given       that it is being given away, first of a time
     is_gone     it is not here any more
     gone        that it was not here any more, first; it may have come again
+    left        the segments whose base of the job has a GONE
     """
 
-    __slots__ = ("acked", "base", "delivered", "first", "given", "gone", "is_gone")
+    __slots__ = ("acked", "base", "delivered", "first", "given", "gone", "is_gone", "left")
 
     def __init__(self, position: int) -> None:
         self.base = self.first = position
         self.acked = self.delivered = self.given = self.gone = NOWHERE
         self.is_gone = False
+        self.left: dict[int, None] = {}
 
     def come_again(self, position: int) -> None:
         """There is another base of the same id; what was said of the one before may still be on its way."""
@@ -57,8 +59,15 @@ class Noted:
             self.delivered = self.given = NOWHERE
             self.is_gone = False
 
-    def go(self, position: int) -> None:
-        """Note that the job is not here any more."""
+    def go(self, position: int, segment: int, *, is_here: bool) -> None:
+        """Note that the job is not here any more.
+
+        A GONE of an earlier base is carried on with its segment, and the base that `is_here` is written behind it. The
+        job does not go then, and what was recorded of it stays so.
+        """
+        if is_here and segment in self.left:
+            return
+        self.left[segment] = None
         self.is_gone = True
         if self.gone == NOWHERE:
             self.gone = position
@@ -90,6 +99,7 @@ class DurabilityChecker:
                 noted = self._noted[job.id] = Noted(0)
                 noted.acked = 0 if job.state == ACKED else NOWHERE
                 noted.delivered = 0 if job.is_delivered else NOWHERE
+                noted.given = 0 if isinstance(job.work, Handover) else NOWHERE
 
     def note(self, runs: list[list[Any]], position: int) -> None:
         """The journal was told this; it stands before `position`."""
@@ -110,9 +120,11 @@ class DurabilityChecker:
                     noted.come_again(position)
                     noted.take(item[BASE_STATE_AT][0], position)
             elif kind == GONE:
+                here = {item[ID_AT] for bases in runs if bases[0] == JOB for item in bases[1:]}
                 for item in run[1:]:
-                    if item[ID_AT] in known:
-                        known[item[ID_AT]].go(position)
+                    job_id = item[ID_AT]
+                    if job_id in known:
+                        known[job_id].go(position, item[SEGMENT_AT], is_here=job_id in here)
 
     def is_kept(self, job_id: bytes) -> bool:
         """The job is on this disk, as safely as the policy says."""

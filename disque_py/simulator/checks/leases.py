@@ -4,8 +4,8 @@ Three rules look at each delivery, and at the nodes and links that it concerns, 
 
 * While a lease runs, its node lives, and its links to the other holders are whole, no holder that was told of the lease
   delivers the job a second time.
-* A node that was linked to the node where an ACKJOB was answered, and that this node knows as a holder, delivers the
-  job no more.
+* A node that was linked to the node where an ACKJOB was answered, and that this node has known as a holder for a
+  second, delivers the job no more.
 * A node that comes back with a journal asks before it queues what ran out meanwhile: if a holder that it names knows of
   the ack and is linked in time, the job is not delivered again.
 
@@ -17,6 +17,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from cluster_bus.messages import GOTACK, HOLDERS, LEFT, SETACK
+from cluster_bus.node import ID_BYTES
 from disque_py.core.ids import is_retried_id
 from disque_py.core.job import ACKED
 from disque_py.core.lifecycle import WILLQUEUE_LEAD_MS
@@ -37,6 +39,8 @@ SETTLED_MS: Final = 1_000
 DRIFT_SHARE: Final = 100
 # A question, its answer, and the disks of both nodes.
 HEARD_MS: Final = 1_000
+# Messages that name holders to a node, and the position of the set.
+NAMING: Final = {GOTACK: 1, HOLDERS: 1, LEFT: 3, SETACK: 1}
 
 
 class Lease:
@@ -67,6 +71,7 @@ class Leases:
 
     running   the last delivery of each job
     returns   by node, run and job
+    named     (node, job, id of a holder) -> when the node, which knew of the ack, first heard of this holder
     """
 
     def __init__(self, world: World, oracle: Oracle, losses: Losses) -> None:
@@ -75,6 +80,28 @@ class Leases:
         self._losses = losses
         self.running: dict[bytes, Lease] = {}
         self.returns: dict[tuple[str, int, bytes], Return] = {}
+        self.named: dict[tuple[str, bytes, bytes], int] = {}
+
+    def hear(self, sender: str, receiver: str, runs: list[list[Any]]) -> None:
+        """A node is about to read these: note the holders that are new to it, of jobs that it knows as done.
+
+        HOLDERS comes from a node that has taken the job a moment ago, perhaps for the second time in another process.
+        """
+        broker = self._world.machines[receiver].broker
+        taker = self._world.machines[sender].membership.me.id
+        for run in runs:
+            at = NAMING.get(run[0])
+            if at is None:
+                continue
+            for item in run[1:]:
+                job = broker.find(item[0])
+                if job is None or job.state != ACKED:
+                    continue
+                known = [node.id for node in job.holders if run[0] != HOLDERS or node.id != taker]
+                for start in range(0, len(item[at]), ID_BYTES):
+                    node_id = item[at][start : start + ID_BYTES]
+                    if node_id not in known:
+                        self.named[receiver, job.id, node_id] = self._world.now_ms
 
     def delivered(self, machine: Machine, entries: list[Any]) -> None:
         """A consumer got these; RuleBrokenError."""
@@ -130,7 +157,8 @@ class Leases:
         job = knower.broker.find(promise.id)
         if job is None or job.state != ACKED or machine.membership.me.id not in [node.id for node in job.holders]:
             return
-        if max(promise.ack_answered_ms, promise.freed_ms) > since_ms or not is_well(knower, since_ms):
+        named_ms = self.named.get((knower.name, promise.id, machine.membership.me.id), 0)
+        if max(promise.ack_answered_ms, promise.freed_ms, named_ms) > since_ms or not is_well(knower, since_ms):
             return
         if self._is_whole(knower, machine, since_ms):
             raise RuleBrokenError(

@@ -3,7 +3,8 @@
 `missing` tells a job with too few copies. In calm weather, after `repair-after` and the turns of its holders, there is
 none: every job has min(REPLICATE, nodes) copies that exist. Left out are jobs whose copies went without a suspicion:
 by DEBUG FLUSHALL, CLUSTER RESET, DELJOB, DEBUG LOADAOF, eviction, or with a leaving node that found no other. So are
-ASYNC jobs, whose copies may never have come.
+ASYNC jobs, whose copies may never have come, jobs whose ADDJOB was not answered by an id, and jobs of which a node of
+an older version is a holder. It can't be asked, so it counts (spec RC5), and it repairs nothing.
 
 `RepairChecker` notes each copy that a repair made, and the processes that knew its node as a holder then. If one of
 them goes on and has forgotten the job as done, the copy must not live: its node was to be asked before. So no job is
@@ -15,6 +16,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from disque_py.core.job import ACKED, ACTIVE, QUEUED
+from disque_py.core.versions import REPAIR
 from disque_py.simulator.checks.cluster_invariants import jobs_of, may_have_died
 from disque_py.simulator.checks.leases import holder_ids
 from disque_py.simulator.oracle import Oracle, Promise, RuleBrokenError
@@ -60,6 +62,10 @@ class RepairChecker:
         """A node is about to forget its jobs without being suspected."""
         for job in jobs_of(machine.broker):
             self.excused[job.id] = None
+
+    def gave_up(self, job_id: bytes) -> None:
+        """A leaving node gave its copy up, and found no other node for it."""
+        self.excused[job_id] = None
 
     def copied(self, machine: Machine, job_id: bytes) -> None:
         """A node was sent a copy by a repair."""
@@ -132,15 +138,18 @@ class RepairChecker:
     def missing(self) -> str:
         """Return a job that has too few copies, in calm weather; empty if there is none."""
         up = self._world.running()
-        if any(machine.count("copies_missing_leaving") or machine.count("jobs_evicted") for machine in up):
+        if any(machine.count("jobs_evicted") for machine in up):
             return ""
         copies: dict[bytes, int] = {}
         wanted: dict[bytes, int] = {}
         over: dict[bytes, None] = {}
+        older = {machine.membership.me.id for machine in up if machine.version < REPAIR}
+        able = len(up) - len(older)
         for machine in up:
             broker = machine.broker
             for job in jobs_of(broker):
-                if job.state not in (ACTIVE, QUEUED) or job.expire_at_ms - broker.now_ms < LIFE_MS_MIN:
+                is_ending = job.state not in (ACTIVE, QUEUED) or job.expire_at_ms - broker.now_ms < LIFE_MS_MIN
+                if is_ending or not older.isdisjoint(node.id for node in job.holders):
                     over[job.id] = None
                 elif job.retry_ms:
                     copies[job.id] = copies.get(job.id, 0) + 1
@@ -149,8 +158,8 @@ class RepairChecker:
             promise = self._oracle.by_id.get(job_id)
             if job_id in over or job_id in self.excused or promise is None or promise.is_deleted or promise.acked_ms:
                 continue
-            if not promise.copies:
-                continue  # Of an ASYNC job a copy may never have arrived.
-            if count < min(wanted[job_id], len(up)):
-                return f"{promise} has {count} copies, {wanted[job_id]} are wanted, {len(up)} nodes are there"
+            if not promise.copies or not promise.answered_ms:
+                continue  # Of an ASYNC job a copy may never have arrived; an ADDJOB that failed deletes its copies.
+            if count < min(wanted[job_id], able):
+                return f"{promise} has {count} copies, {wanted[job_id]} are wanted, {able} nodes are there"
         return ""

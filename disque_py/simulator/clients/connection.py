@@ -56,6 +56,7 @@ class Connection:
         self.machine = machine
         self.broker = machine.broker
         self.client = Client(number, self, f"c{number}", machine.broker.now_ms)
+        self.client.user = machine.broker.users.of_clients
         self.is_open = True
         machine.clients[self] = None
         machine.broker.clients[number] = self.client

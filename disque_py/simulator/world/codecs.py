@@ -4,6 +4,9 @@ OLD is the one that nodes speak today (cluster_bus/codec.py), and PREVIOUS the o
 older nodes. NEW is a possible next one: every item that has positions has one more at its end. docs/bus.md promises
 that a node ignores a position that it does not know, and that two nodes speak the highest version both know. A world
 with nodes of all kinds tests that.
+
+Some items leave out their last positions. A position that comes next would be read as one of these. So NEW adds it only
+to items that have all of them, as docs/bus.md asks of a real version.
 """
 
 from __future__ import annotations
@@ -11,13 +14,15 @@ from __future__ import annotations
 from typing import Any, Final
 
 from cluster_bus.codec import PROTOCOL_MAX, Decoder, encode_run, frame
-from cluster_bus.messages import FIRST_JOB_KIND
+from cluster_bus.messages import DELJOB, FIRST_JOB_KIND, HINT, INTEREST, NEEDJOBS, REPLJOB, SETACK
 
 OLD: Final = PROTOCOL_MAX
 PREVIOUS: Final = OLD - 1
 NEW: Final = OLD + 1
 # The value of the new position; a number no older handler could mistake for one of its own positions.
 NEW_FIELD: Final = 7_654_321
+# The length of items that may leave out their last positions.
+WHOLE: Final = {DELJOB: 3, HINT: 5, INTEREST: 4, NEEDJOBS: 5, REPLJOB: 3, SETACK: 4}
 
 
 def decoder(version: int) -> Decoder:
@@ -35,4 +40,6 @@ def renewed(data: bytes) -> bytes:
 
 
 def _longer(kind: int, item: Any) -> Any:
-    return [*item, NEW_FIELD] if kind >= FIRST_JOB_KIND and isinstance(item, list) else item
+    if kind < FIRST_JOB_KIND or not isinstance(item, list) or len(item) < WHOLE.get(kind, 0):
+        return item
+    return [*item, NEW_FIELD]

@@ -74,6 +74,22 @@ class SimHost:
         """Grants and lists of voters."""
         self._machine.votes_disk.write(items, is_void, done)
 
+    def write_acl_file(self, text: bytes, done: Callable[[OSError | None], None]) -> None:
+        """No machine has an ACL file."""
+        done(None)
+
+    def read_acl_file(self, take: Callable[[bytes], None], done: Callable[[OSError | None], None]) -> None:
+        """No machine has an ACL file."""
+        take(b"")
+        done(None)
+
+    def audit(self, line: str) -> None:
+        """No machine has an audit log."""
+
+    def random_bytes(self, count: int) -> bytes:
+        """Return bytes of the machine's own generator, the same for each run of a seed."""
+        return self._machine.broker.rng.randbytes(count)
+
     def time_zone(self, name: str) -> Callable[[int], int] | None:
         """One zone with summer time, by the rule that Europe follows. Its name is Europe/Berlin."""
         return _berlin if name == "Europe/Berlin" else None

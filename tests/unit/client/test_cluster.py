@@ -155,3 +155,53 @@ def test_a_failure_is_news_once():
     assert [cluster.failed(A, 1.0), cluster.failed(A, 2.0)] == [True, False]
     cluster.greeted(A, hello_from("a"))
     assert cluster.failed(A, 3.0)
+
+
+def placed_hello(letter, **places):
+    """HELLO EXTENDED of a node; places are letter=(data centre, zone)."""
+    nodes = [
+        NodeInfo(each * 40, each, 1, 1, {"datacenter": datacenter, "zone": zone})
+        for each, (datacenter, zone) in places.items()
+    ]
+    return Hello(1, letter * 40, nodes)
+
+
+PLACES = {"a": ("west", "x"), "b": ("east", "y"), "c": ("east", "x"), "d": ("north", "x")}
+
+
+def placed_cluster():
+    """A program in zone x of east, which was answered by its seed in west."""
+    cluster = Cluster([Address("a", 1)], Random(1), place=("east", "x"))
+    cluster.greeted(Address("a", 1), placed_hello("a", **PLACES))
+    return cluster
+
+
+def test_near_nodes_come_before_seeds():
+    """Spec ZN9: the zone, then the data centre, then the others."""
+    assert [address.host for address in placed_cluster().choices(0)] == ["c", "b", "a", "d"]
+
+
+def test_a_far_node_is_left_for_a_nearer_one_that_was_not_tried():
+    """Spec ZN9."""
+    cluster = placed_cluster()
+    a, b, c, d = (Address(letter, 1) for letter in "abcd")
+    assert not cluster.is_best(a, [a], 0)
+    assert cluster.is_best(c, [a, c], 0)
+    assert [cluster.is_better(b, a), cluster.is_better(d, a)] == [True, False]
+    cluster.failed(c, 0)
+    assert cluster.is_best(b, [a, b], 0)
+
+
+def test_consumers_do_not_move_to_a_farther_node():
+    """Spec ZN9."""
+    cluster = placed_cluster()
+    cluster.home = Address("c", 1)
+    assert cluster.node_with_prefix("a" * 8, 0) is None
+    assert cluster.node_with_prefix("c" * 8, 0) == Address("c", 1)
+
+
+def test_without_a_place_all_nodes_are_equally_near():
+    cluster = Cluster([Address("a", 1)], Random(1))
+    cluster.greeted(Address("a", 1), placed_hello("a", **PLACES))
+    assert cluster.choices(0)[0].host == "a"
+    assert cluster.is_best(Address("a", 1), [], 0)

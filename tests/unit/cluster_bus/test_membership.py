@@ -103,6 +103,19 @@ def test_an_unanswered_handshake_ends_after_the_node_time_out():
     assert any(name == "handshake-failed" for name, _ in exchange.peer(node).notices)
 
 
+def test_a_second_meeting_gives_a_handshake_the_whole_time_again():
+    """Spec N4. An operator who says MEET when the network is whole again is not disappointed by the first attempt."""
+    exchange = Exchange()
+    node = exchange.start(7001)
+    node.meet("10.0.0.9", 7009)
+    exchange.run(1900)
+    node.meet("10.0.0.9", 7009)
+    exchange.run(1900)
+    assert len(node.nodes) == 2
+    exchange.run(300)
+    assert len(node.nodes) == 1
+
+
 def test_a_handshake_does_not_count_for_size_and_groups():
     node = lone()
     node.meet("10.0.0.9", 7009)

@@ -15,7 +15,7 @@ def test_list_has_the_original_fields_in_their_order():
     line = ask_parsed(broker, client, "CLIENT", "LIST").decode()
     assert line == (
         "id=1 addr=127.0.0.1:50001 fd=9 name= age=2 idle=2 flags=N qbuf=0 qbuf-free=0 obl=0 oll=0 omem=0 events=r"
-        " cmd=client\n"
+        " cmd=client user=default\n"
     )
 
 
@@ -29,7 +29,7 @@ def test_list_shows_what_each_client_does():
     one, two, three = ask_parsed(broker, client, "CLIENT", "LIST").decode().splitlines()
     assert "flags=N" in one
     assert "flags=b" in two
-    assert two.endswith("cmd=getjob")
+    assert two.endswith("cmd=getjob user=default")
     assert "flags=OU qbuf=5" in three
     assert "omem=7 events=rw" in three
 
@@ -38,7 +38,7 @@ def test_a_new_client_has_run_nothing():
     broker = make_broker()
     client = make_client(broker)
     make_client(broker, "127.0.0.1:2")
-    assert ask_parsed(broker, client, "CLIENT", "LIST").decode().endswith("cmd=NULL\n")
+    assert ask_parsed(broker, client, "CLIENT", "LIST").decode().endswith("cmd=NULL user=default\n")
 
 
 def test_id_and_info_are_the_callers():

@@ -33,7 +33,7 @@ def test_in_resp3_an_entry_has_a_seventh_field():
     client.protocol = 3
     (entry,) = ask_parsed(broker, client, "COMMAND", "INFO", "addjob")
     assert entry[:2] == [b"addjob", -4]
-    assert entry[3:] == [0, 0, 0, []]
+    assert entry[3:] == [0, 0, 0, [b"@produce"]]
     assert all(len(each) == 7 for each in ask_parsed(broker, client, "COMMAND"))
 
 
@@ -67,9 +67,12 @@ def test_docs_tell_the_arguments_as_redis_does():
     assert pairs_of(queue) == {b"name": b"queue", b"type": b"string", b"display_text": b"queue"}
     assert pairs_of(count)[b"type"] == b"integer"
     _, entry = ask_parsed(broker, make_client(broker), "COMMAND", "DOCS", "getjob")
-    arguments = {each[b"name"]: each for each in map(pairs_of, pairs_of(entry)[b"arguments"])}
+    (forms,) = map(pairs_of, pairs_of(entry)[b"arguments"])
+    first, second = map(pairs_of, forms[b"arguments"])
+    arguments = {each[b"name"]: each for each in map(pairs_of, first[b"arguments"] + second[b"arguments"])}
     assert arguments[b"nohang"][b"flags"] == [b"optional"]
     assert arguments[b"queue"][b"token"] == b"FROM"
+    assert arguments[b"pattern"][b"token"] == b"FROMMATCH"
 
 
 def test_docs_tell_subcommands_one_by_one():

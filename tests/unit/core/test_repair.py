@@ -6,6 +6,7 @@ import pytest
 
 from brokers import add_node, ask, make_broker, make_client
 from cluster_bus.messages import (
+    CHANGED,
     DELJOB,
     GOTACK,
     GOTJOB,
@@ -21,8 +22,8 @@ from cluster_bus.messages import (
 )
 from cluster_bus.node import FORGOTTEN
 from copies import advance, hold, hold_queued, make_id, pack, say, sent, sent_of, snapshot
-from disque_py.core import acks, lifecycle, repair
-from disque_py.core.job import ACKED, ACTIVE
+from disque_py.core import acks, changing, lifecycle, repair
+from disque_py.core.job import ACKED, ACTIVE, WAIT_REPL
 from disque_py.core.repair import HAS, HAS_CREATION, HAS_DONE, HAS_NONE, HAS_PASSIVE
 from disque_py.core.replication import REPAIRED
 from disque_py.node import dispatch
@@ -97,6 +98,24 @@ def test_other_jobs_are_left_alone(fields, change):
     sent(broker)
     forget(broker, lost)
     assert sent_of(broker, HAVE) == []
+
+
+def test_a_job_whose_copy_is_lost_while_it_is_added_takes_its_turn_after_that():
+    """Spec RC1. A holder confirmed its copy, and lost it before the others had theirs."""
+    broker, second, third, lost = make_cluster()
+    client = make_client(broker)
+    ask(broker, client, "ADDJOB", "q", "x", 0, "REPLICATE", 3, "RETRY", 60)
+    [job] = jobs_of(broker)
+    confirming = next(node for node in (second, third, lost) if node in job.holders)
+    say(broker, confirming, GOTJOB, job.id)
+    broker.repairs.due[confirming] = broker.now_ms
+    advance(broker, SECOND)
+    assert job.state == WAIT_REPL
+    assert not sent_of(broker, HAVE)
+    for node in job.holders - {broker.me, confirming}:
+        say(broker, node, GOTJOB, job.id)
+    advance(broker, SECOND)
+    assert {job_id for _, (_, _, ids) in sent_of(broker, HAVE) for job_id in ids} == {job.id}
 
 
 def test_a_process_that_is_linked_first_is_asked_after_ten_seconds():
@@ -193,6 +212,17 @@ def test_an_answer_that_names_a_further_member_is_asked_for_again():
     answer(broker, second, holders=pack(broker.me, second, third))
     assert third in job.holders
     assert [nodes for nodes, _ in sent_of(broker, HAVE)] == [(second, third)]
+
+
+def test_a_member_that_never_heard_of_a_change_is_told():
+    """Spec RC4. Its copy would end with the first TTL, and the errored job would have a copy less."""
+    broker, second, _, lost = make_cluster()
+    job = hold(broker, second, lost)
+    changing.give_up(broker, job, b"no use")
+    sent(broker)
+    forget(broker, lost)
+    answer(broker, second)
+    assert [(nodes, item[0]) for nodes, item in sent_of(broker, CHANGED)] == [((second,), job.id)]
 
 
 def test_a_member_takes_the_set_over_and_says_what_it_has():

@@ -77,6 +77,21 @@ def test_getjob_waits_for_the_body_of_the_head_and_skips_nothing():
     assert found == ids[2 : 2 + len(found)]
 
 
+def test_a_queue_whose_head_moves_while_its_body_is_read_goes_on():
+    node = SpillingNode()
+    ids = node.fill(30)
+    node.answer("GETJOB", "COUNT", 2, "FROM", "q")
+    spill_out(node)
+    node.broker.spill.near_jobs = 1
+    assert node.ask("GETJOB", "FROM", "q") == []
+    node.service.settle()
+    head = node.job(ids[2])
+    lifecycle.dequeue(node.broker, head)
+    lifecycle.rename_queue(node.broker, head, b"other")
+    lifecycle.enqueue(node.broker, head)
+    assert [entry[1] for entry in wait(node)] == [ids[3]]
+
+
 def test_getjob_with_two_queues_keeps_to_its_order():
     """The first queue's job is on disk, the second's is not: the first comes first all the same."""
     node = SpillingNode()

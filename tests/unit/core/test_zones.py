@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from brokers import add_node, ask, ask_parsed, error_of, make_broker, make_client
-from cluster_bus.messages import GOTJOB, HOLDERS, REFUSED, REFUSED_MEMORY, REPLJOB
+from cluster_bus.messages import GOTJOB, HINT, HOLDERS, INTEREST, NEEDJOBS, REFUSED, REFUSED_MEMORY, REPLJOB
 from cluster_bus.node import FAIL, LEAVING
 from copies import advance, say, sent_of
-from disque_py.core import zones
+from disque_py.core import ordering, pulls, zones
 from disque_py.core.replica_sets import choose
+from disque_py.core.rivals import Rivals
+from disque_py.node import dispatch
 
 NO_ZONES = "NOREPL Not enough zones for the requested replication level"
 NO_NODES = "NOREPL Not enough reachable nodes for the requested replication level"
@@ -36,6 +38,7 @@ def confirm(broker, *nodes):
 
 
 def test_distance_is_zero_in_a_zone_one_in_a_data_centre_two_elsewhere():
+    """Spec ZN5."""
     broker, _, nodes = cluster(("east", "a"), ("east", "b"), ("west", "a"))
     assert [zones.distance(broker.me, node) for node in nodes] == [0, 1, 2]
 
@@ -176,3 +179,85 @@ def test_async_sends_the_copies_of_a_quorum_without_waiting():
     broker, client, nodes = cluster(("west", ""))
     assert add(broker, client, "REPLICATE", "QUORUM", "ASYNC").startswith(b"+D-")
     assert sent_of(broker, REPLJOB)[0][0] == (nodes[0],)
+
+
+# -- hints and pulls ------------------------------------------------------------------------------------
+
+
+def wait_at(broker, *nodes):
+    """One client of each of these nodes waits for jobs of the queue."""
+    for node in nodes:
+        say(broker, node, INTEREST, (b"q", 1))
+    dispatch.settle(broker)
+    sent_of(broker, HINT)
+
+
+def test_a_hint_goes_to_the_nearest_node_whose_clients_wait():
+    """Spec ZN5."""
+    broker, client, nodes = cluster(("west", "a"), ("east", "b"), ("east", "a"))
+    wait_at(broker, *nodes)
+    add(broker, client, "REPLICATE", 1)
+    dispatch.settle(broker)
+    assert [receivers for receivers, _ in sent_of(broker, HINT)] == [(nodes[2],)]
+
+
+def test_a_near_node_that_ignores_its_hint_is_passed_over():
+    """Spec ZN5."""
+    broker, client, nodes = cluster(("west", "a"), ("east", "a"))
+    wait_at(broker, *nodes)
+    add(broker, client, "REPLICATE", 1)
+    dispatch.settle(broker)
+    sent_of(broker, HINT)
+    advance(broker, 11)
+    assert [receivers for receivers, _ in sent_of(broker, HINT)] == [(nodes[0],)]
+
+
+def test_the_hint_of_a_farther_node_waits_for_the_jobs_of_a_nearer_one():
+    """Spec ZN5."""
+    broker, client, (far, near) = cluster(("west", "a"), ("east", "a"))
+    ask(broker, client, "GETJOB", "FROM", "q")
+    dispatch.settle(broker)
+    sent_of(broker, NEEDJOBS)
+    say(broker, near, HINT, (b"q", 5))
+    say(broker, far, HINT, (b"q", 5))
+    assert [receivers for receivers, _ in sent_of(broker, NEEDJOBS)] == [(near,)]
+    advance(broker, pulls.NEAR_MS)
+    say(broker, far, HINT, (b"q", 5))
+    assert [receivers for receivers, _ in sent_of(broker, NEEDJOBS)] == [(far,)]
+
+
+def test_a_dry_queue_asks_its_nearest_source_first():
+    """Spec ZN5."""
+    broker, _, (far, near) = cluster(("west", "a"), ("east", "a"))
+    queue = broker.queue(b"q")
+    queue.sources = {far: broker.now_ms, near: broker.now_ms}
+    asked = []
+    for _ in range(2):
+        pulls.ask_sources(broker, queue, is_urgent=False)
+        asked.append([receivers for receivers, _ in sent_of(broker, NEEDJOBS)])
+        advance(broker, 200)
+    assert asked == [[(near,)], [(far,), (near,)]]
+
+
+def known_elsewhere(broker, client, far, near, worse):
+    """Jobs better than ours are known at two nodes, the best one at the far node."""
+    queue = broker.queue(b"q")
+    add(broker, client, "REPLICATE", 1, "PRIORITY", 100)
+    queue.rivals = rivals = Rivals()
+    rivals.note(near, (50, 0))
+    rivals.note(far, (10, 0))
+    rivals.worse = worse
+    assert ordering.may_serve(broker, queue, rivals, is_picky=False)
+    return [receivers for receivers, _ in sent_of(broker, NEEDJOBS)]
+
+
+def test_better_jobs_are_fetched_from_the_nearest_node_while_the_bound_allows_it():
+    """Spec ZN6."""
+    broker, client, (far, near) = cluster(("west", "a"), ("east", "a"))
+    assert known_elsewhere(broker, client, far, near, worse=0) == [(near,)]
+
+
+def test_after_half_of_the_bound_of_inversion_the_best_job_is_fetched_from_anywhere():
+    """Spec ZN6."""
+    broker, client, (far, near) = cluster(("west", "a"), ("east", "a"))
+    assert known_elsewhere(broker, client, far, near, worse=ordering.PULL_AFTER) == [(far,)]

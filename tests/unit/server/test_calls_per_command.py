@@ -22,7 +22,7 @@ from loopback import encode, serve
 
 ROUNDS = 40
 CLIENTS = 10
-MOST = {"ping": 34, "add": 57, "get": 64, "ack": 52}
+MOST = {"ping": 34, "add": 57, "get": 64, "ack": 53}
 
 
 class Taker(asyncio.Transport):

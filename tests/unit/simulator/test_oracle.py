@@ -128,6 +128,12 @@ def test_attempts_are_bounded_while_nothing_is_wrong(oracle, ids):
         deliver(oracle, promise)
 
 
+@pytest.mark.parametrize(("added_ms", "is_calm"), [(104, False), (106, True)])
+def test_links_may_be_broken_for_a_while_after_a_fault(oracle, ids, added_ms, is_calm):
+    oracle.unrest_ms, oracle.aftermath_ms = 100, 5
+    assert oracle.is_calm_since(limited(oracle, ids, now_ms=added_ms)) == is_calm
+
+
 def test_each_side_of_a_cut_may_spend_all_attempts(oracle, ids):
     """Spec Y4. And each crash may forget some."""
     oracle.unrest_ms, oracle.sides, oracle.deaths = 5, 2, 1

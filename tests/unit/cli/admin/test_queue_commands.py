@@ -9,7 +9,14 @@ import pytest
 from scripted_queues import NIL, SETTINGS, reply
 
 DONE = reply({"task": "t1", "state": "done", "jobs": 5, "failed": 0, "nodes": 3, "nodes-missing": []})
-TASK = {"QLEN": b":5\r\n", "QPURGE": b"+t1\r\n", "QMOVE": b"+t1\r\n", "QREDRIVE": b"+t1\r\n", "QTASK_SHOW": DONE}
+TASK = {
+    "QLEN": b":5\r\n",
+    "QPURGE": b"+t1\r\n",
+    "QMOVE": b"+t1\r\n",
+    "QREDRIVE": b"+t1\r\n",
+    "QREBALANCE": b"+t1\r\n",
+    "QTASK_SHOW": DONE,
+}
 
 
 def sent(result, name):
@@ -78,6 +85,7 @@ def test_purge_asks_first(admin):
         ("queue purge mail --where tenant=a --yes", "QPURGE mail WHERE tenant a ASYNC"),
         ("queue move a b --status errored --limit 3 --rate 10", "QMOVE a b STATUS errored LIMIT 3 RATE 10 ASYNC"),
         ("queue redrive failed --to mail", "QREDRIVE failed TO mail ASYNC"),
+        ("queue rebalance mail --zone a --zone eu/b", "QREBALANCE mail ZONES a eu/b ASYNC"),
     ],
 )
 def test_long_work_is_a_task(admin, line, words):

@@ -87,6 +87,13 @@ def test_a_leaver_excuses_the_jobs_that_it_gives_up_and_no_others(is_given_up):
         scene.delete_on_b()
 
 
+@pytest.mark.parametrize("new", [b"", b"c"])
+def test_a_copy_that_a_leaver_gives_up_is_not_missed_if_no_other_node_takes_it(new):
+    scene = Scene()
+    scene.collections.hear("a", "b", [[LEFT, [scene.job_id, b"a", new, b""]]])
+    assert (scene.job_id in scene.collections.repairs.excused) == (not new)
+
+
 def test_a_job_whose_life_is_over_on_some_node_excuses_it():
     """That one forgot it with its holders, and another node's clock runs behind (seed 7913)."""
     scene = Scene()

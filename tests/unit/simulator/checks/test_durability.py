@@ -9,10 +9,13 @@ import pytest
 from cluster_bus.codec import PROTOCOL_MAX, encode_run, frame
 from cluster_bus.messages import DELJOB, GOTACK, GOTJOB, YOURJOBS
 from disque_py.core import handover
+from disque_py.core.job import Handover
 from disque_py.simulator.checks.durability import NOWHERE, DurabilityChecker
 from disque_py.simulator.oracle import RuleBrokenError
 from disque_py.simulator.world.disk import DELAYS_MS
 from disque_py.simulator.world.world import World
+from persistence.layouts import IS_GIVEN
+from persistence.records import GONE, JOB
 from simulated import ask, asker, words
 
 
@@ -123,6 +126,26 @@ def test_a_job_is_given_away_after_its_record(world):
     with pytest.raises(RuleBrokenError, match="YOURJOBS"):
         durability(world)._check_said(taker, YOURJOBS, [job.work.number, 0, [(job_id,)]])
     free(world)
+
+
+def test_a_hand_over_that_was_read_from_the_journal_is_recorded(world):
+    """The node goes on with it, and says YOURJOBS again."""
+    job_id = ask(world, "a", "ADDJOB", "q", "x", 0)
+    journal = durability(world)._journal
+    world["a"].find(job_id).work = Handover(world["b"].me, 7)
+    assert DurabilityChecker(world.machines["a"], journal)._noted[job_id].given == 0
+
+
+@pytest.mark.parametrize(("segment", "given"), [(3, 100), (4, 300)])
+def test_a_gone_that_is_carried_on_ends_no_promise(world, segment, given):
+    """Its job came back, and its base is written behind it. A GONE of another base means another job."""
+    checker = durability(world)
+    base = [JOB, (b"id", b"", b"q", b"", b"", bytes([IS_GIVEN]) + bytes(20))]
+    checker.note([base], 10)
+    checker.note([[GONE, (b"id", 3)]], 50)
+    checker.note([base], 100)
+    checker.note([[GONE, (b"id", segment)], base], 300)
+    assert checker._noted[b"id"].given == given
 
 
 def test_a_job_that_is_done_and_whose_ack_came_again_was_here(world):

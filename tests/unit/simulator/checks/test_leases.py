@@ -6,6 +6,7 @@ from contextlib import nullcontext
 
 import pytest
 
+from cluster_bus.messages import HOLDERS
 from disque_py.simulator.checks.cluster_invariants import Losses
 from disque_py.simulator.checks.leases import Leases, is_well
 from disque_py.simulator.oracle import Oracle, RuleBrokenError
@@ -114,6 +115,25 @@ def test_a_holder_that_is_linked_has_heard_of_an_ack(is_linked):
         scene.world.network.hiccup("a", "b")
         scene.world.run(200)
     with pytest.raises(RuleBrokenError, match="an ack reaches") if is_linked else nullcontext():
+        scene.deliver("b")
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+@pytest.mark.parametrize("passed_ms", [500, 1_500])
+def test_a_holder_that_was_named_a_moment_ago_may_not_have_heard(passed_ms, is_known):
+    """It took the job from a holder that the ack had not reached. A former process of it may have had the job."""
+    scene = Scene()
+    scene.world.traffic.filter = lambda *_: True
+    scene.acknowledge("a")
+    job = scene.world["a"].find(scene.promise.id)
+    named = b"".join(sorted(node.id for node in job.holders))
+    if not is_known:
+        job.holders = frozenset(node for node in job.holders if node.host != "b")
+    scene.world.run(2_000)
+    scene.leases.hear("b", "a", [[HOLDERS, [job.id, named]]])
+    job.holders = frozenset([*job.holders, *(node for node in scene.world["a"].cluster.linked if node.host == "b")])
+    scene.world.run(passed_ms)
+    with pytest.raises(RuleBrokenError, match="an ack reaches") if passed_ms > 1_000 else nullcontext():
         scene.deliver("b")
 
 

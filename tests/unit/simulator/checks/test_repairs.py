@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from disque_py.core.versions import REPAIR
 from disque_py.simulator.checks.cluster_invariants import Losses, jobs_of
 from disque_py.simulator.checks.repairs import SAID_MS, RepairChecker
 from disque_py.simulator.oracle import Oracle, RuleBrokenError
@@ -33,7 +34,7 @@ def test_a_job_with_too_few_copies_is_told():
     assert "has 1 copies, 2 are wanted" in checker.missing()
 
 
-@pytest.mark.parametrize("why", ["excused", "acknowledged", "asynchronous"])
+@pytest.mark.parametrize("why", ["excused", "acknowledged", "asynchronous", "not answered"])
 def test_some_jobs_are_left_out(why):
     world, checker, _, promise = make_world()
     machine = holders_of(world, promise)[1]
@@ -41,9 +42,21 @@ def test_some_jobs_are_left_out(why):
         checker.excuse(machine)
     elif why == "acknowledged":
         promise.acked_ms = world.now_ms
+    elif why == "not answered":
+        promise.answered_ms = 0
     else:
         promise.copies = 0
     machine.die()
+    assert checker.missing() == ""
+
+
+def test_a_job_with_a_holder_of_an_older_version_is_left_out():
+    """That one can't be asked, so it counts (spec RC5)."""
+    world, checker, _, promise = make_world()
+    second = holders_of(world, promise)[1]
+    second.broker.shards[:] = [None] * len(second.broker.shards)
+    assert checker.missing()
+    second.version = REPAIR - 1
     assert checker.missing() == ""
 
 

@@ -1,0 +1,257 @@
+"""Commands about schedules: jobs at the moments of a cron expression, or every so often. Pure. Spec SD10."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, Literal, TypeAlias
+
+from disque_py.client.commands import (
+    ADD_TIMEOUT_MS,
+    QUEUE_SET_MS,
+    BackoffPolicy,
+    Body,
+    Meta,
+    add_options,
+)
+from disque_py.client.protocol import Reply, text, word
+from disque_py.client.request import Lane, Repeat, Request
+from disque_py.client.spans import SECOND, Seconds, milliseconds, seconds, whole
+
+Catchup: TypeAlias = Literal["none", "last", "all"]
+Overlap: TypeAlias = Literal["allow", "skip"]
+
+_UNITS: Final = (("ms", timedelta(milliseconds=1)), ("", SECOND))
+
+
+@dataclass(slots=True)
+class ScheduleInfo:
+    """The answer to SCHEDULE GET.
+
+    name          its name
+    cron          the expression; None for a schedule of `every`
+    every         the span between ticks; None for a cron expression
+    time_zone     IANA name
+    catchup       the missed ticks that get a job after all: none, last or all
+    overlap       whether a tick is skipped while the job before it lives: allow or skip
+    queue         queue of the jobs
+    body          their body
+    options       their options, as words of ADDJOB
+    paused        nothing fires until it is resumed
+    next          the next tick; None while it is paused, or if there is none
+    last          the last tick that was recorded; None if none was
+    last_id       the job of the last tick that had one
+    fired         ticks with a job
+    missed        ticks without one
+    behind        known nodes that have not confirmed its newest state
+    more          fields that this library does not know
+    """
+
+    name: str
+    cron: str | None
+    every: timedelta | None
+    time_zone: str
+    catchup: str
+    overlap: str
+    queue: str
+    body: bytes
+    options: list[str]
+    paused: bool
+    next: datetime | None
+    last: datetime | None
+    last_id: str | None
+    fired: int
+    missed: int
+    behind: int
+    more: dict[str, Any] = field(default_factory=dict, repr=False)
+
+
+def schedule(
+    name: str | bytes,
+    queue: str | bytes,
+    body: Body = b"",
+    *,
+    cron: str | None = None,
+    every: Seconds | None = None,
+    time_zone: str | None = None,
+    catchup: Catchup | None = None,
+    overlap: Overlap | None = None,
+    replicate: int | None = None,
+    delay: Seconds | None = None,
+    retry: Seconds | None = None,
+    ttl: Seconds | None = None,
+    maxlen: int | None = None,
+    priority: int | None = None,
+    meta: Meta | None = None,
+    attempts: int | None = None,
+    backoff: BackoffPolicy | None = None,
+) -> Request[str]:
+    """SCHEDULE SET → OK: the cluster adds a job at each tick. A schedule of this name is replaced.
+
+    name           name of the schedule
+    queue          queue of the jobs
+    body           their body; text becomes UTF-8. Empty by default
+    cron           expression of five fields (minute hour day month weekday), or six with seconds in front. None by
+                   default: `every` is needed
+    every          seconds between two ticks, or a timedelta of at least a second. None by default: `cron` is needed
+    time_zone      IANA name of the zone that the expression is meant in; by default UTC
+    catchup        which missed ticks get a job after all: "last" (by default), "all", "none"
+    overlap        "skip": a tick is left out while the job before it is neither over nor errored; "allow" by default
+    replicate      number of copies of each job; by default the node chooses
+    delay          seconds until a job is queued; by default it is queued at once. Times may be a `timedelta`
+    retry          seconds without an ack after which a job is queued again; by default the node chooses
+    ttl            seconds after which a job is dropped; by default the node chooses
+    maxlen         a tick is tried again while the queue has so many jobs; by default it is always added
+    priority       place in the queue, lower first; by default the time of creation
+    meta           names and values that travel with each job; None by default
+    attempts       deliveries after which a job fails for good; by default any number
+    backoff        delays after failures, a `Backoff` or text; by default the node chooses
+
+    The schedule is on the node's disk afterwards, and linked nodes had a second to confirm it. Raises ReplyError for an
+    expression, a zone or an option that is refused, ValueError unless one of `cron` and `every` is given.
+
+        client.schedule("nightly", "reports", cron="30 2 * * MON-FRI", time_zone="Europe/Berlin")
+        client.schedule("heartbeat", "health", b"ping", every=timedelta(seconds=30))
+    """
+    if (cron is None) == (every is None):
+        raise ValueError("one of cron and every is needed")
+    argv = [b"SCHEDULE", b"SET", word(name)]
+    if cron is not None:
+        argv += (b"CRON", word(cron))
+    if every is not None:
+        is_span = isinstance(every, timedelta)
+        argv += (b"EVERY", b"%dms" % milliseconds("every", every) if is_span else b"%d" % seconds("every", every))
+    for option, value in ((b"TZ", time_zone), (b"CATCHUP", catchup), (b"OVERLAP", overlap)):
+        if value is not None:
+            argv += (option, word(value))
+    argv += (b"QUEUE", word(queue), b"BODY", word(body))
+    argv += add_options(
+        replicate=replicate,
+        delay=delay,
+        retry=retry,
+        ttl=ttl,
+        maxlen=maxlen,
+        priority=priority,
+        meta=meta,
+        attempts=attempts,
+        backoff=backoff,
+    )
+    return Request(tuple(argv), text, lane=Lane.ADDS, wait_ms=QUEUE_SET_MS)
+
+
+def schedule_info(name: str | bytes) -> Request[ScheduleInfo | None]:
+    """SCHEDULE GET → the schedule and how far it has come; None if there is none of this name.
+
+    name   name of the schedule
+    """
+    return Request((b"SCHEDULE", b"GET", word(name)), read_schedule)
+
+
+def schedules(pattern: str | None = None) -> Request[list[str]]:
+    """SCHEDULE LIST → the names of schedules, sorted.
+
+    pattern   only names that match it: `*`, `?`, `[a-z]`; by default all names
+    """
+    argv = (b"SCHEDULE", b"LIST") if pattern is None else (b"SCHEDULE", b"LIST", word(pattern))
+    return Request(argv, _names)
+
+
+def pause_schedule(name: str | bytes) -> Request[bool]:
+    """SCHEDULE PAUSE → whether there is such a schedule: it does not fire until it is resumed.
+
+    name   name of the schedule
+    """
+    return _changed(b"PAUSE", name)
+
+
+def resume_schedule(name: str | bytes) -> Request[bool]:
+    """SCHEDULE RESUME → whether there is such a schedule. Ticks of the pause are neither fired nor missed.
+
+    name   name of the schedule
+    """
+    return _changed(b"RESUME", name)
+
+
+def delete_schedule(name: str | bytes) -> Request[bool]:
+    """SCHEDULE DEL → whether there was such a schedule. Its jobs stay.
+
+    name   name of the schedule
+    """
+    return _changed(b"DEL", name)
+
+
+def run_schedule(name: str | bytes) -> Request[str]:
+    """SCHEDULE RUN → the id of a job that is made now, outside the ticks.
+
+    name   name of the schedule
+
+    Raises ReplyError if there is no such schedule, and the errors of `add_job`. It is not repeated when its answer is
+    lost, unless the client was made with `retry_unsafe`.
+    """
+    return Request((b"SCHEDULE", b"RUN", word(name)), text, Repeat.ASK, Lane.ADDS, wait_ms=ADD_TIMEOUT_MS)
+
+
+def next_ticks(name: str | bytes, count: int = 10) -> Request[list[datetime]]:
+    """SCHEDULE NEXT → the next ticks, in UTC; also of a schedule that is paused. Empty if there is no such schedule.
+
+    name    name of the schedule
+    count   how many, at most 1000; 10 by default
+    """
+    return Request((b"SCHEDULE", b"NEXT", word(name), b"COUNT", b"%d" % whole("count", count)), _moments)
+
+
+def _changed(form: bytes, name: str | bytes) -> Request[bool]:
+    return Request((b"SCHEDULE", form, word(name)), bool, lane=Lane.ADDS, wait_ms=QUEUE_SET_MS)
+
+
+def _names(reply: Reply) -> list[str]:
+    return [text(name) for name in reply]
+
+
+def _moment(unix_ms: int | None) -> datetime | None:
+    return (
+        None
+        if unix_ms is None
+        else datetime.fromtimestamp(unix_ms // 1000, UTC) + timedelta(milliseconds=unix_ms % 1000)
+    )
+
+
+def _moments(reply: Reply) -> list[datetime]:
+    return [moment for moment in map(_moment, reply) if moment is not None]
+
+
+def _every(shown: bytes | None) -> timedelta | None:
+    if shown is None:
+        return None
+    value = text(shown)
+    unit = next(span for suffix, span in _UNITS if value.endswith(suffix))
+    return int(value.removesuffix("ms")) * unit
+
+
+def read_schedule(reply: Reply) -> ScheduleInfo | None:
+    """Return SCHEDULE GET's answer; None for a name that has no schedule."""
+    if reply is None:
+        return None
+    known: Mapping[str, Any] = {text(reply[at]): reply[at + 1] for at in range(0, len(reply), 2)}
+    pairs = dict(known)
+    cron, last_id = pairs.pop("cron"), pairs.pop("last-id")
+    return ScheduleInfo(
+        name=text(pairs.pop("name")),
+        cron=None if cron is None else text(cron),
+        every=_every(pairs.pop("every")),
+        time_zone=text(pairs.pop("tz")),
+        catchup=text(pairs.pop("catchup")),
+        overlap=text(pairs.pop("overlap")),
+        queue=text(pairs.pop("queue")),
+        body=pairs.pop("body"),
+        options=_names(pairs.pop("options")),
+        paused=bool(pairs.pop("paused")),
+        next=_moment(pairs.pop("next")),
+        last=_moment(pairs.pop("last")),
+        last_id=None if last_id is None else text(last_id),
+        fired=pairs.pop("fired"),
+        missed=pairs.pop("missed"),
+        behind=pairs.pop("behind"),
+        more=pairs,
+    )

@@ -1,0 +1,126 @@
+"""Access: whether a client's user may run a command. Checked before the command does anything. Spec US4.
+
+node/dispatch.py asks `refusal` about each request of a client whose user is restricted, also inside a pipeline. The
+answer is the reply of a refused command, or None. A user needs the command's unit, then all names in the request. A job
+that is known here has a queue, which counts as a name, and so do the jobs under a token. Last come limits.
+
+ACL DRYRUN asks the same question without counting or noting anything.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from disque_py.commands import auditing
+from disque_py.core.broker import Broker
+from disque_py.core.client import Client
+from disque_py.core.command_entry import WORDS_MAX
+from disque_py.core.ids import is_valid_id
+from disque_py.core.units import Access
+from disque_py.core.users import NO_NAME, User
+from disque_py.resp.replies import error
+
+NO_COMMAND: Final = "NOPERM this user has no permissions to run the '{}' command"
+TOO_MANY_WORDS: Final = f"NOPERM a user whose names are restricted gives at most {WORDS_MAX} words per command"
+RATE: Final = "LIMIT the user may run {} commands in {} ms on this node"
+QUEUES: Final = "LIMIT the user may bring {} queues into being on this node"
+# Between two looks for queues that are gone.
+LOOK_MS: Final = 1_000
+
+# Reasons in ACL LOG.
+COMMAND: Final = "command"
+NAME: Final = "key"
+
+
+class Refused(NamedTuple):
+    """A reason of ACL LOG, the command or name that was refused, and the error."""
+
+    reason: str
+    what: bytes
+    text: str
+
+
+def denied(broker: Broker, user: User, access: Access, argv: list[bytes], *, is_free: bool) -> Refused | None:
+    """Return why a user may not run this request; None if it may. Limits are not looked at.
+
+    is_free   the command is allowed in any case: a client must be able to log in
+    """
+    unit = access.unit(argv)
+    if unit is None:
+        if all(each.name in user.units for each in access.units):
+            return None  # The command refuses the unknown subcommand.
+        return Refused(COMMAND, access.name.encode(), NO_COMMAND.format(access.name))
+    if not is_free and unit.name not in user.units:
+        return Refused(COMMAND, unit.name.encode(), NO_COMMAND.format(unit.name))
+    if user.has_all_names:
+        return None
+    if (unit.names or unit.ids or unit.tokens) and len(argv) > WORDS_MAX:
+        return Refused(NAME, unit.name.encode(), TOO_MANY_WORDS)
+    if unit.names is not None:
+        for name in unit.names(argv):
+            if not user.may_name(name):
+                return Refused(NAME, name, NO_NAME)
+    if unit.ids is not None:
+        for word in unit.ids(argv):
+            if not is_valid_id(word):
+                continue
+            job = broker.find(word)
+            if job is not None and not job.is_dummy and not user.may_name(job.terms.queue):
+                return Refused(NAME, word, NO_NAME)
+    if unit.tokens is not None:
+        for word in unit.tokens(argv):
+            for job in broker.tokens.held(word):
+                if not user.may_name(job.terms.queue):
+                    return Refused(NAME, word, NO_NAME)
+    return None
+
+
+def refusal(broker: Broker, client: Client, user: User, access: Access, argv: list[bytes], *, is_free: bool) -> bytes:
+    """Return the reply to a request that the client's user may not make; empty if it may. It is noted and counted."""
+    found = denied(broker, user, access, argv, is_free=is_free)
+    if found is not None:
+        auditing.refused(broker, client, found.reason, found.what, argv, access.name)
+        return error(found.text)
+    if is_free:
+        return b""
+    limits = user.limits
+    if limits.rate and not broker.users.meter(user.name).spend(limits, broker.now_ms):
+        broker.stats.limit_refusals += 1
+        return error(RATE.format(limits.rate, limits.per_ms))
+    if limits.queues:
+        unit = access.unit(argv)
+        if unit is not None and unit.makes is not None and not _may_make(broker, user, unit.makes(argv)):
+            broker.stats.limit_refusals += 1
+            return error(QUEUES.format(limits.queues))
+    return b""
+
+
+def _may_make(broker: Broker, user: User, names: list[bytes]) -> bool:
+    """Note the queues among these that do not exist yet. Return whether the user may bring so many into being."""
+    known = broker.queues
+    missing = dict.fromkeys([name for name in names if name not in known])
+    if not missing:
+        return True
+    meter = broker.users.meter(user.name)
+    most = user.limits.queues
+    if len(meter.queues) + len(missing) > most and broker.now_ms - meter.looked_ms >= LOOK_MS:
+        meter.looked_ms = broker.now_ms
+        meter.queues = {name: None for name in meter.queues if name in known}
+    if len({**meter.queues, **missing}) > most:
+        return False
+    meter.queues.update(missing)
+    return True
+
+
+def may_wait_on(client: Client) -> bool:
+    """Return whether a client's user still allows what it waits for, or streams: jobs, or each command or event."""
+    user = client.user
+    if user is None:
+        return True
+    if client.is_monitor and not {"monitor", "events|tail"} & user.units:
+        return False
+    if client.group is not None:
+        return "getjob" in user.units and all(user.may_match(word) for word in client.group.words)
+    if not client.queues:
+        return True
+    return "getjob" in user.units and all(user.may_name(queue.name) for queue in client.queues)

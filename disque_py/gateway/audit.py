@@ -1,0 +1,56 @@
+"""The audit log: a JSON line per change, refused login and refused permission.
+
+A line has the time, the principal, the address, the door, the operation, its target and the outcome. Bodies, metadata
+and secrets are in no line. The console shows the newest lines of this process.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import deque
+from pathlib import Path
+from typing import IO, Any, Final
+
+import msgspec
+
+KEPT: Final = 500
+# Arguments that a line names.
+TARGETS: Final = ("queue", "id", "to", "status", "direction", "limit")
+
+
+class Audit:
+    """Lines about changes.
+
+    path   file that they are appended to; empty: standard error
+    """
+
+    def __init__(self, path: str = "", stream: IO[bytes] | None = None) -> None:
+        self._path = path
+        self._stream: IO[bytes] = stream or (Path(path).open("ab", buffering=0) if path else sys.stderr.buffer)  # noqa: SIM115  # closed by close()
+        self.newest: deque[dict[str, Any]] = deque(maxlen=KEPT)
+
+    def line(
+        self, now: float, principal: str, address: str, door: str, operation: str, args: dict[str, Any], outcome: str
+    ) -> None:
+        """Write a line. A log that can't be written stops no operation."""
+        target: dict[str, Any] = {name: args[name] for name in TARGETS if name in args}
+        entry: dict[str, Any] = {
+            "time": round(now, 3),
+            "principal": principal,
+            "address": address,
+            "door": door,
+            "operation": operation,
+            **target,
+            "outcome": outcome,
+        }
+        self.newest.appendleft(entry)
+        try:
+            self._stream.write(msgspec.json.encode(entry) + b"\n")
+            self._stream.flush()
+        except (OSError, ValueError):
+            return
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._path:
+            self._stream.close()

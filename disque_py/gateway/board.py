@@ -1,0 +1,188 @@
+"""The board: figures of all nodes and queues, from one look for all viewers.
+
+Lists, the console, KEDA's scaler and /metrics need figures of every node and queue. The board asks all nodes at once,
+as disque-exporter does (metrics/watching.py), in a thread. Its last picture serves every caller until it is too old.
+A look at many queues costs the nodes time, so pauses grow with the duration of a look: looks take a twentieth of the
+time at most. Short histories of the pictures make sparklines.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from disque_py.client import ClientOptions
+from disque_py.client.results import QueueStat
+from disque_py.gateway.metrics.selection import Selection
+from disque_py.gateway.metrics.watching import Seen, Watchers
+
+LOOK_S: Final = 2.0
+HISTORY: Final = 60
+QUEUES_MAX: Final = 100_000
+SHARE: Final = 20
+
+
+@dataclass(slots=True)
+class QueueRow:
+    """One queue, summed over all nodes that answered. Rates are jobs per second since the picture before."""
+
+    name: str
+    pending: int = 0
+    running: int = 0
+    invisible: int = 0
+    errored: int = 0
+    consumers: int = 0
+    jobs_in: int = 0
+    jobs_out: int = 0
+    oldest_ms: int | None = None
+    paused: str = "none"
+    rate_in: float = 0.0
+    rate_out: float = 0.0
+
+    def add(self, stat: QueueStat) -> None:
+        """Add the figures of one node."""
+        self.pending += stat.len
+        self.running += stat.running
+        self.invisible += stat.invisible
+        self.errored += stat.errored
+        self.consumers += stat.blocked
+        self.jobs_in += stat.jobs_in
+        self.jobs_out += stat.jobs_out
+        if stat.oldest_ms is not None:
+            self.oldest_ms = max(self.oldest_ms or 0, stat.oldest_ms)
+        if stat.pause != "none":
+            self.paused = stat.pause if self.paused in ("none", stat.pause) else "all"
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the fields of the answer."""
+        return {name: getattr(self, name) for name in ROW_FIELDS}
+
+
+ROW_FIELDS: Final = tuple(QueueRow.__slots__)
+
+
+@dataclass(slots=True)
+class Picture:
+    """All nodes at one moment.
+
+    at       monotonic seconds
+    seconds  duration of the look
+    nodes    each node's look, or the reason why there is none
+    queues   by name
+    """
+
+    at: float = 0.0
+    seconds: float = 0.0
+    nodes: list[Seen] = field(default_factory=list)
+    queues: dict[str, QueueRow] = field(default_factory=dict)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether a majority of the nodes that the cluster names answered."""
+        up = [seen.look for seen in self.nodes if seen.look is not None]
+        known = max((len(look.hello.nodes) for look in up if look.hello is not None), default=len(self.nodes))
+        return bool(up) and 2 * len(up) > known
+
+
+class Board:
+    """The picture of a cluster, for any number of viewers.
+
+    options   how to reach the nodes; its seeds are the first nodes that are asked
+    poll_s    seconds between two looks
+    """
+
+    def __init__(self, options: ClientOptions, poll_s: float) -> None:
+        self._watchers = Watchers(options.seeds, options, Selection(limit=QUEUES_MAX), discovers=options.discover)
+        self._poll_s = poll_s
+        self._picture = Picture()
+        self._look: asyncio.Task[Picture] | None = None
+        self._loop_task: asyncio.Task[None] | None = None
+        self.totals: deque[tuple[int, float, float, int]] = deque(maxlen=HISTORY)
+        self.histories: dict[str, deque[int]] = {}
+
+    async def picture(self, age_s: float | None = None) -> Picture:
+        """Return a picture that is not older than `age_s` seconds, by default the time between two looks."""
+        limit_s = max(self._poll_s if age_s is None else age_s, SHARE * self._picture.seconds)
+        if self._picture.nodes and time.monotonic() - self._picture.at <= limit_s:
+            return self._picture
+        if self._look is None:
+            self._look = asyncio.create_task(self._looking())
+        return await asyncio.shield(self._look)
+
+    def start(self) -> None:
+        """Look again and again, so that histories go on without a viewer."""
+        if self._loop_task is None:
+            self._loop_task = asyncio.create_task(self._run())
+
+    async def close(self) -> None:
+        """End the looks, and close the connections."""
+        for task in (self._loop_task, self._look):
+            if task is not None:
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError, Exception):
+                    await task
+        self._watchers.close()
+
+    async def _run(self) -> None:
+        while True:
+            picture = await self.picture()
+            await asyncio.sleep(max(self._poll_s, SHARE * picture.seconds))
+
+    async def _looking(self) -> Picture:
+        try:
+            started = time.monotonic()
+            seen = await asyncio.to_thread(self._watchers.scrape, LOOK_S)
+            now = time.monotonic()
+            picture = Picture(now, now - started, seen, queues_of(seen))
+            set_rates(picture, self._picture)
+            self._picture = picture
+            self._remember(picture)
+            return picture
+        finally:
+            self._look = None
+
+    def _remember(self, picture: Picture) -> None:
+        rows = picture.queues.values()
+        self.totals.append(
+            (
+                sum(row.pending for row in rows),
+                sum(row.rate_in for row in rows),
+                sum(row.rate_out for row in rows),
+                sum(row.errored for row in rows),
+            )
+        )
+        for name in [name for name in self.histories if name not in picture.queues]:
+            del self.histories[name]
+        for row in rows:
+            history = self.histories.get(row.name)
+            if history is None:
+                history = self.histories[row.name] = deque(maxlen=HISTORY)
+            history.append(row.pending)
+
+
+def queues_of(nodes: list[Seen]) -> dict[str, QueueRow]:
+    """Return the queues of all nodes, summed by name."""
+    rows: dict[str, QueueRow] = {}
+    for seen in nodes:
+        for stat in seen.look.stats if seen.look is not None else ():
+            row = rows.get(stat.name)
+            if row is None:
+                row = rows[stat.name] = QueueRow(stat.name)
+            row.add(stat)
+    return rows
+
+
+def set_rates(picture: Picture, before: Picture) -> None:
+    """Set the rates of a picture's queues. A node that restarted counts from 0 again, so no rate is below 0."""
+    seconds = picture.at - before.at
+    if not before.nodes or seconds <= 0:
+        return
+    for name, row in picture.queues.items():
+        old = before.queues.get(name)
+        if old is not None:
+            row.rate_in = round(max(0.0, (row.jobs_in - old.jobs_in) / seconds), 2)
+            row.rate_out = round(max(0.0, (row.jobs_out - old.jobs_out) / seconds), 2)

@@ -1,0 +1,188 @@
+"""The event feed: the logs of all nodes as one stream, with a place to resume at.
+
+Every node has a log of its own (docs/events.md). A feed reads all of them at once. Its place names, for each log, the
+next event: `<log id>:<number>` with commas between. A reader that comes back with its place misses nothing, as long as
+the logs still have the events. Where a log has dropped some, or a node has begun another log, the feed says so by a
+notice and goes on.
+
+Nodes that join are found within ten seconds. Events of one node are in order; those of two nodes are not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any, Final
+
+import msgspec
+
+from disque_py.client import Address, AsyncDisque, DisqueError, EventsTrimmedError, NoEventLogError
+from disque_py.gateway.grants import Principal
+from disque_py.gateway.problems import RefusedError
+
+LOOK_FOR_NODES_S: Final = 10.0
+BLOCK_MS: Final = 5_000
+RETRY_S: Final = 1.0
+# Batches of lines that wait for the reader. Nodes keep the rest.
+WAITING_MAX: Final = 8
+COUNT: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class EventFilter:
+    """The events that a caller wants and may see: a pattern of queues, one job, the name of an event."""
+
+    principal: Principal
+    queue: str = ""
+    job: str = ""
+    event: str = ""
+
+    def admits(self, found: dict[str, Any]) -> bool:
+        """Return whether the event is wanted, and permitted."""
+        queue = found.get("queue")
+        if queue is None:
+            return not (self.queue or self.job) and self._is_named(found) and self.principal.may_everywhere("bodies")
+        if self.queue and not fnmatchcase(queue, self.queue):
+            return False
+        if self.job and found.get("job_id") != self.job:
+            return False
+        return self._is_named(found) and (self.principal.asks_broker or self.principal.may("bodies", queue))
+
+    def _is_named(self, found: dict[str, Any]) -> bool:
+        return not self.event or found["event"] == self.event
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Some events, or a notice, and the place behind them."""
+
+    place: str
+    events: list[tuple[str, dict[str, Any]]]
+    notice: str = ""
+    details: dict[str, Any] | None = None
+
+
+def parse_place(text: str) -> dict[str, int]:
+    """Return log id → number. Raises RefusedError."""
+    place: dict[str, int] = {}
+    for part in filter(None, text.split(",")):
+        log, _, number = part.partition(":")
+        if not log or not number.isascii() or not number.isdigit() or len(number) > 18:
+            raise RefusedError("ERR", "the place must be <log>:<number>, with commas between; it is the id of an event")
+        place[log] = int(number)
+    return place
+
+
+def place_text(place: dict[str, int]) -> str:
+    """Return the text of a place."""
+    return ",".join(f"{log}:{number}" for log, number in place.items())
+
+
+async def nodes_of(client: AsyncDisque) -> list[tuple[str, Address]]:
+    """Return id and address of the nodes that can be asked, the one that answers HELLO first. Raises DisqueError."""
+    hello = await client.hello()
+    found = []
+    for node in hello.nodes:
+        address = Address(node.host, node.port) if node.host else client.node
+        if address is not None and (node.id == hello.id or node.priority < 100):
+            found.append((node.id, address))
+    return sorted(found, key=lambda pair: pair[0] != hello.id)
+
+
+class EventFeed:
+    """The events of all nodes, from a place on. Iterate over `parts`, and close it.
+
+    client   the client in the caller's name
+    place    log id → number of the next event; logs that it does not name are read from now on
+    """
+
+    def __init__(self, client: AsyncDisque, place: dict[str, int]) -> None:
+        self._client = client
+        self._place = dict(place)
+        self._begins_now = not place
+        self._queue: asyncio.Queue[tuple[str, int, list[bytes], str, dict[str, Any] | None]] = asyncio.Queue(
+            WAITING_MAX
+        )
+        self._readers: dict[str, asyncio.Task[None]] = {}
+        self._finder: asyncio.Task[None] | None = None
+
+    async def parts(self, wanted: EventFilter, idle_s: float) -> AsyncIterator[Part]:
+        """Yield events that pass the filter; an empty part each `idle_s` seconds without any."""
+        await self._find()
+        self._finder = asyncio.create_task(self._keep_finding())
+        while True:
+            try:
+                log, number, lines, notice, details = await asyncio.wait_for(self._queue.get(), idle_s)
+            except TimeoutError:
+                yield Part(place_text(self._place), [])
+                continue
+            found = []
+            for line in lines:
+                self._place[log] = number = number + 1
+                event = msgspec.json.decode(line)
+                if wanted.admits(event):
+                    found.append((place_text(self._place), event))
+            if not lines:
+                self._place[log] = number
+            yield Part(place_text(self._place), found, notice, details)
+
+    async def close(self) -> None:
+        """End all readers."""
+        tasks = [*self._readers.values(), *([self._finder] if self._finder else [])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _keep_finding(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_FOR_NODES_S)
+            with contextlib.suppress(DisqueError):
+                await self._find()
+
+    async def _find(self) -> None:
+        nodes = await nodes_of(self._client)
+        starts = []
+        for node_id, address in nodes:
+            task = self._readers.get(node_id)
+            if task is None or task.done():
+                started = asyncio.Event()
+                self._readers[node_id] = asyncio.create_task(self._read(address, started))
+                starts.append(started.wait())
+        # Events after the stream's first byte must be in it, so the begin of each log is known first.
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(asyncio.gather(*starts), 2 * RETRY_S)
+        self._begins_now = False
+
+    async def _read(self, address: Address, started: asyncio.Event) -> None:
+        from_now = self._begins_now
+        log, number = "", 0
+        while True:
+            try:
+                if not log:
+                    info = await self._client.events_info(node=address)
+                    log = info.log
+                    known = self._place.get(log)
+                    number = known if known is not None else info.next if from_now or not self._place else info.first
+                    self._place.setdefault(log, number)
+                started.set()
+                from_now = False
+                found = await self._client.events_read(log, number, count=COUNT, block_ms=BLOCK_MS, node=address)
+                if found.lines:
+                    await self._queue.put((log, number, found.lines.splitlines(), "", None))
+                    number = found.next
+            except EventsTrimmedError as error:
+                await self._queue.put((log, error.first, [], "trimmed", {"log": log, "first": error.first}))
+                number = error.first
+            except NoEventLogError as error:
+                started.set()
+                if log:
+                    await self._queue.put((log, number, [], "log-ended", {"log": log, "next": error.log}))
+                    self._place.pop(log, None)
+                log = ""
+                await asyncio.sleep(RETRY_S)
+            except DisqueError:
+                started.set()
+                await asyncio.sleep(RETRY_S)

@@ -1,0 +1,262 @@
+"""The HTTP door: an ASGI application for every operation of the table, and for /livez, /readyz, /metrics and /docs.
+
+A request is refused for its Host first, then it is routed, logged in, read and executed. Every refusal is a problem as
+RFC 9457 has it. Further doors (the console, dyno-queues' REST) are mounted below paths of their own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, Final
+
+from prometheus_client.exposition import choose_encoder
+
+from disque_py.gateway.event_feed import EventFeed, EventFilter, parse_place
+from disque_py.gateway.grants import Principal
+from disque_py.gateway.http import arguments, batches, openapi, reference_page
+from disque_py.gateway.http.event_stream import CONTENT_TYPE, event_stream
+from disque_py.gateway.http.exchange import (
+    JSON,
+    LINES,
+    Answer,
+    CallerGoneError,
+    Exchange,
+    Receive,
+    Scope,
+    Send,
+    json_answer,
+    problem_answer,
+)
+from disque_py.gateway.http.hosts import Hosts
+from disque_py.gateway.http.routing import Routes
+from disque_py.gateway.metrics.families import text_of
+from disque_py.gateway.operations import TABLE, Operation
+from disque_py.gateway.problems import RefusedError, refusal_of
+from disque_py.gateway.service import LOG, Service
+
+DOOR: Final = "http"
+OCTETS: Final = "application/octet-stream"
+CSP: Final = (
+    "content-security-policy",
+    "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'",
+)
+TEXT: Final = "text/plain; charset=utf-8"
+HTML: Final = "text/html; charset=utf-8"
+
+# A door below a path: it gets the exchange and the rest of the path.
+Mounted = Callable[[Exchange, str], Awaitable[Answer]]
+
+
+class Api:
+    """The application.
+
+    service   executes the operations
+    mounts    prefix of paths (`/dyno/`) → a door of its own
+    """
+
+    def __init__(self, service: Service, mounts: dict[str, Mounted] | None = None) -> None:
+        self._service = service
+        self._settings = service.settings
+        self._base = service.settings.base_path
+        self._routes = Routes(TABLE)
+        self._mounts = mounts or {}
+        self._hosts = Hosts(service.settings.listen.host, service.settings.hosts)
+        self._plain: dict[str, Callable[[Exchange], Awaitable[Answer]]] = {
+            "/livez": self._livez,
+            "/readyz": self._readyz,
+            "/metrics": self._metrics,
+            "/v1/openapi.json": self._openapi,
+            "/docs": self._docs,
+            "/docs.css": self._docs_css,
+        }
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request of ASGI."""
+        if scope["type"] != "http":
+            return
+        exchange = Exchange(scope, receive)
+        try:
+            answer = await self._answer(exchange)
+        except CallerGoneError:
+            return
+        except RefusedError as error:
+            answer = problem_answer(error)
+        except Exception as error:
+            LOG.exception("%s %s failed", exchange.verb, exchange.path)
+            answer = problem_answer(
+                refusal_of(error) if isinstance(error, OSError) else RefusedError("FAULT", "an error of the gateway")
+            )
+        await self._send(answer, exchange, send)
+
+    async def _send(self, answer: Answer, exchange: Exchange, send: Send) -> None:
+        await send(answer.head())
+        if answer.stream is None or exchange.verb == "HEAD":
+            await send({"type": "http.response.body", "body": b"" if exchange.verb == "HEAD" else answer.body})
+            return
+        limit_s = self._settings.stream_idle_ms / 1000
+        gone = asyncio.create_task(exchange.disconnected())
+        sending = asyncio.create_task(_stream(answer.stream, send, limit_s))
+        try:
+            await asyncio.wait((gone, sending), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (gone, sending):
+                task.cancel()
+            await asyncio.gather(gone, sending, return_exceptions=True)
+            close = getattr(answer.stream, "aclose", None)
+            if close is not None:
+                await close()
+
+    async def _answer(self, exchange: Exchange) -> Answer:
+        if not self._hosts.admits(exchange.headers.get("host", "")):
+            raise RefusedError("HOST", "the Host header names no host of this gateway (hosts)")
+        path = exchange.path
+        if self._base:
+            if path != self._base and not path.startswith(self._base + "/"):
+                raise RefusedError("NOTFOUND", f"paths begin with {self._base}")
+            path = path[len(self._base) :] or "/"
+        if not path.startswith("/v1/") or path == "/v1/openapi.json":
+            plain = self._plain.get(path)
+            if plain is not None:
+                if exchange.verb not in ("GET", "HEAD"):
+                    raise RefusedError("METHOD", "this path has GET")
+                return await plain(exchange)
+            for prefix, mounted in self._mounts.items():
+                if path.startswith(prefix):
+                    return await mounted(exchange, path[len(prefix) :])
+        operation, texts = self._routes.find(exchange.verb, path)
+        principal = await self._service.login(exchange.headers.get("authorization", ""), exchange.address, DOOR)
+        return await self._operate(exchange, operation, principal, texts)
+
+    async def _operate(
+        self, exchange: Exchange, operation: Operation, principal: Principal, texts: dict[str, str]
+    ) -> Answer:
+        args = arguments.of_path(operation, texts)
+        if operation.form == "events":
+            return await self._events(exchange, operation, principal)
+        if operation.form == "lines":
+            return await self._batch(exchange, operation, principal, args)
+        if operation.has_body:
+            args |= await self._body_arguments(exchange, operation)
+        else:
+            args |= arguments.of_query(operation, exchange.query)
+            if (
+                exchange.headers.get("content-length", "0") != "0"
+                or "transfer-encoding" in exchange.headers
+                or operation.waits
+            ):
+                await exchange.body(self._settings.body_max, "body-max")
+        call = self._service.call(principal, args)
+        work = self._service.perform(operation, call, exchange.address, DOOR)
+        if not operation.waits:
+            return self._done(operation, args, await work)
+        try:
+            found = await exchange.while_connected(work)
+        except CallerGoneError:
+            if call.put_back is not None:
+                await call.put_back()
+            raise
+        return self._done(operation, args, found)
+
+    async def _body_arguments(self, exchange: Exchange, operation: Operation) -> dict[str, Any]:
+        body = await exchange.body(self._settings.body_max, "body-max")
+        kind = exchange.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if operation.name == "enqueue" and kind == OCTETS:
+            return arguments.of_query(operation, exchange.query, "body") | {"body_base64": body}
+        if body and kind not in ("", JSON):
+            raise RefusedError("ERR", f"content-type must be {JSON}, not {kind}")
+        # A body that needs no type can be sent by a form of another site. JSON can't.
+        if not kind and body:
+            raise RefusedError("ERR", f"content-type must be {JSON}")
+        return arguments.of_query(operation, exchange.query) | arguments.of_json(operation, body)
+
+    def _done(self, operation: Operation, args: dict[str, Any], found: Any) -> Answer:
+        headers = {}
+        if operation.status == 201:
+            headers["location"] = f"{self._base}/v1/jobs/{found['id'].replace('/', '%2F')}"
+        elif operation.status == 202:
+            headers["location"] = f"{self._base}/v1/operations/{found['id']}"
+        return json_answer(found, operation.status, headers)
+
+    async def _batch(
+        self, exchange: Exchange, operation: Operation, principal: Principal, args: dict[str, Any]
+    ) -> Answer:
+        args |= arguments.of_query(operation, exchange.query)
+        kind = exchange.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind not in (LINES, "application/jsonl"):
+            raise RefusedError("ERR", f"content-type must be {LINES}")
+        call = self._service.call(principal, args)
+        started = time.perf_counter()
+        code = "OK"
+        try:
+            await self._service.admit(operation, call)
+            body = await exchange.body(self._settings.batch_max_bytes, "batch-max-bytes")
+            lines = batches.lines_of(body, self._settings.batch_max_jobs)
+            parts = [part async for part in batches.answers(call, lines)]
+            return Answer(200, b"".join(parts), LINES)
+        except Exception as error:
+            refused = refusal_of(error)
+            code = refused.code
+            raise refused from error
+        finally:
+            self._service.record(operation, call, exchange.address, DOOR, code, time.perf_counter() - started)
+
+    async def _events(self, exchange: Exchange, operation: Operation, principal: Principal) -> Answer:
+        args = arguments.of_query(operation, exchange.query)
+        call = self._service.call(principal, args)
+        await self._service.admit(operation, call)
+        await exchange.body(0, "body-max")
+        place = parse_place(exchange.headers.get("last-event-id", args.get("place", "")))
+        wanted = EventFilter(principal, args.get("queue", ""), args.get("job", ""), args.get("event", ""))
+        self._service.open_stream(principal)
+        return Answer(200, b"", CONTENT_TYPE, stream=self._following(principal, place, wanted))
+
+    async def _following(
+        self, principal: Principal, place: dict[str, int], wanted: EventFilter
+    ) -> AsyncIterator[bytes]:
+        feed = EventFeed(principal.client, place)
+        try:
+            async for part in event_stream(feed, wanted):
+                yield part
+        finally:
+            self._service.close_stream(principal)
+            await feed.close()
+
+    # -- Paths without an operation -----------------------------------------------------------------
+
+    async def _livez(self, exchange: Exchange) -> Answer:
+        return Answer(200, b"ok\n", TEXT)
+
+    async def _readyz(self, exchange: Exchange) -> Answer:
+        picture = await self._service.board.picture()
+        if picture.is_ready:
+            return Answer(200, b"ok\n", TEXT)
+        return Answer(503, b"no majority of the nodes answers\n", TEXT)
+
+    async def _metrics(self, exchange: Exchange) -> Answer:
+        principal = await self._service.login(exchange.headers.get("authorization", ""), exchange.address, DOOR)
+        if not principal.may_everywhere("read"):
+            raise RefusedError("NOPERM", "metrics need the role read on every queue")
+        accept = exchange.headers.get("accept", "")
+        picture = await self._service.board.picture()
+        text, content_type = await asyncio.to_thread(text_of, picture.nodes, accept)
+        encode, _ = choose_encoder(accept)
+        own = encode(self._service.registry)
+        return Answer(200, text.replace(b"# EOF\n", b"") + own, content_type)
+
+    async def _openapi(self, exchange: Exchange) -> Answer:
+        return json_answer(openapi.document(self._base, self._service.logins.needs_login))
+
+    async def _docs(self, exchange: Exchange) -> Answer:
+        return Answer(200, reference_page.page(self._base), HTML, [CSP])
+
+    async def _docs_css(self, exchange: Exchange) -> Answer:
+        return Answer(200, reference_page.CSS.encode(), "text/css; charset=utf-8")
+
+
+async def _stream(parts: AsyncIterator[bytes], send: Send, limit_s: float) -> None:
+    """Send the parts of a stream. A reader that takes nothing for `limit_s` seconds is ended."""
+    async for part in parts:
+        async with asyncio.timeout(limit_s):
+            await send({"type": "http.response.body", "body": part, "more_body": True})

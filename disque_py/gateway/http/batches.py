@@ -1,0 +1,54 @@
+"""Batches: NDJSON in, a line answered per line, in order.
+
+A line that can't be read is answered with its problem, and the others are added all the same. Lines are added in
+pipelines. A caller that hangs up ends the batch after the pipeline that runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any, Final
+
+import msgspec
+
+from disque_py.client.request import Request
+from disque_py.gateway.actions import Call, add_many, add_request
+from disque_py.gateway.http.arguments import of_json
+from disque_py.gateway.operations import BY_NAME
+from disque_py.gateway.problems import RefusedError, refusal_of
+
+CHUNK: Final = 1_000
+ENQUEUE: Final = BY_NAME["enqueue"]
+
+
+def lines_of(body: bytes, most: int) -> list[bytes]:
+    """Return the lines of a batch. Raises RefusedError if there are none, or more than `most`."""
+    lines = [line for line in body.split(b"\n") if line.strip()]
+    if not lines:
+        raise RefusedError("ERR", "the batch has no line")
+    if len(lines) > most:
+        raise RefusedError("TOOBIG", f"the batch has more than {most} jobs (batch-max-jobs)")
+    return lines
+
+
+async def answers(call: Call, lines: list[bytes]) -> AsyncIterator[bytes]:
+    """Add the jobs, and yield the lines of the answer."""
+    for start in range(0, len(lines), CHUNK):
+        chunk = [_request(call.queue, line) for line in lines[start : start + CHUNK]]
+        requests = [each for each in chunk if isinstance(each, Request)]
+        outcomes = iter(await add_many(call, requests))
+        found = [next(outcomes) if isinstance(each, Request) else each for each in chunk]
+        yield b"".join(_line(outcome) for outcome in found)
+
+
+def _request(queue: str, line: bytes) -> Request[str] | RefusedError:
+    try:
+        return add_request(queue, of_json(ENQUEUE, line))
+    except (RefusedError, ValueError, TypeError) as error:
+        return refusal_of(error)
+
+
+def _line(outcome: Any) -> bytes:
+    shape = refusal_of(outcome).problem() if isinstance(outcome, Exception) else {"id": outcome}
+    line: bytes = msgspec.json.encode(shape)
+    return line + b"\n"

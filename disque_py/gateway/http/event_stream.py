@@ -1,0 +1,37 @@
+"""Server-sent events: the event feed as a stream of text.
+
+Each event has the place behind it as its id, so a browser that comes back sends it as Last-Event-ID and misses nothing.
+Comments keep the connection open. A reader that takes nothing for too long is ended; it has its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Final
+
+import msgspec
+
+from disque_py.gateway.event_feed import EventFeed, EventFilter
+
+CONTENT_TYPE: Final = "text/event-stream; charset=utf-8"
+KEEP_ALIVE_S: Final = 15.0
+RETRY: Final = b"retry: 1000\n\n"
+
+
+async def event_stream(feed: EventFeed, wanted: EventFilter) -> AsyncIterator[bytes]:
+    """Yield the bytes of the stream, without end."""
+    yield RETRY
+    async for part in feed.parts(wanted, KEEP_ALIVE_S):
+        place = part.place.encode()
+        if part.notice:
+            details = msgspec.json.encode(part.details)
+            yield b"id: %b\nevent: %b\ndata: %b\n\n" % (place, part.notice.encode(), details)
+        elif part.events:
+            yield b"".join(
+                b"id: %b\nevent: %b\ndata: %b\n\n"
+                % (at.encode(), str(event["event"]).encode(), msgspec.json.encode(event))
+                for at, event in part.events
+            )
+        else:
+            # An id alone moves the reader's place past events that it did not want.
+            yield b"id: %b\n: no news\n\n" % place

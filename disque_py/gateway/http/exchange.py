@@ -1,0 +1,157 @@
+"""A request and its answer, above ASGI.
+
+The body is read with a limit. A caller that hangs up is noticed only where an operation waits: there `while_connected`
+runs it beside a look at the connection, and cancels it when the connection is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, MutableMapping
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar
+from urllib.parse import parse_qsl
+
+import msgspec
+
+from disque_py.gateway.problems import RETRY_AFTER_S, RefusedError
+
+T = TypeVar("T")
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+JSON: Final = "application/json"
+LINES: Final = "application/x-ndjson"
+PROBLEM: Final = "application/problem+json"
+QUERY_PAIRS_MAX: Final = 100
+# Headers of every answer: nothing of it may be guessed at, framed or kept.
+COMMON_HEADERS: Final = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"cache-control", b"no-store"),
+    (b"referrer-policy", b"no-referrer"),
+)
+
+
+class CallerGoneError(Exception):
+    """The caller hung up before the answer."""
+
+
+class Exchange:
+    """One HTTP request.
+
+    verb      its method
+    path      its path, as it came, percent-encoded
+    headers   by name in lower case; the last of several counts
+    address   the peer's
+    """
+
+    __slots__ = ("_query", "_receive", "_scope", "address", "headers", "path", "verb")
+
+    def __init__(self, scope: Scope, receive: Receive) -> None:
+        self._scope = scope
+        self._receive = receive
+        self._query: dict[str, list[str]] | None = None
+        self.verb: str = scope["method"]
+        self.path: str = scope["raw_path"].partition(b"?")[0].decode("latin-1")
+        self.headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        self.address: str = (scope.get("client") or ("", 0))[0]
+
+    @property
+    def query(self) -> dict[str, list[str]]:
+        """The pairs of the query. Raises RefusedError."""
+        if self._query is None:
+            raw = self._scope["query_string"]
+            found: dict[str, list[str]] = {}
+            if raw:
+                try:
+                    text = raw.decode("ascii")
+                    pairs = parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=QUERY_PAIRS_MAX)
+                except ValueError as error:
+                    raise RefusedError("ERR", f"the query can't be read: {error}") from None
+                for name, value in pairs:
+                    found.setdefault(name, []).append(value)
+            self._query = found
+        return self._query
+
+    @property
+    def is_secure(self) -> bool:
+        """Whether the connection is TLS."""
+        return bool(self._scope["scheme"] == "https")
+
+    async def body(self, most: int, name: str) -> bytes:
+        """Return the body. Raises RefusedError above `most` bytes, naming the setting, and CallerGoneError."""
+        length = self.headers.get("content-length", "")
+        if length.isdigit() and int(length) > most:
+            raise RefusedError("TOOBIG", f"the body has more than {most} bytes ({name})")
+        parts: list[bytes] = []
+        size = 0
+        while True:
+            message = await self._receive()
+            if message["type"] != "http.request":
+                raise CallerGoneError
+            part = message.get("body", b"")
+            size += len(part)
+            if size > most:
+                raise RefusedError("TOOBIG", f"the body has more than {most} bytes ({name})")
+            parts.append(part)
+            if not message.get("more_body"):
+                return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    async def disconnected(self) -> None:
+        """Return when the caller has hung up. The body was read before."""
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+
+    async def while_connected(self, work: Coroutine[Any, Any, T]) -> T:
+        """Return the result of `work`. Cancel it and raise CallerGoneError if the caller hangs up meanwhile."""
+        task = asyncio.create_task(work)
+        gone = asyncio.create_task(self.disconnected())
+        try:
+            await asyncio.wait((task, gone), return_when=asyncio.FIRST_COMPLETED)
+            if gone.done() and not task.done():
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError, Exception):
+                    await task
+                raise CallerGoneError
+            return await task
+        finally:
+            gone.cancel()
+            task.cancel()
+
+
+@dataclass(slots=True)
+class Answer:
+    """An answer: its status, its bytes and its type. `stream` gives further bytes."""
+
+    status: int = 200
+    body: bytes = b""
+    content_type: str = JSON
+    headers: list[tuple[str, str]] = field(default_factory=list)
+    stream: AsyncIterator[bytes] | None = None
+
+    def head(self) -> dict[str, Any]:
+        """Return the message of ASGI that begins it."""
+        headers = [(b"content-type", self.content_type.encode()), *COMMON_HEADERS]
+        headers += [(name.encode("latin-1"), value.encode("latin-1")) for name, value in self.headers]
+        if self.stream is None:
+            headers.append((b"content-length", b"%d" % len(self.body)))
+        return {"type": "http.response.start", "status": self.status, "headers": headers}
+
+
+def json_answer(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Answer:
+    """Return an answer with JSON."""
+    return Answer(status, msgspec.json.encode(value), JSON, list((headers or {}).items()))
+
+
+def problem_answer(error: RefusedError) -> Answer:
+    """Return the answer for a refusal."""
+    headers = []
+    row = error.row
+    if row.retry_after:
+        headers.append(("retry-after", str(RETRY_AFTER_S)))
+    if row.http == 401:
+        headers.append(("www-authenticate", 'Basic realm="disque", charset="UTF-8"'))
+        headers.append(("www-authenticate", 'Bearer realm="disque"'))
+    return Answer(row.http, msgspec.json.encode(error.problem()), PROBLEM, headers)

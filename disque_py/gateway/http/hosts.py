@@ -1,0 +1,40 @@
+"""Hosts: which names a Host header may have.
+
+A page of another site can make a browser ask this gateway under that site's name (DNS rebinding). So the name must be
+one of ours: loopback names, the address that we listen on, or a name of the setting `hosts`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+LOOPBACK: Final = ("localhost", "127.0.0.1", "[::1]")
+
+
+class Hosts:
+    """The names of this gateway. `*` among them admits any."""
+
+    def __init__(self, listen: str, names: Iterable[str]) -> None:
+        own = f"[{listen}]" if ":" in listen else listen
+        self._names = {*LOOPBACK, own.lower(), *names}
+        self._admits_any = "*" in self._names
+        # The same few headers come again and again.
+        self._good: set[str] = set()
+
+    def admits(self, header: str) -> bool:
+        """Return whether a Host header names us; its port does not count."""
+        if self._admits_any or header in self._good:
+            return True
+        if name_of(header) not in self._names:
+            return False
+        if len(self._good) < 1000:
+            self._good.add(header)
+        return True
+
+
+def name_of(header: str) -> str:
+    """Return the name of a Host header, in lower case, without its port."""
+    head, bracket, _ = header.rpartition("]")
+    name = head + bracket if bracket else header.partition(":")[0]
+    return name.lower().rstrip(".")

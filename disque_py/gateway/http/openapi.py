@@ -1,0 +1,125 @@
+"""OpenAPI 3.1, made of the table of operations."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from disque_py import __version__
+from disque_py.gateway.operations import TABLE, Operation
+from disque_py.gateway.problems import BY_CODE
+
+PROBLEM_REF: Final = {"$ref": "#/components/schemas/Problem"}
+FORMS: Final = {"json": "application/json", "lines": "application/x-ndjson", "events": "text/event-stream"}
+PROBLEM: Final = {
+    "type": "object",
+    "required": ["type", "title", "status", "detail", "code"],
+    "properties": {
+        "type": {"type": "string", "format": "uri"},
+        "title": {"type": "string"},
+        "status": {"type": "integer"},
+        "detail": {"type": "string"},
+        "code": {"type": "string", "enum": sorted(BY_CODE)},
+        "unknown": {"type": "boolean", "description": "the command may have been executed"},
+    },
+}
+
+
+def document(base_path: str, has_logins: bool) -> dict[str, Any]:
+    """Return the document of a gateway."""
+    paths: dict[str, Any] = {}
+    for operation in TABLE:
+        paths.setdefault(operation.path, {})[operation.verb.lower()] = _entry(operation)
+    found: dict[str, Any] = {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "disque-gateway",
+            "version": __version__,
+            "summary": "Queues of a disque-py cluster over HTTP.",
+            "license": {"name": "BSD-3-Clause", "identifier": "BSD-3-Clause"},
+        },
+        "servers": [{"url": base_path or "/"}],
+        "paths": paths,
+        "components": {
+            "schemas": {"Problem": PROBLEM},
+            "securitySchemes": {
+                "bearer": {"type": "http", "scheme": "bearer"},
+                "basic": {"type": "http", "scheme": "basic"},
+            },
+        },
+    }
+    if has_logins:
+        found["security"] = [{"bearer": []}, {"basic": []}]
+    return found
+
+
+def _entry(operation: Operation) -> dict[str, Any]:
+    parameters = [
+        {
+            "name": argument.name,
+            "in": argument.place,
+            "required": argument.required,
+            "description": argument.help,
+            **_parameter(argument.kind.schema(), argument.place),
+        }
+        for argument in operation.arguments
+        if argument.place != "body"
+    ]
+    entry: dict[str, Any] = {
+        "operationId": operation.name,
+        "summary": operation.summary,
+        "description": f"Command: {operation.command}. Role: `{operation.role}`.",
+        "tags": [operation.path.split("/")[2].partition(":")[0]],
+        "parameters": parameters,
+        "responses": _responses(operation),
+    }
+    if operation.has_body:
+        entry["requestBody"] = {
+            "required": any(argument.required for argument in operation.arguments if argument.place == "body"),
+            "content": {"application/json": {"schema": _body(operation)}},
+        }
+        if operation.name == "enqueue":
+            entry["requestBody"]["content"]["application/octet-stream"] = {}
+    if operation.form == "lines":
+        entry["requestBody"] = {"required": True, "content": {FORMS["lines"]: {"schema": {"type": "string"}}}}
+    return entry
+
+
+def _parameter(schema: dict[str, Any], place: str) -> dict[str, Any]:
+    if schema["type"] == "object":  # `name:value`, repeated.
+        texts = {
+            "type": "array",
+            "items": {"type": "string", "pattern": "^[^:]+:"},
+            "maxItems": schema["maxProperties"],
+        }
+        return {"schema": texts, "style": "form", "explode": True}
+    return {"schema": schema}
+
+
+def _body(operation: Operation) -> dict[str, Any]:
+    fields = [argument for argument in operation.arguments if argument.place == "body"]
+    schema: dict[str, Any] = {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {each.name: each.kind.schema() | {"description": each.help} for each in fields},
+    }
+    required = [each.name for each in fields if each.required]
+    if required:
+        schema["required"] = required
+    if operation.name == "enqueue":
+        schema["oneOf"] = [{"required": ["body"]}, {"required": ["body_base64"]}]
+    return schema
+
+
+def _responses(operation: Operation) -> dict[str, Any]:
+    content = {FORMS[operation.form]: {"schema": {} if operation.form == "json" else {"type": "string"}}}
+    responses: dict[str, Any] = {str(operation.status): {"description": operation.summary, "content": content}}
+    codes: dict[int, list[str]] = {}
+    for code in operation.all_errors():
+        codes.setdefault(BY_CODE[code].http, []).append(code)
+    for status, names in sorted(codes.items()):
+        meaning = f"{BY_CODE[names[0]].meaning}: {', '.join(dict.fromkeys(names))}"
+        responses[str(status)] = {
+            "description": meaning,
+            "content": {"application/problem+json": {"schema": PROBLEM_REF}},
+        }
+    return responses

@@ -1,0 +1,63 @@
+"""Routing: method and path → operation and the texts of its path.
+
+A path is matched as it came, so a name may have any character, percent-encoded. Ids of jobs have slashes: they may be
+encoded or not.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final
+from urllib.parse import unquote
+
+from disque_py.gateway.operations import Operation
+from disque_py.gateway.problems import RefusedError
+
+ID: Final = r"(D-[0-9a-f]{8}-.{24}-[0-9a-f]{4}|[^/]+)"
+
+
+class Routes:
+    """The paths of operations."""
+
+    def __init__(self, operations: Iterable[Operation]) -> None:
+        paths: dict[str, dict[str, Operation]] = {}
+        for operation in operations:
+            paths.setdefault(operation.path, {})[operation.verb] = operation
+        # Literal ends (`jobs:batch`) come before names, so that no name hides them.
+        self._paths = [
+            (_pattern(path), re.findall(r"{(\w+)}", path), verbs)
+            for path, verbs in sorted(paths.items(), key=lambda pair: (pair[0].count("{"), -len(pair[0])))
+        ]
+
+    def find(self, verb: str, path: str) -> tuple[Operation, dict[str, str]]:
+        """Return the operation, and name → text of its path. Raises RefusedError: NOTFOUND, METHOD, ERR."""
+        others: list[str] = []
+        for pattern, names, verbs in self._paths:
+            match = pattern.fullmatch(path)
+            if match is None:
+                continue
+            operation = verbs.get(verb)
+            if operation is None:
+                others += verbs
+                continue
+            return operation, {name: _decoded(text) for name, text in zip(names, match.groups(), strict=True)}
+        if others:
+            raise RefusedError("METHOD", f"this path has {', '.join(sorted(set(others)))}")
+        raise RefusedError("NOTFOUND", "there is no such path; see /docs")
+
+
+def _pattern(path: str) -> re.Pattern[str]:
+    parts = re.split(r"({\w+})", path)
+    return re.compile(
+        "".join(ID if part == "{id}" else "([^/]+)" if part[:1] == "{" else re.escape(part) for part in parts)
+    )
+
+
+def _decoded(text: str) -> str:
+    if "%" not in text and text.isascii():
+        return text
+    try:
+        return unquote(text, errors="strict")
+    except UnicodeDecodeError:
+        raise RefusedError("ERR", "a name in the path is not UTF-8") from None

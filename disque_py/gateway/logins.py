@@ -1,0 +1,174 @@
+"""Logins: the principal of a request, from its Authorization header.
+
+A bearer token of the access file acts with the gateway's own login at the nodes. A user of the broker, by Basic, acts
+with its own: the gateway logs in at a node with these words, and so the broker checks the password. Without any login
+configured, every caller is the same principal with all roles, and only loopback addresses are served.
+
+Clients of broker users are kept while they are used. The password itself is not kept in a key.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import os
+import secrets
+import time
+from collections import OrderedDict
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from disque_py.client import AsyncDisque, AuthError, ClientOptions, ReplyError
+from disque_py.client.options import settings_of
+from disque_py.gateway.access_file import EMPTY, AccessFile, parse_access
+from disque_py.gateway.grants import ALL, Principal
+from disque_py.gateway.problems import RefusedError
+from disque_py.gateway.rates import LoginFailures
+from disque_py.gateway.settings import Settings
+
+CLIENTS_MAX: Final = 100
+# A login that the broker accepted is asked again after this time, so a user that was removed is out by then.
+CHECK_AGAIN_S: Final = 10.0
+FILE_CHECK_S: Final = 1.0
+
+
+class Logins:
+    """The principals of the gateway.
+
+    settings   which logins there are
+    options    how to reach the nodes, with the gateway's own login
+    """
+
+    def __init__(self, settings: Settings, options: ClientOptions) -> None:
+        self._settings = settings
+        self._options = options
+        self._failures = LoginFailures()
+        self._salt = secrets.token_bytes(16)
+        self._users: OrderedDict[bytes, tuple[Principal, float]] = OrderedDict()
+        self._access = EMPTY
+        self._file_state: tuple[int, int] | None = None
+        self._file_checked = 0.0
+        self.client = AsyncDisque(*options.seeds, **settings_of(options))
+        self._tokens: dict[str, Principal] = {}
+        self._everyone = Principal("local", ALL, self.client)
+
+    @property
+    def needs_login(self) -> bool:
+        """Whether a request without a login is refused."""
+        return self._settings.has_logins
+
+    def access(self) -> AccessFile:
+        """Return the access file as it is now. Raises OSError, ValueError when it is read for the first time."""
+        path = self._settings.access_file
+        now = time.monotonic()
+        if not path or (self._file_state is not None and now - self._file_checked < FILE_CHECK_S):
+            return self._access
+        self._file_checked = now
+        try:
+            found = os.stat(path)
+            state = (found.st_mtime_ns, found.st_size)
+            if state != self._file_state:
+                self._access = parse_access(Path(path).read_text(encoding="utf-8"))
+                self._file_state = state
+                self._tokens.clear()
+                self._users.clear()
+        except (OSError, ValueError):
+            if self._file_state is None:
+                raise  # At the start a mistake is an error. Later the last good content stays in force.
+        return self._access
+
+    async def principal(self, authorization: str, address: str) -> Principal:
+        """Return the principal of a header. Raises RefusedError: NOAUTH, WRONGPASS, LIMIT."""
+        if not self.needs_login:
+            return self._everyone
+        scheme, _, rest = authorization.partition(" ")
+        rest = rest.strip()
+        if not authorization:
+            raise RefusedError("NOAUTH", "a login is needed")
+        if scheme.lower() == "bearer":
+            # A token can't be guessed, so failures are not counted: one bad caller behind a proxy locks out no other.
+            return self._of_token(rest)
+        if scheme.lower() == "basic" and self._settings.broker_users:
+            return await self._of_user(*_basic(rest), address)
+        raise RefusedError("NOAUTH", "this gateway has no such kind of login")
+
+    def _of_token(self, secret: str) -> Principal:
+        token = self.access().token(secret, time.time())
+        if token is None:
+            raise RefusedError("WRONGPASS", "the token is unknown, or it has expired")
+        found = self._tokens.get(token.sha256)
+        if found is None:
+            found = self._tokens[token.sha256] = Principal(f"token:{token.name}", token.grants, self.client)
+        return found
+
+    async def _of_user(self, user: str, password: str, address: str) -> Principal:
+        key = hashlib.blake2b(f"{len(user)}:{user}{password}".encode(), key=self._salt).digest()
+        now = time.monotonic()
+        users = self.access().users
+        kept = self._users.get(key)
+        if kept is not None:
+            self._users.move_to_end(key)
+            if now - kept[1] < CHECK_AGAIN_S:
+                return kept[0]
+        elif self._failures.is_blocked(address, now):
+            raise RefusedError("LIMIT", "too many failed logins from this address")
+        try:
+            found = await self._logged_in(user, password, kept[0] if kept is not None else None)
+        except RefusedError:
+            self._users.pop(key, None)
+            self._failures.failed(address, now)
+            raise
+        if user in users:
+            found.grants, found.asks_broker = users[user], False
+        self._users[key] = (found, now)
+        while len(self._users) > CLIENTS_MAX:
+            _, (old, _) = self._users.popitem(last=False)
+            await old.client.close()
+        return found
+
+    async def _logged_in(self, user: str, password: str, known: Principal | None) -> Principal:
+        """Return the principal of a broker user, whose password a node has just checked. Raises RefusedError."""
+        options = replace(self._options, username=user or None, password=password)
+        probe = AsyncDisque(*options.seeds, **settings_of(options))
+        try:
+            await probe.connect()
+        except AuthError:
+            await probe.close()
+            if known is not None:
+                await known.client.close()
+            raise RefusedError("WRONGPASS", "wrong user or password") from None
+        except BaseException:
+            await probe.close()
+            raise
+        if known is not None:
+            await probe.close()
+            return known
+        knows_users = await _broker_knows_users(probe)
+        return Principal(f"user:{user or 'default'}", () if knows_users else ALL, probe, asks_broker=knows_users)
+
+    async def close(self) -> None:
+        """Close all clients."""
+        await self.client.close()
+        for principal, _ in self._users.values():
+            await principal.client.close()
+
+
+async def _broker_knows_users(client: AsyncDisque) -> bool:
+    """Return whether the nodes have users with rights of their own. Without them a password opens everything."""
+    try:
+        await client.execute("ACL", "WHOAMI", repeat=True)
+    except ReplyError as error:
+        return not error.text.startswith("ERR unknown command")
+    return True
+
+
+def _basic(text: str) -> tuple[str, str]:
+    try:
+        user, colon, password = base64.b64decode(text, validate=True).decode().partition(":")
+    except (binascii.Error, ValueError):
+        raise RefusedError("NOAUTH", "Basic must be Base64 of user:password") from None
+    if not colon:
+        raise RefusedError("NOAUTH", "Basic must be Base64 of user:password")
+    return user, password

@@ -1,0 +1,333 @@
+"""The table of operations: everything that a door can do.
+
+A row has the operation's name, its HTTP method and path, the role that it needs, its arguments, the broker's commands
+behind it, and the errors that it can have beside the common ones. HTTP's routes, OpenAPI, the reference, the checks of
+permissions and the mapping of gRPC derive from it. actions.py has a function per row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from disque_py.event_format import JOB_STATUSES
+from disque_py.gateway.fields import MS_MAX, Argument, Choice, Flag, Kind, Octets, Pairs, Text, Texts, Whole
+
+# The thing that a permission is about. `queue`: the argument of this name. `job`: the queue of the job. `any`: the role
+# on some queue is enough, and the answer has only what the caller may see. `all`: the role on every queue.
+Scope = Literal["queue", "job", "any", "all"]
+
+# States of jobs that nodes keep, and those in which bulk work may change jobs.
+STATUSES: Final = tuple(name for name in JOB_STATUSES if name not in ("completed", "canceled"))
+CHANGED: Final = tuple(name for name in STATUSES if name != "running")
+# Errors that any operation can have.
+COMMON_ERRORS: Final = (
+    "ERR",
+    "NOAUTH",
+    "WRONGPASS",
+    "NOPERM",
+    "HOST",
+    "LIMIT",
+    "TOOBIG",
+    "FAULT",
+    "UNSUPPORTED",
+    "UNKNOWN",
+    "NONODE",
+    "LOADING",
+    "LEAVING",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One row.
+
+    name        its name, in snake case
+    verb, path  of HTTP, behind the base path
+    role        the role that it needs
+    scope       what the role must be on
+    summary     what it does, in a sentence
+    command     the broker's command, or commands
+    arguments   in order
+    errors      codes beside the common ones
+    status      of HTTP when it is done
+    changes     whether it changes something: refused where the gateway is read-only, and audited
+    waits       whether it may wait for long, so that a caller that hangs up must be noticed
+    form        of the answer: `json`, `lines` (NDJSON), `events` (SSE)
+    """
+
+    name: str
+    verb: str
+    path: str
+    role: str
+    scope: Scope
+    summary: str
+    command: str
+    arguments: tuple[Argument, ...] = ()
+    errors: tuple[str, ...] = ()
+    status: int = 200
+    changes: bool = False
+    waits: bool = False
+    form: Literal["json", "lines", "events"] = "json"
+
+    @property
+    def has_body(self) -> bool:
+        """Whether HTTP has a JSON body."""
+        return any(argument.place == "body" for argument in self.arguments)
+
+    def all_errors(self) -> tuple[str, ...]:
+        """Return all codes that it can have."""
+        return (*COMMON_ERRORS, *self.errors)
+
+
+def _path(name: str, help_: str, kind: Kind) -> Argument:
+    return Argument(name, kind, help_, "path", required=True)
+
+
+def _query(name: str, kind: Kind, help_: str) -> Argument:
+    return Argument(name, kind, help_, "query")
+
+
+MS: Final = Whole(0, MS_MAX)
+SPAN: Final = Whole(1, MS_MAX)
+# The meaning of a backslash in a name is its own: any text is a name.
+NAME: Final = Text(1, 1024)
+QUEUE: Final = _path("queue", "name of the queue, percent-encoded", NAME)
+JOB: Final = _path("id", "id of the job", Text(1, 64))
+TASK: Final = _path("id", "id of the operation", Text(1, 256))
+WHERE: Final = Argument("where", Pairs(8), "only jobs whose metadata have all these pairs")
+WHERE_QUERY: Final = _query("where", Pairs(8), "`name:value`: only jobs with this metadata; may be repeated")
+ATTEMPT: Final = Argument(
+    "attempt", Whole(1, 2**31), "number of the delivery; if a later one is known, the answer is STALE"
+)
+LIMIT: Final = Argument("limit", SPAN, "jobs at most")
+RATE: Final = Argument("rate", Whole(1, 1_000_000), "jobs per second at most")
+REQUEST_ID: Final = "the same request again, with the same id, has its effect once"
+
+ENQUEUE_OPTIONS: Final = (
+    Argument("timeout_ms", MS, "milliseconds for making copies; 5000 by default"),
+    Argument("replicate", Whole(1, 65535), "nodes that have a copy before the answer"),
+    Argument("delay_ms", MS, "milliseconds until the job is pending"),
+    Argument("retry_ms", MS, "milliseconds of a lease; 0: deliver at most once"),
+    Argument("ttl_ms", SPAN, "milliseconds after which the job is dropped"),
+    Argument("maxlen", Whole(1, 2**62), "refuse the job if the queue has so many"),
+    Argument("async", Flag(), "answer before the copies are made"),
+    Argument("priority", Whole(-(2**63), 2**63 - 1), "lower numbers are served first"),
+    Argument("meta", Pairs(), "pairs that travel with the job; in a query `name:value`, repeated"),
+    Argument("key", Text(1, 1024), "one job per queue and key"),
+    Argument("attempts", Whole(0, 10**9), "deliveries before the job is errored; 0: any number"),
+    Argument("backoff", Text(0, 200), "delay after a failure, as `exponential:1000:60000:20`"),
+    Argument("request_id", Text(1, 256), f"{REQUEST_ID}; it is the job's key"),
+)
+BODIES: Final = (
+    Argument("body", Text(0, 2**30), "the body, as text"),
+    Argument("body_base64", Octets(), "the body, as Base64"),
+)
+ENQUEUE_ERRORS: Final = ("PAUSED", "MAXLEN", "TOOBIG", "NOKEY", "NOREPL", "UNREACHABLE", "OOM", "MISCONF")
+SETTLE_ERRORS: Final = ("BADID", "STALE", "FENCED", "NOJOB")
+TASK_ERRORS: Final = ("OOM", "MISCONF")
+
+QUEUE_FIELDS: Final = (
+    Argument("lease_ms", MS, "RETRY of jobs that name none; 0: the default"),
+    Argument("delay_ms", MS, "DELAY of jobs that name none"),
+    Argument("ttl_ms", MS, "TTL of jobs that name none; 0: the default"),
+    Argument("replicate", Text(0, 16), "copies of jobs that name no number: a number, or `quorum`"),
+    Argument("attempts", Whole(0, 10**9), "deliveries of jobs that name no limit; 0: any number"),
+    Argument("backoff", Text(0, 200), "back-off of jobs that name none"),
+    Argument("dead_letter", Text(0, 1024), "queue for jobs without attempts left"),
+    Argument("retention_ms", MS, "how long errored jobs stay; 0: the default"),
+    Argument("maxlen", Whole(0, 2**62), "pending jobs in the cluster at most; 0: any number"),
+    Argument("maxsize", Whole(0, 2**40), "bytes of a body at most; 0: any number"),
+    Argument("require_meta", Texts(256, 8), "names that the metadata must have"),
+    Argument("more", Pairs(), "further settings of newer nodes, by the broker's names"),
+)
+
+TABLE: Final = (
+    Operation(
+        "enqueue", "POST", "/v1/queues/{queue}/jobs", "produce", "queue", "Add a job to a queue.", "ADDJOB",
+        (QUEUE, *BODIES, *ENQUEUE_OPTIONS), ENQUEUE_ERRORS, 201, changes=True,
+    ),
+    Operation(
+        "enqueue_batch", "POST", "/v1/queues/{queue}/jobs:batch", "produce", "queue",
+        "Add many jobs: each line is the body of an `enqueue`, and each line of the answer its result.", "ADDJOB",
+        (QUEUE,), ENQUEUE_ERRORS, 200, changes=True, form="lines",
+    ),
+    Operation(
+        "dequeue", "POST", "/v1/queues/{queue}/dequeue", "consume", "queue",
+        "Take jobs from a queue, or wait for one. Jobs of a caller that hangs up are put back.", "GETJOB",
+        (
+            QUEUE,
+            Argument("max", Whole(1, 10_000), "jobs at most; 1 by default"),
+            Argument("wait_ms", MS, "milliseconds to wait for a job; 0, the default: don't wait"),
+            Argument("lease_ms", SPAN, "milliseconds of these leases; by default the jobs' own"),
+            WHERE,
+            Argument("request_id", Text(1, 256), f"{REQUEST_ID}: the same jobs, as long as they are leased"),
+        ),
+        ("OOM",), changes=True, waits=True,
+    ),
+    Operation(
+        "complete_batch", "POST", "/v1/jobs:complete", "consume", "job", "Complete jobs: they are done.", "ACKJOB",
+        (Argument("ids", Texts(64, 10_000), "ids of the jobs", required=True),), ("BADID",), changes=True,
+    ),
+    Operation(
+        "complete", "POST", "/v1/jobs/{id}/complete", "consume", "job", "Complete a job: it is done.", "ACKJOB",
+        (JOB, ATTEMPT), SETTLE_ERRORS, changes=True,
+    ),
+    Operation(
+        "fail", "POST", "/v1/jobs/{id}/fail", "consume", "job", "Give a job back: its processing failed.", "NACK",
+        (
+            JOB,
+            ATTEMPT,
+            Argument("delay_ms", MS, "milliseconds until the next delivery; by default the back-off decides"),
+            Argument("reason", Text(0, 4096), "the error; longer ones than 1024 bytes are cut"),
+            Argument("final", Flag(), "spend all attempts: the job is errored, or a dead letter"),
+        ),
+        (*SETTLE_ERRORS, "OOM"), changes=True,
+    ),
+    Operation(
+        "extend", "POST", "/v1/jobs/{id}/extend", "consume", "job", "Make the lease of a job begin anew.", "WORKING",
+        (JOB, ATTEMPT, Argument("lease_ms", SPAN, "milliseconds from now; by default the job's own")),
+        (*SETTLE_ERRORS, "CANCELED", "TOOLATE"), changes=True,
+    ),
+    Operation(
+        "cancel", "POST", "/v1/jobs/{id}/cancel", "operate", "job", "Cancel a job, wherever it is.", "CANCELJOB",
+        (JOB,), ("BADID",), changes=True,
+    ),
+    Operation(
+        "promote", "POST", "/v1/jobs/{id}/promote", "operate", "job", "End the delay of a job.", "PROMOTE",
+        (JOB,), ("BADID", "UNREACHABLE", "OOM"), changes=True,
+    ),
+    Operation(
+        "reschedule", "POST", "/v1/jobs/{id}/reschedule", "operate", "job",
+        "Give a waiting job another delay or priority.", "RESCHEDULE",
+        (
+            JOB,
+            Argument("delay_ms", MS, "milliseconds from now"),
+            Argument("priority", Whole(-(2**63), 2**63 - 1), "lower numbers are served first"),
+        ),
+        ("BADID", "UNREACHABLE", "OOM"), changes=True,
+    ),
+    Operation(
+        "requeue", "POST", "/v1/jobs/{id}/requeue", "operate", "job",
+        "Queue a job now; an errored one gets fresh attempts.", "ENQUEUE",
+        (JOB,), ("BADID", "PAUSED", "OOM"), changes=True,
+    ),
+    Operation(
+        "get_job", "GET", "/v1/jobs/{id}", "read", "job", "Describe a job; body and metadata need the role `bodies`.",
+        "SHOW", (JOB,), ("BADID", "NOJOB"),
+    ),
+    Operation(
+        "wait_job", "GET", "/v1/jobs/{id}/wait", "read", "job", "Wait for the end of a job.", "SHOW",
+        (JOB, _query("timeout_ms", MS, "milliseconds to wait; the limit `wait-max-ms` by default")), ("BADID",),
+        waits=True,
+    ),
+    Operation(
+        "job_history", "GET", "/v1/jobs/{id}/history", "bodies", "job",
+        "List the events of a job that the nodes' logs still have.", "EVENTS SEEK, EVENTS READ",
+        (JOB,), ("BADID",),
+    ),
+    Operation(
+        "find_jobs", "POST", "/v1/queues/{queue}/jobs:find", "read", "queue",
+        "Find the ids of the jobs that were added with these keys.", "JOBID",
+        (QUEUE, Argument("keys", Texts(1024, 1000), "keys, or request ids", required=True)), ("UNREACHABLE",),
+    ),
+    Operation(
+        "list_queues", "GET", "/v1/queues", "read", "any", "List queues with their figures.", "QSCAN, QSTAT",
+        (
+            _query("match", Text(1, 200), "pattern of names (`*`, `?`, `[ab]`)"),
+            _query("sort", Choice(("name", "pending", "running", "errored", "oldest", "rate")), "order; `name` by default"),
+            _query("status", Choice(STATUSES), "only queues with jobs of this status"),
+            _query("cursor", Text(1, 64), "the `cursor` of the page before"),
+            _query("limit", Whole(1, 1000), "queues at most; 100 by default"),
+        ),
+    ),
+    Operation(
+        "get_queue", "GET", "/v1/queues/{queue}", "read", "queue", "Describe a queue: figures and settings.",
+        "QSTAT, QUEUE GET, PAUSE", (QUEUE,), ("NOTFOUND",),
+    ),
+    Operation(
+        "put_queue", "PUT", "/v1/queues/{queue}", "operate", "queue",
+        "Change settings of a queue; fields that are not given stay.", "QUEUE SET", (QUEUE, *QUEUE_FIELDS),
+        ("MISCONF",), changes=True,
+    ),
+    Operation(
+        "purge_queue", "DELETE", "/v1/queues/{queue}", "operate", "queue",
+        "Cancel the jobs of a queue. `confirm` must repeat its name.", "QPURGE",
+        (
+            QUEUE,
+            _query("confirm", NAME, "the name of the queue, once more"),
+            _query("status", Choice(CHANGED), "jobs of this status; `pending` by default"),
+            WHERE_QUERY,
+        ),
+        ("CONFIRM", *TASK_ERRORS), 202, changes=True,
+    ),
+    Operation(
+        "list_jobs", "GET", "/v1/queues/{queue}/jobs", "read", "queue",
+        "List jobs of a queue in its order; bodies and metadata need the role `bodies`.", "QPEEK",
+        (
+            QUEUE,
+            _query("status", Choice(STATUSES), "jobs of this status; `pending` by default"),
+            WHERE_QUERY,
+            _query("cursor", Text(1, 64), "the `cursor` of the page before"),
+            _query("limit", Whole(1, 1000), "jobs at most; 50 by default"),
+        ),
+    ),
+    Operation(
+        "depth", "GET", "/v1/queues/{queue}/depth", "read", "queue", "Count the jobs of a queue by status.", "QLEN",
+        (QUEUE, WHERE_QUERY),
+    ),
+    Operation(
+        "move", "POST", "/v1/queues/{queue}/move", "operate", "queue", "Move the jobs of a queue to another one.", "QMOVE",
+        (
+            QUEUE,
+            Argument("to", NAME, "the other queue", required=True),
+            Argument("status", Choice(CHANGED), "jobs of this status; `pending` by default"),
+            WHERE, LIMIT, RATE,
+        ),
+        TASK_ERRORS, 202, changes=True,
+    ),
+    Operation(
+        "pause", "POST", "/v1/queues/{queue}/pause", "operate", "queue", "Pause a queue on all nodes.", "PAUSE",
+        (QUEUE, Argument("direction", Choice(("in", "out", "all")), "`all` by default")), (), changes=True,
+    ),
+    Operation(
+        "resume", "POST", "/v1/queues/{queue}/resume", "operate", "queue", "End the pause of a queue.", "PAUSE",
+        (QUEUE,), (), changes=True,
+    ),
+    Operation(
+        "redrive", "POST", "/v1/queues/{queue}/redrive", "operate", "queue",
+        "Give errored jobs and dead letters fresh attempts.", "QREDRIVE",
+        (QUEUE, Argument("to", NAME, "queue that they go to; by default their own"), WHERE, LIMIT, RATE),
+        TASK_ERRORS, 202, changes=True,
+    ),
+    Operation("list_nodes", "GET", "/v1/nodes", "read", "any", "List the nodes of the cluster.", "INFO, HELLO, CLUSTER NODES"),
+    Operation(
+        "list_locks", "GET", "/v1/locks", "read", "any", "List locks; those whose names the role covers.", "LOCK LIST, LOCK SHOW",
+        (_query("match", Text(1, 200), "pattern of names"),), ("NOQUORUM",),
+    ),
+    Operation(
+        "list_schedules", "GET", "/v1/schedules", "read", "any", "List schedules; those whose names the role covers.",
+        "SCHEDULE LIST, SCHEDULE GET",
+    ),
+    Operation("list_operations", "GET", "/v1/operations", "read", "any", "List bulk work of the last hour.", "QTASK LIST"),
+    Operation(
+        "get_operation", "GET", "/v1/operations/{id}", "read", "any", "Show the progress of bulk work.", "QTASK SHOW",
+        (TASK,), ("NOTFOUND",),
+    ),
+    Operation(
+        "stop_operation", "DELETE", "/v1/operations/{id}", "operate", "any", "Stop bulk work where it is.", "QTASK CANCEL",
+        (TASK,), ("NOTFOUND",), changes=True,
+    ),
+    Operation(
+        "watch_events", "GET", "/v1/events", "bodies", "any", "Follow the events of all nodes, as server-sent events.",
+        "EVENTS INFO, EVENTS READ",
+        (
+            _query("queue", Text(1, 1024), "pattern of queue names"),
+            _query("job", Text(1, 64), "id of one job"),
+            _query("event", Text(1, 64), "name of the event, as `added`"),
+            _query("place", Text(0, 8192), "the id of the last event that was seen; as the header Last-Event-ID"),
+        ),
+        form="events",
+    ),
+)  # fmt: skip
+BY_NAME: Final = {operation.name: operation for operation in TABLE}

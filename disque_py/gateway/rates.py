@@ -1,0 +1,64 @@
+"""Rate limits: a token bucket per principal and per address.
+
+A bucket holds one second's requests at most. It fills steadily, so a caller that stays below the rate is never refused.
+Buckets that are full say nothing, so they are dropped when there are many. Failed logins have buckets of their own:
+five per address and minute.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+BUCKETS_MAX: Final = 10_000
+LOGIN_FAILURES: Final = 5
+LOGIN_SECONDS: Final = 60.0
+
+
+class Rates:
+    """Buckets by name.
+
+    rate    requests per second that fill a bucket; 0: there is no limit
+    burst   requests that a full bucket holds; 0: those of one second
+    """
+
+    def __init__(self, rate: float, burst: float = 0) -> None:
+        self._rate = rate
+        self._burst = burst or max(1.0, rate)
+        self._buckets: dict[str, tuple[float, float]] = {}
+
+    def take(self, name: str, now: float, count: float = 1) -> bool:
+        """Take so many requests of a bucket. Return False, and take nothing, if it has less."""
+        if not self._rate:
+            return True
+        level = self.level(name, now)
+        if level < min(count, self._burst):
+            return False
+        self._put(name, level - count, now)
+        return True
+
+    def level(self, name: str, now: float) -> float:
+        """Return the requests that a bucket holds now."""
+        level, since = self._buckets.get(name, (self._burst, now))
+        return min(self._burst, level + (now - since) * self._rate)
+
+    def _put(self, name: str, level: float, now: float) -> None:
+        if len(self._buckets) >= BUCKETS_MAX and name not in self._buckets:
+            full = [each for each in self._buckets if self.level(each, now) >= self._burst]
+            for each in full or list(self._buckets)[: BUCKETS_MAX // 2]:
+                del self._buckets[each]
+        self._buckets[name] = (level, now)
+
+
+class LoginFailures:
+    """Failed logins by address: after five within a minute the next one has to wait."""
+
+    def __init__(self) -> None:
+        self._rates = Rates(LOGIN_FAILURES / LOGIN_SECONDS, LOGIN_FAILURES)
+
+    def is_blocked(self, address: str, now: float) -> bool:
+        """Return whether the address failed too often."""
+        return self._rates.level(address, now) < 1
+
+    def failed(self, address: str, now: float) -> None:
+        """Count a failed login."""
+        self._rates.take(address, now)

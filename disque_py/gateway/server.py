@@ -1,0 +1,136 @@
+"""The process: uvicorn on the HTTP address, gRPC beside it, TLS for both.
+
+SIGTERM and SIGINT end it: no request is taken any more, running ones have a few seconds. SIGHUP reads the certificate
+again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import socket
+import ssl
+from collections.abc import Callable
+from typing import Any, Final
+
+import uvicorn
+import uvloop
+
+from disque_py.gateway.http.api import Api
+from disque_py.gateway.service import LOG, Service
+from disque_py.gateway.settings import Settings
+
+END_S: Final = 5
+
+
+class StartError(Exception):
+    """The gateway can't start. The text is for people."""
+
+
+class Gateway:
+    """One gateway, in the running event loop.
+
+    settings   its settings
+    port       of HTTP, once it was started; so port 0 may be asked for
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._tls = tls_context(settings)
+        try:
+            self.service = Service(settings)
+        except (OSError, ValueError) as error:
+            raise StartError(str(error)) from error
+        self._server: uvicorn.Server | None = None
+        self._serving: asyncio.Task[None] | None = None
+        self.port = 0
+
+    async def start(self) -> None:
+        """Listen. Raises StartError."""
+        listen = self._settings.listen
+        try:
+            family = socket.AF_INET6 if ":" in listen.host else socket.AF_INET
+            listener = socket.create_server((listen.host, listen.port), family=family, backlog=1024)
+        except OSError as error:
+            raise StartError(f"can't listen on {listen}: {error.strerror or error}") from error
+        self.port = listener.getsockname()[1]
+        config = uvicorn.Config(
+            Api(self.service),
+            access_log=False,
+            log_config=None,
+            lifespan="off",
+            server_header=False,
+            limit_concurrency=self._settings.connections_max,
+            timeout_graceful_shutdown=END_S,
+            proxy_headers=False,
+            ws="none",
+        )
+        config.load()
+        if self._tls is not None:
+            config.ssl = self._tls
+        self._server = _QuietServer(config)
+        self._serving = asyncio.create_task(self._server.serve(sockets=[listener]))
+        self.service.board.start()
+
+    async def close(self) -> None:
+        """Answer what runs, and end."""
+        if self._server is not None and self._serving is not None:
+            self._server.should_exit = True
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._serving
+        await self.service.close()
+
+    def reload_certificate(self) -> None:
+        """Read the certificate again. A bad one is logged, and the old one stays in force."""
+        if self._tls is None:
+            return
+        try:
+            tls_context(self._settings)
+            self._tls.load_cert_chain(self._settings.tls_cert, self._settings.tls_key or None)
+        except (OSError, StartError) as error:
+            LOG.error("the certificate was not read again: %s", error)
+
+
+class _QuietServer(uvicorn.Server):
+    """uvicorn without its own signal handlers: the process has its own."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Any:
+        """Handle no signal."""
+        yield
+
+
+def tls_context(settings: Settings) -> ssl.SSLContext | None:
+    """Return the context of TLS connections, 1.2 or later; None without a certificate. Raises StartError."""
+    if not settings.tls_cert:
+        return None
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        context.load_cert_chain(settings.tls_cert, settings.tls_key or None)
+    except OSError as error:
+        raise StartError(f"tls-cert or tls-key can't be used: {error}") from error
+    return context
+
+
+def serve(settings: Settings, started: Callable[[Gateway], None] | None = None) -> None:
+    """Serve until SIGTERM or SIGINT. Raises StartError."""
+    uvloop.run(_serve(settings, started))
+
+
+async def _serve(settings: Settings, started: Callable[[Gateway], None] | None) -> None:
+    gateway = Gateway(settings)
+    ended = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, ended.set)
+    loop.add_signal_handler(signal.SIGHUP, gateway.reload_certificate)
+    await gateway.start()
+    scheme = "https" if settings.tls_cert else "http"
+    host = f"[{settings.listen.host}]" if ":" in settings.listen.host else settings.listen.host
+    LOG.info("serving %s://%s:%d%s/", scheme, host, gateway.port, settings.base_path)
+    if started is not None:
+        started(gateway)
+    await ended.wait()
+    await gateway.close()

@@ -1,0 +1,209 @@
+"""The settings of disque-gateway: one table for the file, the environment, the command line and the documentation.
+
+A file has a line per setting, `name value`; `#` begins a comment. A variable of the environment, DISQUE_GATEWAY_
+and the name in capitals, wins over the file. An option of the command line wins over both.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import shlex
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from disque_py.client.address import Address, parse_address
+
+ENVIRONMENT: Final = "DISQUE_GATEWAY_"
+
+
+def _address(text: str) -> Address | None:
+    found = parse_address(text) if text else None
+    if found is not None and found.path:
+        raise ValueError("host:port, not a socket")
+    return found
+
+
+def _flag(text: str) -> bool:
+    if text not in ("yes", "no"):
+        raise ValueError("yes or no")
+    return text == "yes"
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip().lower() for name in text.split(",") if name.strip())
+
+
+def _number(least: int, most: int) -> Callable[[str], int]:
+    def read(text: str) -> int:
+        if not text.isascii() or not text.isdigit() or not least <= int(text) <= most:
+            raise ValueError(f"a whole number from {least} to {most}")
+        return int(text)
+
+    return read
+
+
+def _base(text: str) -> str:
+    if text and (not text.startswith("/") or text.endswith("/")):
+        raise ValueError("empty, or a path as /disque")
+    return text
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting: its name, its default as text, its reader and its meaning."""
+
+    name: str
+    default: str
+    read: Callable[[str], Any]
+    help: str
+
+    @property
+    def field(self) -> str:
+        """The name of the attribute."""
+        return self.name.replace("-", "_")
+
+    @property
+    def variable(self) -> str:
+        """The variable of the environment."""
+        return ENVIRONMENT + self.name.upper().replace("-", "_")
+
+
+TABLE: Final = (
+    Setting("listen", "127.0.0.1:8711", _address, "address of HTTP and the console"),
+    Setting("grpc-listen", "127.0.0.1:8712", _address, "address of gRPC and of KEDA's scaler; empty: none"),
+    Setting(
+        "url",
+        "disque://127.0.0.1:7711",
+        str,
+        "the cluster, with the gateway's own login: disque://user:password@host:port,…",
+    ),
+    Setting("base-path", "", _base, "path in front of all others, where a proxy has other services on the same host"),
+    Setting("hosts", "", _names, "further names of this gateway in Host headers, with commas between them; `*`: any"),
+    Setting("access-file", "", str, "file of bearer tokens and of roles; it is read again when it changes"),
+    Setting("broker-users", "no", _flag, "let users of the broker log in with their passwords"),
+    Setting("tls-cert", "", str, "file of our certificate; TLS is off without it. SIGHUP reads it again"),
+    Setting("tls-key", "", str, "file of our private key"),
+    Setting("body-max", "1048576", _number(1, 2**30), "bytes of a request"),
+    Setting("batch-max-jobs", "10000", _number(1, 1_000_000), "jobs in a batch"),
+    Setting("batch-max-bytes", "16777216", _number(1, 2**31), "bytes of a batch"),
+    Setting("wait-max-ms", "30000", _number(0, 3_600_000), "milliseconds that a request may wait for jobs"),
+    Setting("connections-max", "1000", _number(1, 1_000_000), "connections at once; others get 503"),
+    Setting("streams-max", "64", _number(1, 100_000), "event streams of one principal at once"),
+    Setting(
+        "stream-idle-ms",
+        "10000",
+        _number(100, 3_600_000),
+        "milliseconds after which a reader of events that takes nothing is ended",
+    ),
+    Setting("rate", "0", _number(0, 10_000_000), "requests per second of one principal; 0: any number"),
+    Setting("address-rate", "0", _number(0, 10_000_000), "requests per second from one address; 0: any number"),
+    Setting("console", "yes", _flag, "serve the console"),
+    Setting("read-only", "no", _flag, "refuse every operation that changes something"),
+    Setting(
+        "poll-ms",
+        "2000",
+        _number(100, 3_600_000),
+        "milliseconds between two looks at all nodes, for lists and the console",
+    ),
+    Setting("audit-log", "", str, "file that gets a JSON line per change; empty: standard error"),
+)
+BY_NAME: Final = {setting.name: setting for setting in TABLE}
+
+
+class Settings:
+    """The values, as attributes with underscores: `settings.body_max`."""
+
+    listen: Address
+    grpc_listen: Address | None
+    url: str
+    base_path: str
+    hosts: tuple[str, ...]
+    access_file: str
+    broker_users: bool
+    tls_cert: str
+    tls_key: str
+    body_max: int
+    batch_max_jobs: int
+    batch_max_bytes: int
+    wait_max_ms: int
+    connections_max: int
+    streams_max: int
+    stream_idle_ms: int
+    rate: int
+    address_rate: int
+    console: bool
+    read_only: bool
+    poll_ms: int
+    audit_log: str
+
+    def __init__(self, texts: Mapping[str, str]) -> None:
+        for name in texts:
+            if name not in BY_NAME:
+                raise ValueError(f"there is no setting {name!r}")
+        for setting in TABLE:
+            text = texts.get(setting.name, setting.default)
+            try:
+                setattr(self, setting.field, setting.read(text))
+            except ValueError as error:
+                raise ValueError(f"{setting.name} {text!r}: {error}") from None
+        self._check()
+
+    @property
+    def has_logins(self) -> bool:
+        """Whether callers have to log in."""
+        return bool(self.access_file) or self.broker_users
+
+    def _check(self) -> None:
+        if self.listen is None:
+            raise ValueError("listen can't be empty")
+        if self.tls_key and not self.tls_cert:
+            raise ValueError("tls-key needs tls-cert")
+        for name, address in (("listen", self.listen), ("grpc-listen", self.grpc_listen)):
+            if address is not None and not self.has_logins and not is_loopback(address.host):
+                raise ValueError(
+                    f"{name} {address}: without logins only loopback is served; set access-file or broker-users"
+                )
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether an address can be reached from this machine only."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def read_settings(
+    path: str | None, options: Mapping[str, str], environment: Mapping[str, str] | None = None
+) -> Settings:
+    """Return the settings of a file, the environment and options. Raises OSError, and ValueError with the line."""
+    known = os.environ if environment is None else environment
+    texts = parse_file(Path(path).read_text(encoding="utf-8")) if path else {}
+    for setting in TABLE:
+        if setting.variable in known:
+            texts[setting.name] = known[setting.variable]
+    return Settings({**texts, **options})
+
+
+def parse_file(text: str) -> dict[str, str]:
+    """Return name → value of the lines of a file. Raises ValueError."""
+    found: dict[str, str] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        try:
+            words = shlex.split(line, comments=True)
+        except ValueError as error:
+            raise ValueError(f"line {number}: {error}") from None
+        if not words:
+            continue
+        if len(words) > 2 or words[0] not in BY_NAME:
+            what = f"there is no setting {words[0]!r}" if words[0] not in BY_NAME else "one value per line"
+            raise ValueError(f"line {number}: {what}")
+        if words[0] in found:
+            raise ValueError(f"line {number}: {words[0]} was set before")
+        found[words[0]] = words[1] if len(words) == 2 else ""
+    return found

@@ -1,0 +1,123 @@
+"""Shapes: results of the client library as the JSON of the answers.
+
+A body is `body` where it is UTF-8, else `body_base64`. Times are milliseconds. Pure.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from dataclasses import fields
+from datetime import timedelta
+from typing import Any, Final
+
+from disque_py.client.results import Job, JobInfo, LockInfo, QueueSettings, Task
+
+_INFO_FIELDS: Final = tuple(
+    each.name for each in fields(JobInfo) if each.name not in ("more", "body", "meta", "ttl", "delay", "retry")
+)
+_MILLISECOND: Final = timedelta(milliseconds=1)
+
+
+def body_of(body: bytes) -> dict[str, str]:
+    """Return the body as text, or as Base64 where it is no UTF-8."""
+    try:
+        return {"body": body.decode()}
+    except UnicodeDecodeError:
+        return {"body_base64": base64.b64encode(body).decode()}
+
+
+def job(found: Job, *, has_body: bool = True) -> dict[str, Any]:
+    """Return a job that was taken or peeked at."""
+    shape: dict[str, Any] = {"id": found.id, "queue": found.queue}
+    if has_body:
+        shape |= body_of(found.body)
+    shape["body_size"] = len(found.body)
+    for name in ("attempt", "lease_ms", "nacks", "additional_deliveries"):
+        value = getattr(found, name)
+        if value is not None:
+            shape[name] = value
+    if has_body and found.meta is not None:
+        shape["meta"] = found.meta
+    return shape
+
+
+def job_info(found: JobInfo, *, has_body: bool) -> dict[str, Any]:
+    """Return a job as SHOW tells it; its body and metadata only where the caller may see them."""
+    shape = {name: getattr(found, name) for name in _INFO_FIELDS}
+    shape["created_ms"] = found.ctime // 1_000_000
+    shape["error"] = found.error if has_body else None
+    if found.body is not None:
+        shape["body_size"] = len(found.body)
+        if has_body:
+            shape |= body_of(found.body)
+    if has_body:
+        shape["meta"] = found.meta or {}
+        shape |= {name.replace("-", "_"): readable(value) for name, value in found.more.items()}
+    return shape
+
+
+def readable(value: Any) -> Any:
+    """Return a value that JSON can have: bytes become text."""
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    if isinstance(value, list):
+        return [readable(each) for each in value]
+    if isinstance(value, Mapping):
+        return {str(readable(name)): readable(each) for name, each in value.items()}
+    return value
+
+
+def _ms(span: timedelta | None) -> int | None:
+    return None if span is None else span // _MILLISECOND
+
+
+def settings(found: QueueSettings) -> dict[str, Any]:
+    """Return the settings of a queue."""
+    return {
+        "lease_ms": _ms(found.lease),
+        "delay_ms": _ms(found.delay),
+        "ttl_ms": _ms(found.ttl),
+        "replicate": found.replicate,
+        "attempts": found.attempts,
+        "backoff": found.backoff,
+        "dead_letter": found.dead_letter,
+        "retention_ms": _ms(found.retention),
+        "maxlen": found.maxlen,
+        "maxsize": found.maxsize,
+        "require_meta": found.require_meta,
+        "type": found.type,
+        "paused": found.paused,
+        "version": found.version,
+        "behind": found.behind,
+        "more": readable(found.more),
+    }
+
+
+def task(found: Task) -> dict[str, Any]:
+    """Return bulk work."""
+    return {
+        "id": found.id,
+        "command": found.command,
+        "queue": found.queue,
+        "state": found.state or "done",
+        "jobs": found.jobs,
+        "failed": found.failed,
+        "nodes": found.nodes,
+        "nodes_missing": found.nodes_missing,
+        "started_ms": found.started,
+    }
+
+
+def lock(name: str, found: LockInfo | None) -> dict[str, Any]:
+    """Return a lock."""
+    if found is None:
+        return {"name": name, "owner": None}
+    return {
+        "name": name,
+        "owner": found.owner,
+        "fence": found.fence,
+        "attempt": found.attempt,
+        "ms_left": found.ms_left,
+        "done_ms_left": found.done_ms_left,
+    }

@@ -1,0 +1,221 @@
+"""HTTP: jobs from end to end, limits, wrong input, callers that hang up."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+
+import pytest
+
+from gateways import Reply
+
+
+def added(gateway, queue, **words):
+    reply = gateway.post(f"/v1/queues/{queue}/jobs", {"body": "b"} | words)
+    assert reply.status == 201, reply.text
+    return reply.json["id"]
+
+
+def taken(gateway, queue, **words):
+    return gateway.post(f"/v1/queues/{queue}/dequeue", words).json["jobs"]
+
+
+def test_a_job_goes_through_its_life(gateway, queue):
+    job_id = added(gateway, queue, meta={"tenant": "a"}, delay_ms=0)
+    [job] = taken(gateway, queue, wait_ms=2000)
+    assert (job["id"], job["body"], job["meta"], job["attempt"]) == (job_id, "b", {"tenant": "a"}, 1)
+    assert gateway.post(f"/v1/jobs/{job_id}/extend", {"attempt": 1, "lease_ms": 5000}).json["lease_ms"] == 5000
+    assert gateway.post(f"/v1/jobs/{job_id}/fail", {"attempt": 1, "reason": "why"}).json == {"changed": 1}
+    [job] = taken(gateway, queue, wait_ms=2000)
+    shown = gateway.get(f"/v1/jobs/{job_id}").json
+    assert (shown["status"], shown["error"], shown["attempt"]) == ("running", "why", 2)
+    assert gateway.post(f"/v1/jobs/{job_id}/complete", {"attempt": 1}).json["code"] == "STALE"
+    assert gateway.post(f"/v1/jobs/{job_id}/complete", {"attempt": 2}).json == {"changed": 1}
+    assert gateway.get(f"/v1/jobs/{job_id}/wait?timeout_ms=2000").json["is_over"]
+
+
+def test_the_place_of_a_new_job_is_in_the_answer(gateway, queue):
+    reply = gateway.post(f"/v1/queues/{queue}/jobs", {"body": "b"})
+    assert gateway.get(reply.headers["location"]).json["id"] == reply.json["id"]
+
+
+def test_raw_octets_have_their_options_in_the_query(gateway, queue):
+    path = f"/v1/queues/{queue}/jobs?priority=5&meta=a:b&meta=c:d"
+    reply = gateway.post(path, body=b"\xff\0", headers={"Content-Type": "application/octet-stream"})
+    assert reply.status == 201
+    [job] = taken(gateway, queue, wait_ms=2000)
+    assert (job["body_base64"], job["meta"]) == ("/wA=", {"a": "b", "c": "d"})
+
+
+def test_a_name_may_have_any_character(gateway):
+    name = "a/b c%\u00e4?#"
+    path = "/v1/queues/a%2Fb%20c%25%C3%A4%3F%23"
+    job_id = gateway.post(f"{path}/jobs", {"body": "b"}).json["id"]
+    assert gateway.get(f"/v1/jobs/{job_id}").json["queue"] == name
+
+
+def test_an_enqueue_with_a_request_id_has_its_effect_once(gateway, queue):
+    assert added(gateway, queue, request_id="r1") == added(gateway, queue, request_id="r1")
+    assert len(taken(gateway, queue, max=5, wait_ms=2000)) == 1
+
+
+def test_a_dequeue_with_a_request_id_gives_the_same_jobs(gateway, queue):
+    added(gateway, queue)
+    added(gateway, queue)
+    first = taken(gateway, queue, wait_ms=2000, request_id="t1")
+    assert [job["id"] for job in taken(gateway, queue, wait_ms=2000, request_id="t1")] == [job["id"] for job in first]
+
+
+def test_a_filter_takes_what_it_names(gateway, queue):
+    added(gateway, queue, meta={"tenant": "a"})
+    wanted = added(gateway, queue, meta={"tenant": "b"})
+    assert [job["id"] for job in taken(gateway, queue, wait_ms=2000, where={"tenant": "b"})] == [wanted]
+
+
+def test_a_batch_answers_a_line_per_line(gateway, queue):
+    body = b'{"body":"1"}\n{"bdy":"2"}\n\n{"body":"3","delay_ms":-1}\n{"body":"4"}\n'
+    headers = {"Content-Type": "application/x-ndjson"}
+    reply = gateway.post(f"/v1/queues/{queue}/jobs:batch", body=body, headers=headers)
+    lines = [json.loads(line) for line in reply.body.splitlines()]
+    assert ["id" in line for line in lines] == [True, False, False, True]
+    assert "bdy" in lines[1]["detail"]
+    assert "delay_ms" in lines[2]["detail"]
+
+
+def test_jobs_are_completed_together(gateway, queue):
+    ids = [added(gateway, queue) for _ in range(3)]
+    assert gateway.post("/v1/jobs:complete", {"ids": ids}).json == {"changed": 3}
+
+
+def test_a_purge_wants_the_name_once_more(gateway, queue):
+    added(gateway, queue)
+    assert gateway.request("DELETE", f"/v1/queues/{queue}").json["code"] == "CONFIRM"
+    reply = gateway.request("DELETE", f"/v1/queues/{queue}?confirm={queue}")
+    assert reply.status == 202
+    deadline = time.monotonic() + 10
+    while (work := gateway.get(reply.headers["location"]).json)["state"] == "running" and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert (work["state"], work["jobs"]) == ("done", 1)
+
+
+def test_a_caller_that_hangs_up_while_it_waits_takes_no_job(gateway, queue):
+    caller = socket.create_connection(("127.0.0.1", gateway.port))
+    body = b'{"wait_ms": 20000}'
+    head = f"POST /v1/queues/{queue}/dequeue HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    caller.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+    time.sleep(0.3)
+    caller.close()
+    job_id = added(gateway, queue)
+    assert [job["id"] for job in taken(gateway, queue, wait_ms=5000)] == [job_id]
+
+
+@pytest.mark.parametrize(
+    ("verb", "path", "value", "status", "words"),
+    [
+        ("POST", "/v1/queues/q/jobs", {}, 400, "body"),
+        ("POST", "/v1/queues/q/jobs", {"body": "b", "prority": 1}, 400, "did you mean 'priority'"),
+        ("POST", "/v1/queues/q/jobs", {"body": 5}, 400, "body must be text"),
+        ("POST", "/v1/queues/q/jobs", {"body": "b", "key": "a", "request_id": "b"}, 400, "key or request_id"),
+        ("POST", "/v1/queues/q/jobs?priority=1", {"body": "b"}, 400, "no field 'priority'"),
+        ("POST", "/v1/queues/q/jobs", [1], 400, "object"),
+        ("POST", "/v1/queues/q/dequeue", {"wait_ms": 10**6}, 400, "wait-max-ms"),
+        ("POST", "/v1/queues/q/dequeue", {"max": 0}, 400, "max"),
+        ("POST", "/v1/jobs/xyz/complete", {}, 400, "BADID"),
+        ("POST", "/v1/queues/q/move", {}, 400, "to is missing"),
+        ("PUT", "/v1/queues/q", {}, 400, "setting"),
+        ("PUT", "/v1/queues/q", {"more": {"no-such": "1"}}, 400, "no-such"),
+        ("GET", "/v1/queues/none-such", None, 404, "NOTFOUND"),
+        ("GET", "/v1/queues?sort=size", None, 400, "sort"),
+        ("GET", "/v1/queues?limit=1&limit=2", None, 400, "2 times"),
+        ("GET", "/v1/queues?cursor=x", None, 400, "cursor"),
+        ("GET", "/v1/nothing", None, 404, "/docs"),
+        ("PATCH", "/v1/queues/q", None, 405, "DELETE, GET, PUT"),
+        ("GET", "/v1/operations/00000000-1", None, 404, "NOTFOUND"),
+        ("GET", "/v1/locks", None, 503, "NOQUORUM"),
+        ("GET", "/v1/events?place=x", None, 400, "place"),
+    ],
+)
+def test_wrong_input_gets_a_problem_that_names_it(gateway, verb, path, value, status, words):
+    reply = gateway.request(verb, path, value)
+    assert (reply.status, reply.headers["content-type"]) == (status, "application/problem+json")
+    assert words in reply.text
+    assert reply.json["status"] == status
+
+
+@pytest.mark.parametrize("body", [b"{", b"\xff", b"[" * 100_000, b'{"body": NaN}', b"null"])
+def test_a_body_that_is_no_json_is_refused(gateway, body):
+    reply = gateway.post("/v1/queues/q/jobs", body=body, headers={"Content-Type": "application/json"})
+    assert (reply.status, reply.json["code"]) == (400, "ERR")
+
+
+def test_json_needs_its_type(gateway):
+    """Pages of other sites can send forms and plain text, but no JSON."""
+    reply = gateway.post("/v1/queues/q/jobs", body=b'{"body":"b"}', headers={"Content-Type": "text/plain"})
+    assert (reply.status, "content-type" in reply.text) == (400, True)
+
+
+def test_another_host_is_refused(gateway):
+    assert gateway.get("/v1/nodes", headers={"Host": "evil.example"}).status == 421
+
+
+def test_limits_are_named(make_gateway, queue):
+    gateway = make_gateway(body_max=50, batch_max_jobs=1, batch_max_bytes=60, rate=1, address_rate=0)
+    long = {"body": "b" * 100}
+    assert "(body-max)" in gateway.post(f"/v1/queues/{queue}/jobs", long).text
+    lines = {"Content-Type": "application/x-ndjson"}
+    path = f"/v1/queues/{queue}/jobs:batch"
+    time.sleep(1.1)
+    assert "(batch-max-jobs)" in gateway.post(path, body=b'{"body":"1"}\n{"body":"1"}', headers=lines).text
+    time.sleep(1.1)
+    assert "(batch-max-bytes)" in gateway.post(path, body=b"x" * 100, headers=lines).text
+    reply = gateway.get("/v1/queues")
+    assert (reply.status, reply.headers["retry-after"], "(rate)" in reply.text) == (429, "1", True)
+
+
+def test_a_chunked_body_has_the_same_limit(make_gateway):
+    gateway = make_gateway(body_max=50)
+    caller = socket.create_connection(("127.0.0.1", gateway.port))
+    head = b"POST /v1/queues/q/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    caller.sendall(head + b"Transfer-Encoding: chunked\r\n\r\n64\r\n" + b"x" * 100 + b"\r\n0\r\n\r\n")
+    assert b"413" in caller.recv(100)
+    caller.close()
+
+
+def test_a_read_only_gateway_changes_nothing(make_gateway):
+    gateway = make_gateway(read_only="yes")
+    assert "(read-only)" in gateway.post("/v1/queues/q/jobs", {"body": "b"}).text
+    assert gateway.get("/v1/queues").status == 200
+
+
+def test_a_base_path_is_in_front_of_all_paths(make_gateway, queue):
+    gateway = make_gateway(base_path="/mq")
+    assert gateway.post(f"/v1/queues/{queue}/jobs", {"body": "b"}).headers["location"].startswith("/mq/v1/jobs/")
+    gateway.settings.base_path = ""
+    assert gateway.get("/v1/queues").status == 404
+
+
+def test_it_lives_and_is_ready(gateway):
+    assert [gateway.get(path).status for path in ("/livez", "/readyz")] == [200, 200]
+
+
+def test_without_nodes_it_lives_and_is_not_ready(make_gateway):
+    gateway = make_gateway(url="disque://127.0.0.1:1/?patience=0.2")
+    assert [gateway.get(path).status for path in ("/livez", "/readyz")] == [200, 503]
+    reply: Reply = gateway.get("/v1/jobs/D-015ef0ef-djnn-iAXoyTWuipD8+yjDbcJ-05a1")
+    assert (reply.status, reply.json["code"], "retry-after" in reply.headers) == (503, "NONODE", True)
+
+
+def test_metrics_are_those_of_the_nodes_and_its_own(gateway, queue):
+    added(gateway, queue)
+    deadline = time.monotonic() + 10
+    while f'queue="{queue}"' not in (text := gateway.get("/metrics").text) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert f'queue="{queue}"' in text
+    assert 'disque_gateway_request_duration_seconds_count{code="OK",door="http",operation="enqueue"}' in text
+
+
+def test_nothing_is_kept_by_browsers_and_no_type_is_guessed(gateway):
+    headers = gateway.get("/v1/nodes").headers
+    assert (headers["x-content-type-options"], headers["cache-control"]) == ("nosniff", "no-store")
+    assert "server" not in headers

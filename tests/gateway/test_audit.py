@@ -1,0 +1,25 @@
+"""The audit log."""
+
+from __future__ import annotations
+
+import json
+
+from disque_py.gateway.audit import Audit
+
+
+def test_a_line_names_caller_operation_target_and_outcome(tmp_path):
+    path = tmp_path / "audit.log"
+    audit = Audit(str(path))
+    audit.line(5.0, "token:t", "10.0.0.1", "http", "move", {"queue": "a\n", "to": "b", "body": "secret"}, "OK")
+    audit.close()
+    [line] = path.read_text().splitlines()
+    found = json.loads(line)
+    assert (found["principal"], found["operation"], found["queue"], found["to"]) == ("token:t", "move", "a\n", "b")
+    assert "secret" not in line
+
+
+def test_a_full_disk_stops_nothing(tmp_path):
+    audit = Audit(str(tmp_path / "audit.log"))
+    audit.close()
+    audit.line(5.0, "p", "", "http", "pause", {}, "OK")
+    assert audit.newest[0]["operation"] == "pause"

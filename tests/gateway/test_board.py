@@ -1,0 +1,52 @@
+"""The picture of all nodes."""
+
+from __future__ import annotations
+
+import asyncio
+
+from disque_py.client.options import make_options
+from disque_py.client.results import Hello, NodeInfo, QueueStat
+from disque_py.gateway.board import Board, Picture, QueueRow, queues_of, set_rates
+from disque_py.gateway.metrics.look import Look
+from disque_py.gateway.metrics.watching import Seen
+
+
+def stat(name, length, **words):
+    return QueueStat(name, length, 0, 0, 0, [], 0, words.pop("jobs_in", 0), 0, words.pop("pause", "none"), **words)
+
+
+def seen(*stats, count=3):
+    hello = Hello(1, "a", [NodeInfo(str(number), "h", 1, 1) for number in range(count)])
+    return Seen("h:1", Look(hello=hello, stats=list(stats)))
+
+
+def test_a_queue_is_the_sum_of_all_nodes():
+    rows = queues_of([seen(stat("q", 2, oldest_ms=5)), seen(stat("q", 3, oldest_ms=9, pause="in")), Seen("h:2", None)])
+    assert (rows["q"].pending, rows["q"].oldest_ms, rows["q"].paused) == (5, 9, "in")
+
+
+def test_rates_are_since_the_picture_before_and_never_below_0():
+    before = Picture(10.0, 0, [seen()], {"q": QueueRow("q", jobs_in=5, jobs_out=9)})
+    now = Picture(12.0, 0, [seen()], {"q": QueueRow("q", jobs_in=9, jobs_out=1), "new": QueueRow("new", jobs_in=7)})
+    set_rates(now, before)
+    assert [(row.rate_in, row.rate_out) for row in now.queues.values()] == [(2.0, 0.0), (0.0, 0.0)]
+
+
+def test_a_majority_of_the_nodes_makes_it_ready():
+    assert Picture(nodes=[seen(), seen(), Seen("h:3", None)]).is_ready
+    assert not Picture(nodes=[seen(), Seen("h:2", None), Seen("h:3", None)]).is_ready
+    assert not Picture().is_ready
+
+
+def test_one_look_serves_all_viewers(nodes):
+    async def look():
+        board = Board(make_options((nodes[0].address,), {}), 60)
+        try:
+            pictures = await asyncio.gather(*(board.picture() for _ in range(50)))
+            return pictures, len(board.totals), await board.picture()
+        finally:
+            await board.close()
+
+    pictures, looks, later = asyncio.run(look())
+    assert looks == 1
+    assert {id(picture) for picture in pictures} == {id(later)}

@@ -1,0 +1,71 @@
+"""The command line of disque-gateway."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+
+import pytest
+from click.testing import CliRunner
+
+from disque_py.gateway.access_file import parse_access
+from disque_py.gateway.command import main
+from disque_py.gateway.settings import TABLE
+from disque_py.loopback_ports import free_port
+
+
+def run(*words):
+    return CliRunner().invoke(main, list(words))
+
+
+def test_help_has_every_setting():
+    text = run("--help").output
+    assert [setting.name for setting in TABLE if f"--{setting.name}" not in text] == []
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["--listen", "0.0.0.0:1"], "loopback"),
+        (["--body-max", "x"], "body-max"),
+        (["no-such.conf"], "no-such.conf"),
+        (["--grant", "read"], "--new-token"),
+        (["--new-token", "t", "--grant", "root"], "no role"),
+    ],
+)
+def test_bad_usage_is_named(words, complaint):
+    result = run(*words)
+    assert (result.exit_code, complaint in result.output) == (2, True)
+
+
+def test_a_new_token_comes_with_its_entry():
+    text = run("--new-token", "billing", "--grant", "produce:mail-*", "--days", "3").output
+    secret = text.splitlines()[0].rpartition(" ")[2]
+    found = parse_access(text).token(secret, 0.0)
+    assert (found.name, str(found.grants[0]), found.expires is not None) == ("billing", "produce:mail-*", True)
+
+
+def test_it_serves_until_it_is_told_to_end(nodes, tmp_path):
+    conf = tmp_path / "gateway.conf"
+    conf.write_text(f"listen 127.0.0.1:{free_port()}\ngrpc-listen ''\nurl {nodes.url}\n")
+    words = [sys.executable, "-m", "disque_py.gateway.command", str(conf)]
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as program:
+        assert program.stderr is not None
+        assert "serving http://127.0.0.1:" in program.stderr.readline()
+        program.send_signal(signal.SIGTERM)
+        assert program.wait(10) == 0
+
+
+def test_a_port_that_is_taken_is_an_error(nodes, gateway):
+    words = [
+        sys.executable,
+        "-m",
+        "disque_py.gateway.command",
+        "--listen",
+        f"127.0.0.1:{gateway.port}",
+        "--url",
+        nodes.url,
+    ]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=20)
+    assert (done.returncode, "can't listen" in done.stderr) == (1, True)

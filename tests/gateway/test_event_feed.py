@@ -1,0 +1,128 @@
+"""The feed of all nodes' events: as server-sent events, with a place to resume at."""
+
+from __future__ import annotations
+
+import http.client
+import json
+
+import pytest
+
+from disque_py.gateway.event_feed import EventFilter, parse_place, place_text
+from disque_py.gateway.grants import Principal, grant_of
+from disque_py.gateway.problems import RefusedError
+
+
+class Stream:
+    """A reader of /v1/events."""
+
+    def __init__(self, gateway, query="", place=""):
+        self.connection = http.client.HTTPConnection("127.0.0.1", gateway.port, timeout=20)
+        self.connection.request("GET", f"/v1/events{query}", headers={"Last-Event-ID": place} if place else {})
+        self.answer = self.connection.getresponse()
+        assert self.answer.status == 200
+        self.place = place
+        assert self.answer.readline() == b"retry: 1000\n"
+        assert self.answer.readline() == b"\n"
+
+    def next(self):
+        """Return name and data of the next event."""
+        name = ""
+        while True:
+            field, _, value = self.answer.readline().decode().rstrip("\n").partition(": ")
+            if field == "id":
+                self.place = value
+            elif field == "event":
+                name = value
+            elif field == "data":
+                self.answer.readline()
+                return name, json.loads(value)
+
+    def close(self):
+        """Hang up."""
+        self.connection.sock.close() if self.connection.sock else None
+        self.answer.close()
+
+
+@pytest.fixture
+def stream(gateway):
+    """Opens streams: stream(query, place)."""
+    opened = []
+
+    def open_(query="", place=""):
+        opened.append(Stream(gateway, query, place))
+        return opened[-1]
+
+    yield open_
+    for each in opened:
+        each.close()
+
+
+def test_events_of_all_nodes_arrive(gateway, queue, stream):
+    reader = stream(f"?queue={queue}&event=added")
+    ids = [gateway.post(f"/v1/queues/{queue}/jobs", {"body": "b"}).json["id"] for _ in range(3)]
+    assert [reader.next()[1]["job_id"] for _ in ids] == ids
+
+
+def test_a_reader_that_comes_back_with_its_place_misses_nothing(gateway, queue, stream):
+    reader = stream(f"?queue={queue}&event=added")
+    first = gateway.post(f"/v1/queues/{queue}/jobs", {"body": "b"}).json["id"]
+    assert reader.next()[1]["job_id"] == first
+    reader.close()
+    missed = [gateway.post(f"/v1/queues/{queue}/jobs", {"body": "b"}).json["id"] for _ in range(2)]
+    again = stream(f"?queue={queue}&event=added", reader.place)
+    assert [again.next()[1]["job_id"] for _ in missed] == missed
+
+
+def test_the_events_of_one_job_can_be_followed(gateway, queue, stream):
+    job = gateway.post(f"/v1/queues/{queue}/jobs", {"body": "b", "delay_ms": 60_000}).json["id"]
+    reader = stream(f"?job={job.replace('+', '%2B')}")
+    gateway.post(f"/v1/jobs/{job}/cancel")
+    assert reader.next()[1]["job_id"] == job
+
+
+def test_the_end_of_a_stream_is_counted(gateway, stream):
+    service = gateway.gateway.service
+    reader = stream()
+    assert service._streams == {"local": 1}
+    reader.close()
+    for _ in range(500):
+        if not service._streams:
+            break
+        gateway.get("/livez")
+    assert service._streams == {}
+
+
+def test_a_place_is_text_and_back():
+    place = {"a": 5, "b": 0}
+    assert parse_place(place_text(place)) == place
+    assert parse_place("") == {}
+
+
+@pytest.mark.parametrize("text", ["a", "a:", ":5", "a:-1", "a:b", "a:" + "9" * 30])
+def test_a_place_that_is_none_is_refused(text):
+    with pytest.raises(RefusedError, match="place"):
+        parse_place(text)
+
+
+def event(**words):
+    return {"event": "added", "queue": "a1", "job_id": "D-1"} | words
+
+
+def test_a_reader_sees_events_of_its_queues_only():
+    wanted = EventFilter(Principal("p", (grant_of("bodies:a*"),), client=None))
+    assert wanted.admits(event())
+    assert not wanted.admits(event(queue="b"))
+
+
+def test_events_of_the_node_itself_need_the_role_everywhere():
+    of_node = event(queue=None, job_id=None)
+    assert EventFilter(Principal("p", (grant_of("bodies"),), client=None)).admits(of_node)
+    assert not EventFilter(Principal("p", (grant_of("bodies:a*"),), client=None)).admits(of_node)
+
+
+def test_filters_are_combined():
+    wanted = EventFilter(Principal("p", (grant_of("bodies"),), client=None), "a*", "D-1", "added")
+    assert wanted.admits(event())
+    assert not wanted.admits(event(queue="b"))
+    assert not wanted.admits(event(job_id="D-2"))
+    assert not wanted.admits(event(event="acked"))

@@ -1,0 +1,77 @@
+"""Requests and answers above ASGI."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from disque_py.gateway.http.exchange import CallerGoneError, Exchange, json_answer, problem_answer
+from disque_py.gateway.problems import RefusedError
+
+
+def exchange(*messages, query=b"", headers=()):
+    waiting = list(messages)
+
+    async def receive():
+        if waiting:
+            return waiting.pop(0)
+        return await asyncio.Event().wait()
+
+    scope = {"method": "GET", "raw_path": b"/a%2Fb", "query_string": query, "headers": list(headers), "scheme": "http"}
+    return Exchange(scope, receive)
+
+
+def part(body, more=False):
+    return {"type": "http.request", "body": body, "more_body": more}
+
+
+def test_a_body_comes_in_parts():
+    assert asyncio.run(exchange(part(b"a", True), part(b"b")).body(2, "x")) == b"ab"
+
+
+def test_a_body_above_the_limit_is_refused_before_it_is_all_there():
+    with pytest.raises(RefusedError, match=r"2 bytes \(x\)"):
+        asyncio.run(exchange(part(b"abc", True)).body(2, "x"))
+    with pytest.raises(RefusedError, match="x"):
+        asyncio.run(exchange(headers=[(b"content-length", b"3")]).body(2, "x"))
+
+
+def test_a_caller_that_hangs_up_in_the_middle_is_gone():
+    with pytest.raises(CallerGoneError):
+        asyncio.run(exchange(part(b"a", True), {"type": "http.disconnect"}).body(9, "x"))
+
+
+def test_work_is_cancelled_when_its_caller_is_gone():
+    ended = []
+
+    async def work():
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(True)
+
+    with pytest.raises(CallerGoneError):
+        asyncio.run(exchange({"type": "http.disconnect"}).while_connected(work()))
+    assert ended == [True]
+
+
+def test_work_that_is_done_gives_its_result():
+    assert asyncio.run(exchange().while_connected(asyncio.sleep(0, 5))) == 5
+
+
+def test_a_query_with_too_many_pairs_or_wrong_bytes_is_refused():
+    for query in (b"&".join(b"a=%d" % number for number in range(200)), b"a=%ff"):
+        with pytest.raises(RefusedError, match="query"):
+            exchange(query=query).query  # noqa: B018
+
+
+def test_a_refusal_is_a_problem_with_its_headers():
+    answer = problem_answer(RefusedError("NOAUTH", "x"))
+    assert (answer.status, answer.content_type) == (401, "application/problem+json")
+    assert [name for name, _ in answer.headers] == ["www-authenticate"] * 2
+    assert ("retry-after", "1") in problem_answer(RefusedError("NOREPL", "x")).headers
+
+
+def test_a_head_has_the_length():
+    assert (b"content-length", b"2") in json_answer({}).head()["headers"]

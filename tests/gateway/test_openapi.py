@@ -1,0 +1,37 @@
+"""OpenAPI is the table."""
+
+from __future__ import annotations
+
+import pytest
+
+from disque_py.gateway.http.openapi import document
+from disque_py.gateway.operations import TABLE
+from disque_py.gateway.problems import BY_CODE
+
+FOUND = document("/mq", has_logins=True)
+
+
+@pytest.mark.parametrize("operation", TABLE, ids=lambda row: row.name)
+def test_every_operation_is_described_with_its_arguments_and_errors(operation):
+    entry = FOUND["paths"][operation.path][operation.verb.lower()]
+    assert entry["operationId"] == operation.name
+    assert {each["name"] for each in entry["parameters"]} == {
+        each.name for each in operation.arguments if each.place != "body"
+    }
+    statuses = {str(BY_CODE[code].http) for code in operation.all_errors()} | {str(operation.status)}
+    assert set(entry["responses"]) == statuses
+
+
+def test_bodies_refuse_further_fields():
+    body = FOUND["paths"]["/v1/queues/{queue}/jobs"]["post"]["requestBody"]["content"]["application/json"]["schema"]
+    assert body["additionalProperties"] is False
+
+
+def test_it_names_the_base_path_and_the_logins():
+    assert FOUND["openapi"].startswith("3.1")
+    assert (FOUND["servers"], len(FOUND["security"])) == ([{"url": "/mq"}], 2)
+    assert "security" not in document("", has_logins=False)
+
+
+def test_it_is_served(gateway):
+    assert gateway.get("/v1/openapi.json").json == document("", has_logins=False)

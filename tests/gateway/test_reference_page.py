@@ -1,0 +1,20 @@
+"""The page /docs."""
+
+from __future__ import annotations
+
+from disque_py.gateway.http.reference_page import page
+from disque_py.gateway.operations import TABLE
+
+
+def test_every_operation_and_argument_is_on_the_page():
+    text = page("/mq").decode()
+    assert [row.name for row in TABLE if f"id='{row.name}'" not in text] == []
+    assert [each.name for row in TABLE for each in row.arguments if f"<code>{each.name}</code>" not in text] == []
+
+
+def test_it_needs_nothing_from_outside(gateway):
+    reply = gateway.get("/docs")
+    assert "http://" not in reply.text.replace("http://127", "")
+    assert "<script" not in reply.text
+    assert "default-src 'self'" in reply.headers["content-security-policy"]
+    assert gateway.get("/docs.css").status == 200

@@ -1,0 +1,92 @@
+"""The process: TLS, and nodes and callers that die."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import subprocess
+import time
+
+import pytest
+
+from disque_py import testing
+from gateways import RunningGateway
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory):
+    """Files of a certificate for localhost, and its key."""
+    folder = tmp_path_factory.mktemp("tls")
+    cert, key = folder / "cert.pem", folder / "key.pem"
+    words = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
+    words += ["-addext", "subjectAltName=DNS:localhost", "-keyout", str(key), "-out", str(cert)]
+    try:
+        subprocess.run(words, check=True, capture_output=True)
+    except FileNotFoundError:
+        pytest.skip("openssl is not installed")
+    return cert, key
+
+
+def over_tls(port, cert, version=None):
+    context = ssl.create_default_context(cafile=str(cert))
+    if version is not None:
+        context.maximum_version = version
+    plain = socket.create_connection(("127.0.0.1", port), 10)
+    with plain, context.wrap_socket(plain, server_hostname="localhost") as connection:
+        connection.sendall(b"GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        return connection.recv(1000), connection.getpeercert()["serialNumber"]
+
+
+def test_tls_is_served_and_the_certificate_is_read_again(make_gateway, certificate, tmp_path):
+    cert, key = certificate
+    gateway = make_gateway(tls_cert=cert, tls_key=key)
+    answer, serial = over_tls(gateway.port, cert)
+    assert answer.startswith(b"HTTP/1.1 200")
+    words = ["openssl", "req", "-x509", "-key", str(key), "-days", "3", "-subj", "/CN=localhost"]
+    words += ["-addext", "subjectAltName=DNS:localhost", "-out", str(cert)]
+    subprocess.run(words, check=True, capture_output=True)
+    gateway.loop.call_soon_threadsafe(gateway.gateway.reload_certificate)
+    time.sleep(0.2)
+    assert over_tls(gateway.port, cert)[1] != serial
+
+
+def test_a_bad_certificate_is_an_error_at_the_start(make_gateway, tmp_path):
+    bad = tmp_path / "bad.pem"
+    bad.write_text("none")
+    with pytest.raises(Exception, match="tls-cert"):
+        make_gateway(tls_cert=bad)
+
+
+def test_when_a_node_is_killed_jobs_go_on_and_none_is_lost(queue):
+    with testing.cluster(3) as cluster:
+        gateway = RunningGateway(cluster.url)
+        try:
+            added = set()
+            for number in range(30):
+                if number == 10:
+                    home = gateway.gateway.service.logins.client.node
+                    cluster.kill([node.port for node in cluster].index(home.port))
+                key = {"body": str(number), "request_id": str(number), "replicate": 2, "retry_ms": 1000}
+                reply = gateway.post(f"/v1/queues/{queue}/jobs", key, timeout=40)
+                if reply.status == 201:
+                    added.add(reply.json["id"])
+            assert len(added) >= 28
+            found = set()
+            deadline = time.monotonic() + 30
+            while not added <= found and time.monotonic() < deadline:
+                for job in gateway.post(f"/v1/queues/{queue}/dequeue", {"max": 50, "wait_ms": 500}).json["jobs"]:
+                    found.add(job["id"])
+                    gateway.post(f"/v1/jobs/{job['id']}/complete")
+            assert added <= found
+        finally:
+            gateway.close()
+
+
+def test_jobs_of_a_gateway_that_is_killed_come_back(nodes, make_gateway, queue):
+    """Its own end puts back what waits; a crash leaves it to the leases."""
+    first = make_gateway()
+    first.post(f"/v1/queues/{queue}/jobs", {"body": "b", "retry_ms": 500})
+    assert len(first.post(f"/v1/queues/{queue}/dequeue", {"wait_ms": 2000}).json["jobs"]) == 1
+    first.close()
+    second = make_gateway()
+    assert len(second.post(f"/v1/queues/{queue}/dequeue", {"wait_ms": 10_000}).json["jobs"]) == 1

@@ -1,0 +1,147 @@
+"""Permissions: each operation with each role, on its queue and on another one."""
+
+from __future__ import annotations
+
+import pytest
+
+from disque_py.gateway.access_file import token_entry
+from disque_py.gateway.grants import ROLES, Principal, grant_of
+from disque_py.gateway.operations import BY_NAME, TABLE
+
+ALLOWED = {
+    "read": {"read"},
+    "bodies": {"read", "bodies"},
+    "produce": {"produce"},
+    "consume": {"read", "consume"},
+    "operate": {"read", "operate"},
+    "admin": set(ROLES),
+}
+SECRETS = {role: f"dq_{role}" for role in ROLES}
+# Arguments that make each operation's request complete; the queue and the job are the test's.
+BODIES = {
+    "enqueue": {"body": "b"},
+    "move": {"to": "perm-to"},
+    "put_queue": {"maxlen": 1000},
+    "reschedule": {"delay_ms": 5},
+    "find_jobs": {"keys": ["k"]},
+}
+
+
+@pytest.fixture(scope="module")
+def guarded(nodes, tmp_path_factory):
+    """A gateway with a token per role, for queues that begin with `perm`."""
+    from gateways import RunningGateway
+
+    folder = tmp_path_factory.mktemp("access")
+    path = folder / "access.toml"
+    entries = [token_entry(role, secret, [f"{role}:perm*"], None) for role, secret in SECRETS.items()]
+    path.write_text("".join([*entries, token_entry("all", "dq_all", ["admin"], None)]))
+    running = RunningGateway(nodes.url, access_file=path, audit_log=folder / "audit.log")
+    yield running
+    running.close()
+
+
+@pytest.fixture(scope="module")
+def jobs(guarded):
+    """A job in a queue of the pattern, and one in another queue."""
+    login = "Bearer dq_all"
+    return {
+        name: guarded.post(f"/v1/queues/{name}/jobs", {"body": "b"}, login=login).json["id"]
+        for name in ("perm", "other")
+    }
+
+
+def ask(guarded, jobs, operation, queue, login):
+    path = operation.path.replace("{queue}", queue).replace("{id}", jobs[queue])
+    if operation.form == "lines":
+        headers = {"Content-Type": "application/x-ndjson"}
+        return guarded.request(operation.verb, path, body=b'{"body":"b"}', headers=headers, login=login)
+    value = BODIES.get(operation.name, {}) if operation.has_body else None
+    if operation.name == "complete_batch":
+        value = {"ids": [jobs[queue]]}
+    query = f"?confirm={queue}&status=errored" if operation.name == "purge_queue" else ""
+    return guarded.request(operation.verb, path + query, value, login=login)
+
+
+# A stream has no end, so another test asks for it.
+ASKED = [row for row in TABLE if row.form != "events"]
+
+
+@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize("operation", ASKED, ids=lambda row: row.name)
+def test_a_role_opens_what_it_names_on_its_queues_and_nothing_else(guarded, jobs, operation, role):
+    if operation.name == "wait_job":
+        return  # It waits; test_waiting below.
+    login = f"Bearer {SECRETS[role]}"
+    is_open = operation.role in ALLOWED[role]
+    assert (ask(guarded, jobs, operation, "perm", login).status != 403) == is_open
+    if operation.scope in ("queue", "job"):
+        refused = ask(guarded, jobs, operation, "other", login)
+        assert (refused.status, refused.json["code"]) == (403, "NOPERM")
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_waiting_for_a_job_and_following_events_have_roles_too(guarded, jobs, role):
+    login = f"Bearer {SECRETS[role]}"
+    waited = guarded.get(f"/v1/jobs/{jobs['perm']}/wait?timeout_ms=1", login=login)
+    assert (waited.status != 403) == ("read" in ALLOWED[role])
+    if "bodies" not in ALLOWED[role]:
+        assert guarded.get("/v1/events", login=login).status == 403
+
+
+@pytest.mark.parametrize("operation", TABLE, ids=lambda row: row.name)
+@pytest.mark.parametrize("login", ["", "Bearer dq_wrong", "Basic YTpi", "Digest x"])
+def test_without_a_login_nothing_is_open(guarded, jobs, operation, login):
+    reply = ask(guarded, jobs, operation, "perm", login)
+    assert reply.status == 401
+
+
+def test_bodies_need_their_role(guarded):
+    job = guarded.post("/v1/queues/perm/jobs", {"body": "b"}, login="Bearer dq_all").json["id"]
+    path = f"/v1/jobs/{job}"
+    assert "body" in guarded.get(path, login="Bearer dq_bodies").json
+    assert "body" not in guarded.get(path, login="Bearer dq_read").json
+    [job, *_] = guarded.get("/v1/queues/perm/jobs", login="Bearer dq_read").json["jobs"]
+    assert not {"body", "meta", "error"} & job.keys()
+
+
+def test_metadata_can_not_be_guessed_by_a_filter(guarded):
+    assert guarded.get("/v1/queues/perm/jobs?where=a:b", login="Bearer dq_read").status == 403
+    assert guarded.get("/v1/queues/perm/depth?where=a:b", login="Bearer dq_read").status == 403
+
+
+def test_lists_have_only_what_the_role_covers(guarded):
+    names = {row["name"] for row in guarded.get("/v1/queues?limit=1000", login="Bearer dq_read").json["queues"]}
+    assert names
+    assert {name for name in names if not name.startswith("perm")} == set()
+
+
+def test_moving_needs_the_role_on_both_queues(guarded):
+    reply = guarded.post("/v1/queues/perm/move", {"to": "other"}, login="Bearer dq_operate")
+    assert (reply.status, "'other'" in reply.text) == (403, True)
+
+
+def test_changes_and_refusals_are_audited(guarded):
+    guarded.post("/v1/queues/perm/pause", {"direction": "out"}, login="Bearer dq_operate")
+    guarded.post("/v1/queues/perm/resume", login="Bearer dq_operate")
+    guarded.post("/v1/queues/perm/pause", login="Bearer dq_read")
+    found = [(line["principal"], line["operation"], line["outcome"]) for line in guarded.gateway.service.audit.newest]
+    assert ("token:operate", "pause", "OK") in found
+    assert ("token:read", "pause", "NOPERM") in found
+
+
+def test_a_principal_has_so_many_streams_at_once(guarded):
+    service = guarded.gateway.service
+    someone = Principal("someone", (grant_of("bodies"),), client=None)
+    for _ in range(service.settings.streams_max):
+        service.open_stream(someone)
+    with pytest.raises(Exception, match="streams-max"):
+        service.open_stream(someone)
+    for _ in range(service.settings.streams_max):
+        service.close_stream(someone)
+    service.open_stream(someone)
+    service.close_stream(someone)
+
+
+def test_every_operation_was_asked():
+    assert {row.name for row in ASKED} | {"watch_events"} == set(BY_NAME)

@@ -1,0 +1,76 @@
+"""Bring docs/gateway.md into step with its tables: `python tests/house/rewrite_gateway_page.py`.
+
+The parts behind MARK come from disque_py/gateway: settings, errors, operations. The text before it is written by hand.
+test_gateway_page.py compares; this rewrites, and the difference is reviewed like any other.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from disque_py.gateway import operations, problems, settings
+from disque_py.gateway.grants import ROLES
+from disque_py.gateway.operations import Operation
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs/gateway.md"
+MARK = "<!-- What follows is written by tests/house/rewrite_gateway_page.py. -->\n"
+
+
+def in_step(text: str) -> str:
+    """The page with its tables written anew."""
+    introduction, mark, _ = text.partition(MARK)
+    return introduction + mark + tables()
+
+
+def tables() -> str:
+    """Settings, roles, errors, and a section per operation."""
+    return "".join(
+        [
+            "\n## Settings\n\n| setting | default | meaning |\n|---|---|---|\n",
+            *(
+                line(f"`{each.name}`", f"`{each.default}`" if each.default else "", each.help)
+                for each in settings.TABLE
+            ),
+            "\n## Roles\n\n| role | allows |\n|---|---|\n",
+            *(line(f"`{role}`", text) for role, text in ROLES.items()),
+            "\n## Errors\n\n| code | HTTP | gRPC | meaning |\n|---|---|---|---|\n",
+            *(line(codes(row.codes), str(row.http), row.grpc, row.meaning) for row in problems.TABLE),
+            f"\nEvery operation can have: {codes(operations.COMMON_ERRORS)}.\n",
+            "\n## Operations\n\n| operation | method and path | role | does |\n|---|---|---|---|\n",
+            *(
+                line(f"[{each.name}](#{each.name})", f"`{each.verb} {each.path}`", f"`{each.role}`", each.summary)
+                for each in operations.TABLE
+            ),
+            *map(section, operations.TABLE),
+        ]
+    )
+
+
+def section(operation: Operation) -> str:
+    """One operation."""
+    head = f"\n### {operation.name}\n\n`{operation.verb} {operation.path}`: {operation.summary}\n\n"
+    facts = f"Role `{operation.role}`, command {operation.command}, answer {operation.status}."
+    if operation.errors:
+        facts += f" Errors: {codes(operation.errors)}."
+    if not operation.arguments:
+        return f"{head}{facts}\n"
+    rows = "".join(
+        line(f"`{each.name}`", f"{each.place}{', required' if each.required else ''}", each.help)
+        for each in operation.arguments
+    )
+    return f"{head}{facts}\n\n| argument | in | meaning |\n|---|---|---|\n{rows}"
+
+
+def codes(names: tuple[str, ...]) -> str:
+    """Codes with commas between them."""
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def line(*cells: str) -> str:
+    """A line of a table."""
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |\n"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(in_step(PAGE.read_text(encoding="utf-8")), encoding="utf-8")

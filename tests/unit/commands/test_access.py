@@ -1,0 +1,296 @@
+"""Permissions in force: each command of the table, names, ids, tokens, limits."""
+
+from __future__ import annotations
+
+import pytest
+
+from brokers import ask, ask_parsed, make_broker, make_client, pass_time, port_of
+from disque_py.commands.permissions import UNITS
+from disque_py.commands.table import COMMANDS
+from disque_py.core.client import WAITS_FOR_JOBS
+from disque_py.node import dispatch
+
+FREE = ("auth", "hello", "reset")
+NO_COMMAND = b"-NOPERM this user has no permissions to run the '"
+NO_NAME = b"-NOPERM No permissions to access a queue\r\n"
+ARITY = {command.name: abs(command.arity) for command in COMMANDS}
+EXACT = [command.name for command in COMMANDS if command.arity > 0]
+NEVER_RUN = ("shutdown", "debug", "monitor")
+
+
+def make_user(broker, *rules, name="ann"):
+    """A client that has logged in as a new user with these rules."""
+    admin = make_client(broker, "127.0.0.1:1")
+    assert ask(broker, admin, "ACL", "SETUSER", name, "on", ">pw", *rules) == b"+OK\r\n"
+    client = make_client(broker, "127.0.0.1:2")
+    assert ask(broker, client, "AUTH", name, "pw") == b"+OK\r\n"
+    return client
+
+
+def request_of(unit, name="q"):
+    command, _, subcommand = unit.name.partition("|")
+    argv = [command, *([subcommand] if subcommand else []), name]
+    if command == "getjob":
+        return ["getjob", "nohang", "from", name]
+    if command == "jscan":
+        return ["jscan", "queue", name]
+    argv += ["x"] * (max(ARITY[command], 5 if subcommand == "acquire" else 0) - len(argv))
+    return argv[: ARITY[command]] if command in EXACT else argv
+
+
+@pytest.mark.parametrize("unit", [unit for unit in UNITS if unit.name not in FREE], ids=lambda unit: unit.name)
+def test_a_command_needs_one_of_its_categories(unit):
+    """Spec US2, US4."""
+    broker = make_broker()
+    others = [f"-@{category}" for category in unit.categories]
+    client = make_user(broker, "~*", "+@all", *others)
+    assert ask(broker, client, *request_of(unit)).startswith(NO_COMMAND + unit.name.encode())
+    assert client.out == []
+    for category in unit.categories:
+        ask(broker, make_client(broker), "ACL", "SETUSER", "ann", "-@all", f"+@{category}")
+        if unit.name not in NEVER_RUN:
+            assert not ask(broker, client, *request_of(unit)).startswith(b"-NOPERM")
+
+
+@pytest.mark.parametrize("unit", [unit for unit in UNITS if unit.names is not None], ids=lambda unit: unit.name)
+def test_a_command_needs_its_names(unit):
+    """Spec US3, US4."""
+    broker = make_broker()
+    client = make_user(broker, "~mine-*", "+@all")
+    assert ask(broker, client, *request_of(unit, "other")) == NO_NAME
+    assert broker.queues == {}
+    if unit.name not in ("qmove",):
+        assert not ask(broker, client, *request_of(unit, "mine-1")).startswith(b"-NOPERM")
+
+
+@pytest.mark.parametrize("name", FREE)
+def test_a_client_may_always_log_in(name):
+    broker = make_broker()
+    client = make_user(broker)
+    words = {"auth": ("AUTH", "default", "x"), "hello": ("HELLO", 3, "AUTH", "default", "x"), "reset": ("RESET",)}[name]
+    assert not ask(broker, client, *words).startswith(b"-")
+    assert client.user is None
+
+
+def test_unknown_subcommands_need_the_whole_command():
+    broker = make_broker()
+    client = make_user(broker, "+@read")
+    assert ask(broker, client, "QUEUE", "NOVEL", "x").startswith(NO_COMMAND + b"queue'")
+    assert ask(broker, make_user(broker, "+queue", name="bob"), "QUEUE", "NOVEL", "x").startswith(b"-ERR")
+
+
+def test_jobs_of_other_queues_are_out_of_reach_where_they_are_known():
+    """Spec US6."""
+    broker = make_broker()
+    job_id = ask(broker, make_client(broker), "ADDJOB", "other", "body", 0)[1:-2]
+    unknown = job_id[:20] + b"A" * 12 + job_id[32:]
+    client = make_user(broker, "~mine", "+@all")
+    for words in (("ACKJOB",), ("FASTACK",), ("DELJOB",), ("SHOW",), ("NACK",), ("CANCELJOB",), ("ENQUEUE",),
+                  ("DEQUEUE",), ("WORKING",), ("PROMOTE",), ("RESCHEDULE",)):  # fmt: skip
+        assert ask(broker, client, *words, job_id) == NO_NAME, words
+    assert ask(broker, client, "ACKJOB", unknown, job_id) == NO_NAME
+    assert broker.find(job_id) is not None
+    assert ask(broker, client, "SHOW", unknown) == b"$-1\r\n"
+
+
+def test_a_token_does_not_open_the_jobs_of_another_queue():
+    """Spec US6."""
+    broker = make_broker()
+    admin = make_client(broker)
+    ask(broker, admin, "ADDJOB", "other", "secret", 0)
+    assert b"secret" in ask(broker, admin, "GETJOB", "NOHANG", "TOKEN", "t", "FROM", "other")
+    client = make_user(broker, "~mine", "+@all")
+    for words in (("GETJOB", "NOHANG", "TOKEN", "t", "FROM", "mine"), ("ACKTOKEN", "t"), ("NACKTOKEN", "a", "t"),
+                  ("EXTENDTOKEN", "t", 9)):  # fmt: skip
+        assert ask(broker, client, *words) == NO_NAME
+
+
+def test_each_command_of_a_pipeline_is_checked():
+    """Spec US4."""
+    broker = make_broker()
+    client = make_user(broker, "~q", "+@produce", "+@connection")
+    requests = [[b"ADDJOB", b"q", b"1", b"0"], [b"ADDJOB", b"x", b"2", b"0"], [b"PING"], [b"QLEN", b"q"]]
+    assert dispatch.execute(broker, client, requests) == 4
+    replies = b"".join(client.out).split(b"\r\n")
+    assert [reply[:7] for reply in replies[:4]] == [b"+D-" + replies[0][3:7], b"-NOPERM", b"+PONG", b"-NOPERM"]
+    assert list(broker.queues) == [b"q"]
+
+
+def test_a_change_of_the_own_user_holds_for_the_next_command_of_the_pipeline():
+    broker = make_broker()
+    client = make_user(broker, "~*", "+@all")
+    dispatch.execute(broker, client, [[b"ACL", b"SETUSER", b"ann", b"-@read"], [b"QLEN", b"q"]])
+    assert b"".join(client.out).startswith(b"+OK\r\n-NOPERM")
+
+
+def test_default_gets_rules_while_it_is_connected():
+    broker = make_broker()
+    plain, admin = make_client(broker), make_user(broker, "~*", "+@all")
+    assert ask(broker, admin, "ACL", "SETUSER", "default", "-@all", "+ping") == b"+OK\r\n"
+    assert ask(broker, plain, "QLEN", "q").startswith(b"-NOPERM")
+    assert ask(broker, make_client(broker), "QLEN", "q").startswith(b"-NOPERM")
+    assert ask(broker, admin, "ACL", "SETUSER", "default", "+@all") == b"+OK\r\n"
+    assert plain.user is None
+
+
+def test_lists_show_the_names_of_the_user():
+    """Spec US5."""
+    broker = make_broker()
+    admin = make_client(broker)
+    for name in ("mine-1", "other"):
+        ask(broker, admin, "ADDJOB", name, "body", 0, "META", "k", "v")
+        ask(broker, admin, "QUEUE", "SET", name, "lease", 5)
+    client = make_user(broker, "~mine-*", "+@all")
+    assert ask_parsed(broker, client, "QSCAN", "BUSYLOOP")[1] == [b"mine-1"]
+    assert ask_parsed(broker, client, "QUEUE", "LIST") == [b"mine-1"]
+    assert len(ask_parsed(broker, client, "JSCAN", "BUSYLOOP")[1]) == 1
+    assert len(ask_parsed(broker, admin, "JSCAN", "BUSYLOOP")[1]) == 2
+
+
+def test_bodies_need_a_category_of_their_own():
+    """Spec US2."""
+    broker = make_broker()
+    job_id = ask(broker, make_client(broker), "ADDJOB", "q", "secret", 0, "META", "k", "hidden")[1:-2]
+    client = make_user(broker, "~*", "+@read")
+    for words in (("SHOW", job_id), ("SHOW", job_id, "CLUSTER"), ("JSCAN", "REPLY", "all")):
+        shown = ask(broker, client, *words)
+        assert job_id in shown
+        assert b"secret" not in shown
+        assert b"hidden" not in shown
+    assert ask(broker, client, "QPEEK", "q", 1).startswith(b"-NOPERM")
+    assert ask(broker, client, "QDEPTH", "q", "BY", "k").startswith(b"-NOPERM")
+    ask(broker, make_client(broker), "ACL", "SETUSER", "ann", "+@bodies")
+    assert b"secret" in ask(broker, client, "SHOW", job_id)
+
+
+def test_long_lists_of_a_restricted_user_are_bounded():
+    broker = make_broker()
+    client = make_user(broker, "~mine", "+@all")
+    assert ask(broker, client, "ACKJOB", *["x"] * 9_000).startswith(b"-NOPERM a user whose names are restricted")
+
+
+def test_clients_of_a_removed_or_disabled_user_are_disconnected():
+    """Spec US8."""
+    for words in (("DELUSER", "ann"), ("SETUSER", "ann", "off")):
+        broker = make_broker()
+        client = make_user(broker, "~*", "+@all")
+        ask(broker, make_client(broker), "ACL", *words)
+        assert port_of(client).closed == [False]
+
+
+def test_a_user_that_removes_itself_gets_the_reply_first():
+    broker = make_broker()
+    client = make_user(broker, "~*", "+@all")
+    assert ask(broker, client, "ACL", "DELUSER", "ann") == b":1\r\n"
+    assert client.close_asked
+    assert port_of(client).closed == []
+
+
+def test_a_client_that_waits_for_jobs_it_may_not_have_any_more_is_disconnected():
+    """Spec US8."""
+    broker = make_broker()
+    client = make_user(broker, "~a", "~b", "+@consume")
+    ask(broker, client, "GETJOB", "FROM", "a", "b")
+    assert client.waiting == WAITS_FOR_JOBS
+    admin = make_client(broker)
+    ask(broker, admin, "ACL", "SETUSER", "ann", "+@read")
+    assert port_of(client).closed == []
+    ask(broker, admin, "ACL", "SETUSER", "ann", "resetkeys", "~a")
+    assert port_of(client).closed == [False]
+
+
+def test_a_client_that_monitors_is_disconnected_with_its_permission():
+    broker = make_broker()
+    client = make_user(broker, "+monitor")
+    ask(broker, client, "MONITOR")
+    ask(broker, make_client(broker), "ACL", "SETUSER", "ann", "-monitor")
+    assert port_of(client).closed == [False]
+
+
+def test_a_user_has_so_many_connections():
+    """Spec US11."""
+    broker = make_broker()
+    make_user(broker, "+@all", "limit:connections=1")
+    second = make_client(broker)
+    assert ask(broker, second, "AUTH", "ann", "pw") == b"-LIMIT the user may have 1 connections to this node\r\n"
+    assert second.user is None
+
+
+def test_a_user_runs_so_many_commands():
+    """Spec US11."""
+    broker = make_broker()
+    client = make_user(broker, "+@all", "limit:rate=2/1s")
+    replies = [ask(broker, client, "PING") for _ in range(3)]
+    assert replies[:2] == [b"+PONG\r\n"] * 2
+    assert replies[2] == b"-LIMIT the user may run 2 commands in 1000 ms on this node\r\n"
+    pass_time(broker, 1_000)
+    assert ask(broker, client, "PING") == b"+PONG\r\n"
+
+
+def test_a_user_brings_so_many_queues_into_being():
+    """Spec US11."""
+    broker = make_broker()
+    client = make_user(broker, "~*", "+@all", "limit:queues=2")
+    job_id = ask(broker, client, "ADDJOB", "a", "1", 0)
+    assert job_id.startswith(b"+D-")
+    assert ask(broker, client, "ADDJOB", "b", "1", 0).startswith(b"+D-")
+    refused = b"-LIMIT the user may bring 2 queues into being on this node\r\n"
+    assert ask(broker, client, "ADDJOB", "c", "1", 0) == refused
+    assert ask(broker, client, "PAUSE", "c", "in") == refused
+    assert ask(broker, client, "ADDJOB", "a", "1", 0).startswith(b"+D-")
+    broker.drop_queue(broker.queues[b"b"])
+    pass_time(broker, 1_000)
+    assert ask(broker, client, "ADDJOB", "c", "1", 0).startswith(b"+D-")
+
+
+def test_multi_gives_no_way_around():
+    broker = make_broker()
+    client = make_user(broker, "+ping")
+    ask(broker, client, "MULTI")
+    assert ask(broker, client, "QLEN", "q").startswith(b"-EXECABORT")
+    assert ask(broker, client, "EXEC").startswith(b"-EXECABORT")
+    assert ask(broker, client, "QLEN", "q").startswith(b"-NOPERM")
+
+
+def test_a_renamed_command_keeps_its_permissions():
+    broker = make_broker(rename_command=(("qlen", "length"),))
+    client = make_user(broker, "+@connection")
+    assert ask(broker, client, "LENGTH", "q").startswith(NO_COMMAND + b"qlen'")
+
+
+def test_frommatch_serves_from_the_queues_of_the_user():
+    """Spec US5."""
+    broker = make_broker()
+    admin = make_client(broker)
+    for name in ("mail-1", "mail-2", "sms-1", "other"):
+        ask(broker, admin, "ADDJOB", name, f"of-{name}", 0)
+    client = make_user(broker, "~mail-*", "~sms-?", "+@consume")
+    assert ask(broker, client, "GETJOB", "NOHANG", "FROMMATCH", "*") == NO_NAME
+    ask(broker, admin, "ACL", "SETUSER", "ann", "resetkeys", "~mail-*", "~sms-1")
+    served = ask(broker, client, "GETJOB", "NOHANG", "COUNT", 9, "FROMMATCH", "*")
+    assert [word in served for word in (b"of-mail-1", b"of-mail-2", b"of-sms-1", b"of-other")] == [True] * 3 + [False]
+    for pattern in ("*-1", "oth*", "ma*r"):
+        assert ask(broker, client, "GETJOB", "NOHANG", "FROMMATCH", pattern) == NO_NAME
+    assert ask(broker, client, "GETJOB", "NOHANG", "FROMMATCH", "mail-?") == b"*-1\r\n"
+
+
+def test_a_client_that_waits_for_patterns_it_may_not_have_any_more_is_disconnected():
+    """Spec US8."""
+    broker = make_broker()
+    client = make_user(broker, "~mail-*", "+@consume")
+    ask(broker, client, "GETJOB", "FROMMATCH", "mail-*")
+    assert client.waiting == WAITS_FOR_JOBS
+    ask(broker, make_client(broker), "ACL", "SETUSER", "ann", "resetkeys", "~mail-eu-*")
+    assert port_of(client).closed == [False]
+
+
+def test_bodies_of_schedules_need_their_category_and_lists_show_own_ones():
+    """Spec US2, US5."""
+    broker = make_broker()
+    admin = make_client(broker)
+    for name in ("mine", "other"):
+        ask(broker, admin, "SCHEDULE", "SET", name, "EVERY", "5s", "QUEUE", "q", "BODY", "secret")
+    client = make_user(broker, "~mine", "+@read")
+    assert ask_parsed(broker, client, "SCHEDULE", "LIST") == [b"mine"]
+    assert b"secret" not in ask(broker, client, "SCHEDULE", "GET", "mine")
+    assert b"secret" in ask(broker, admin, "SCHEDULE", "GET", "mine")

@@ -1,0 +1,42 @@
+"""Paths."""
+
+from __future__ import annotations
+
+import pytest
+
+from disque_py.gateway.http.routing import Routes
+from disque_py.gateway.operations import TABLE
+from disque_py.gateway.problems import RefusedError
+
+ROUTES = Routes(TABLE)
+ID = "D-015ef0ef-djnn/iAXoyTWuipD8+yjDbcJ-05a1"
+
+
+@pytest.mark.parametrize("operation", TABLE, ids=lambda operation: operation.name)
+def test_every_path_leads_to_its_operation(operation):
+    path = operation.path.replace("{queue}", "a%2Fb").replace("{id}", ID)
+    found, texts = ROUTES.find(operation.verb, path)
+    assert found is operation
+    assert texts == {name: value for name, value in (("queue", "a/b"), ("id", ID)) if f"{{{name}}}" in operation.path}
+
+
+def test_an_id_may_be_encoded_or_not():
+    assert ROUTES.find("GET", f"/v1/jobs/{ID}")[1] == ROUTES.find("GET", f"/v1/jobs/{ID.replace('/', '%2F')}")[1]
+
+
+def test_another_method_is_named():
+    with pytest.raises(RefusedError, match="GET, POST") as caught:
+        ROUTES.find("PATCH", "/v1/queues/a/jobs")
+    assert caught.value.code == "METHOD"
+
+
+@pytest.mark.parametrize("path", ["/", "/v1", "/v1/queues/", "/v1/queues/a/b/c", "/v2/queues"])
+def test_an_unknown_path_is_not_found(path):
+    with pytest.raises(RefusedError) as caught:
+        ROUTES.find("GET", path)
+    assert caught.value.code == "NOTFOUND"
+
+
+def test_a_name_that_is_no_utf_8_is_refused():
+    with pytest.raises(RefusedError, match="UTF-8"):
+        ROUTES.find("GET", "/v1/queues/%ff")

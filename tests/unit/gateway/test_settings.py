@@ -1,0 +1,68 @@
+"""The settings of the gateway."""
+
+from __future__ import annotations
+
+import pytest
+
+from disque_py.gateway.settings import TABLE, Settings, is_loopback, parse_file, read_settings
+
+
+def test_without_any_word_everything_has_its_default():
+    found = Settings({})
+    assert (str(found.listen), found.body_max, found.has_logins) == ("127.0.0.1:8711", 1 << 20, False)
+
+
+def test_options_win_over_the_environment_and_that_over_the_file(tmp_path):
+    path = tmp_path / "gateway.conf"
+    path.write_text("body-max 1 # bytes\nrate 1\nstreams-max 1\n")
+    found = read_settings(str(path), {"body-max": "3"}, {"DISQUE_GATEWAY_BODY_MAX": "2", "DISQUE_GATEWAY_RATE": "2"})
+    assert (found.body_max, found.rate, found.streams_max) == (3, 2, 1)
+
+
+@pytest.mark.parametrize("setting", TABLE, ids=lambda setting: setting.name)
+def test_every_default_can_be_read(setting):
+    assert getattr(Settings({setting.name: setting.default}), setting.field) == setting.read(setting.default)
+
+
+@pytest.mark.parametrize(
+    ("texts", "complaint"),
+    [
+        ({"bodymax": "1"}, "no setting"),
+        ({"body-max": "-1"}, "whole number"),
+        ({"body-max": "0"}, "from 1"),
+        ({"console": "maybe"}, "yes or no"),
+        ({"listen": "0.0.0.0:1"}, "loopback"),
+        ({"listen": ""}, "empty"),
+        ({"listen": "unix:/x"}, "socket"),
+        ({"grpc-listen": "[::]:1"}, "loopback"),
+        ({"base-path": "x"}, "as /disque"),
+        ({"tls-key": "k"}, "tls-cert"),
+    ],
+)
+def test_a_mistake_is_named(texts, complaint):
+    with pytest.raises(ValueError, match=complaint):
+        Settings(texts)
+
+
+def test_with_logins_any_address_may_be_served():
+    assert Settings({"listen": "0.0.0.0:1", "grpc-listen": "", "broker-users": "yes"}).grpc_listen is None
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("rate 1 2", "one value"),
+        ("rat 1", "no setting"),
+        ("rate 1\nrate 2", "line 2.*before"),
+        ('rate "1', "quotation"),
+    ],
+)
+def test_a_wrong_line_is_named(text, complaint):
+    with pytest.raises(ValueError, match=complaint):
+        parse_file(text)
+
+
+def test_loopback_is_a_machines_own():
+    assert [is_loopback(host) for host in ("127.0.0.9", "::1", "localhost", "10.0.0.1", "0.0.0.0", "name")] == [
+        True, True, True, False, False, False,
+    ]  # fmt: skip

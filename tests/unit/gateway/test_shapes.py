@@ -1,0 +1,54 @@
+"""Results of the client library as JSON."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from disque_py.client.results import Job, JobInfo, LockInfo, QueueSettings, Task
+from disque_py.gateway import shapes
+
+
+def info(**words):
+    return JobInfo(
+        "D-1", "q", "queued", 1, 60, 5_000_000, 0, 5, 0, 0, [], [], None, None, b"x", meta={"a": "b"}, **words
+    )
+
+
+def test_a_body_that_is_no_text_is_base64():
+    assert shapes.body_of(b"\xff") == {"body_base64": "/w=="}
+    assert shapes.body_of(b"hi") == {"body": "hi"}
+
+
+def test_a_caller_without_bodies_sees_sizes_only():
+    shape = shapes.job_info(info(error="why"), has_body=False)
+    assert (shape["body_size"], shape["error"]) == (1, None)
+    assert not {"body", "meta"} & shape.keys()
+
+
+def test_a_caller_with_bodies_sees_all():
+    shape = shapes.job_info(info(error="why", more={"result-x": b"1"}), has_body=True)
+    assert (shape["body"], shape["meta"], shape["error"], shape["result_x"]) == ("x", {"a": "b"}, "why", "1")
+
+
+def test_a_job_that_was_not_taken_has_no_attempt():
+    assert shapes.job(Job("q", "D-1", b"x")) == {"id": "D-1", "queue": "q", "body": "x", "body_size": 1}
+
+
+def test_times_of_settings_are_milliseconds():
+    found = QueueSettings(
+        timedelta(seconds=2), None, None, None, 0, "", "", timedelta(days=7), 0, 0, [], "simple", "none", 1, 0
+    )
+    assert (shapes.settings(found)["lease_ms"], shapes.settings(found)["delay_ms"]) == (2000, None)
+
+
+def test_work_that_was_waited_for_is_done():
+    assert shapes.task(Task("t", "qmove", "q", None, jobs=4))["state"] == "done"
+
+
+def test_a_lock_that_is_not_remembered_is_free():
+    assert shapes.lock("l", None) == {"name": "l", "owner": None}
+    assert shapes.lock("l", LockInfo("o", 7, 1, 5, 0))["fence"] == 7
+
+
+def test_bytes_anywhere_become_text():
+    assert shapes.readable([b"a", {b"k": b"\xff"}, 1]) == ["a", {"k": "�"}, 1]
