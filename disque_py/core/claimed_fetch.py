@@ -131,14 +131,13 @@ def _may_serve(broker: Broker, queue: Queue, options: FetchOptions) -> bool:
 
 
 def _decided(broker: Broker, pick: Pick) -> None:
-    """Let the command go on when the last of its claims is decided; give back what no client waits for."""
+    """Let the command go on; give back what no client waits for."""
     client = pick.client
     if pick.outcome == GRANTED and client not in broker.waits.incremental:
         exclusive.give_back(broker, pick)
         return
-    if any(each.outcome == UNDECIDED for each in broker.exclusive.picks.get(client, ())):
-        return
     if client in broker.waits.stalled:
+        # The command looks whether all of its claims are decided. A line's claim for this client is none of them.
         del broker.waits.stalled[client]
         broker.schedule.call_at(broker.now_ms, _go_on)
 

@@ -70,12 +70,12 @@ class ClaimProducer(Actor):
             return 20
         if self._missing:
             name = self._missing[0]
-            line.ask([(words("QUEUE", "SET", name, *SETTINGS[name]), self._set, name)], self.travel())
+            line.ask([(words("QUEUE", "SET", name, "retention", 5, *SETTINGS[name]), self._set, name)], self.travel())
             return 200
         rng = self.rng
         name, user, limit = rng.choice(tuple(SETTINGS)), rng.choice(USERS), rng.choice(LIMITS)
         options: list[str | int] = ["RETRYMS", rng.choice(RETRIES_MS), "REPLICATE", rng.choice((1, 2, 2, 3))]
-        options += ["TTL", 600, "META", "user", user]
+        options += ["TTL", 20, "META", "user", user]
         options += ["ATTEMPTS", limit] if limit else []
         keys = tuple(f"{name}:{user}" for _ in range(name != QUORUM))
         about = (name, keys, limit if name != EXCLUSIVE else 0, line.machine)

@@ -72,6 +72,20 @@ def test_a_client_that_hangs_up_while_its_claims_are_under_way_leaves_no_trace()
     assert [each.id for each in get(world, "a")] == [job_id]
 
 
+def test_a_claim_for_the_line_of_a_client_does_not_keep_its_next_command_waiting():
+    """The client waited for two queues, and got a plain job while the claim was under way."""
+    world = exclusive(delay_ms=20)
+    talker = world.client("a")
+    talker.say("GETJOB", "FROM", "q", "plain")
+    world.run(100)
+    add(world, "a", "ann", "ASYNC")
+    world.run(1)
+    world.ask("a", "ADDJOB", "plain", "body", 0, "REPLICATE", 1)
+    talker.say("GETJOB", "NOHANG", "WITHLEASE", "FROM", "q", "plain")
+    world.run(3_000)
+    assert len(talker.replies) == 2
+
+
 def test_without_voters_the_reason_is_told():
     """Spec EX8."""
     world = exclusive()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from disque_py.simulator.checks.claims import ClaimBook
@@ -33,5 +35,6 @@ def test_workers_take_jobs_under_claims_while_the_voters_change():
 def test_claims_keep_their_rules_in_all_weathers(weather):
     """Spec EX3, EX6."""
     clients = tuple(ClientPlan(number, kind) for number, kind in enumerate(KINDS))
-    result = simulate(small_plan(5, weather=weather, duration_ms=5_000, clients=clients))
+    plan = replace(small_plan(5, weather=weather, duration_ms=5_000), clients=clients)
+    result = simulate(plan)
     assert result.failure is None
