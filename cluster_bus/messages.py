@@ -63,7 +63,8 @@ PATTERN_INTEREST: Final = 132
 PATTERN_QUEUE: Final = 133  # queue: it has jobs, and matches a pattern that clients with a filter wait for
 # Tasks (disque_py/core/tasks.py): work on the jobs of a queue, on all nodes.
 TASK: Final = 92  # number, action (0 begin, 1 go on, 2 end), fields of the action
-TASK_STATE: Final = 93  # number, round, offered jobs, changed, failed, outcome (0 goes on, 1 over, 2 unable)
+# number, round, offered jobs, changed, failed, outcome (0 goes on, 1 over, 2 unable), queue length, does it take jobs
+TASK_STATE: Final = 93
 SYNC: Final = 94  # number: say when you have handled all that I sent before
 SYNCED: Final = 95  # number of the SYNC
 # Questions of a client to all nodes. An older node ignores them, and is missing in the answer.
@@ -114,6 +115,15 @@ JOBHAS: Final = 143  # job id, one byte as in WAITIS: that changed
 NOWAIT: Final = 144  # [job id, …]: the sender waits for these no more
 RESULT: Final = 145  # job id, result, version and node of its ack (0, b"": of a node that does not know the job)
 PROGRESS: Final = 146  # job id, percent, text, attempt, version
+
+# Caps of queues (disque_py/core/capping.py).
+CAP_FOLLOW: Final = 155  # 1: I take my slots from you, 0: no more
+CAP_ASK: Final = 156  # queue, value of rate-by or None, value of max-running-by or None, slots, ms of the lease
+CAP_GRANT: Final = 157  # number, queue, both values as asked, slots
+CAP_SETTLE: Final = 158  # number of the grant, slots that were used or are given back
+CAP_USE: Final = (
+    159  # node, its run, queue, kind (0 rate, 1 running, 2 rate in all), value, slots, ms left of the last lease
+)
 
 REFUSED_PAUSED: Final = 1
 REFUSED_MEMORY: Final = 2

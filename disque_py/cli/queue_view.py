@@ -191,6 +191,8 @@ DEFAULTS: Final = {
     "retention": "7d",
     "maxlen": "0",
     "maxsize": "0",
+    "rate": "none",
+    "max-running": "0",
     "type": "simple",
     "assign": "local",
 }

@@ -873,6 +873,10 @@ def set_queue(
     require_meta: Iterable[str | bytes] | None = None,
     exclusive_by: str | bytes | None = None,
     assign: Literal["local", "quorum"] | None = None,
+    rate: str | int | None = None,
+    rate_by: str | bytes | None = None,
+    max_running: int | None = None,
+    max_running_by: str | bytes | None = None,
     more: Mapping[str, str | bytes] | None = None,
 ) -> Request[str]:
     """QUEUE SET → OK: settings of a queue are changed, on all nodes. Fields that are None stay as they are.
@@ -895,6 +899,10 @@ def set_queue(
                    default
     assign         "quorum": at most one worker has a job, and `attempts` is exact; it needs voters. "local": as many
                    as a partition makes. None by default
+    rate           most deliveries per second, or per time as "100/10s"; 0: any number. None by default
+    rate_by        name of META: `rate` holds for each of its values; "": for the queue. None by default
+    max_running    most leases that run at a time; 0: any number. None by default
+    max_running_by   name of META: `max_running` holds for each of its values; "": for the queue. None by default
     more           fields that this library does not know, and their values. None by default
 
     The settings are on the node's disk afterwards, and linked nodes had a second to confirm them. Raises ReplyError
@@ -924,6 +932,13 @@ def set_queue(
         argv += (b"type", b"exclusive" if exclusive_by else b"simple", b"exclusive-by", word(exclusive_by))
     if assign is not None:
         argv += (b"assign", assign.encode())
+    if rate is not None:
+        argv += (b"rate", str(rate).encode())
+    if rate_by is not None:
+        argv += (b"rate-by", word(rate_by))
+    _add(argv, b"max-running", None if max_running is None else whole("max_running", max_running))
+    if max_running_by is not None:
+        argv += (b"max-running-by", word(max_running_by))
     for field_name, value in (more or {}).items():
         argv += (word(field_name), word(value))
     if len(argv) == 3:

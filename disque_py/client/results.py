@@ -149,6 +149,8 @@ class QueueSettings:
     require_meta        names that the META of a job must have
     exclusive_by        the name of META by whose values jobs are exclusive; "": the queue is simple
     assign              "local", or "quorum": at most one worker per job
+    rate, rate_by       deliveries per time, as `100/10` (seconds) or `none`; for each value of this name, "": in all
+    max_running, max_running_by   leases that run, 0: any number; likewise
     type                `simple`
     paused              the state that PAUSE set with BCAST: none, in, out or all
     version             it grows with each change
@@ -173,6 +175,10 @@ class QueueSettings:
     paused: str
     version: int
     behind: int
+    rate: str = "none"
+    rate_by: str = ""
+    max_running: int = 0
+    max_running_by: str = ""
     more: dict[str, Any] = field(default_factory=dict, repr=False)
 
 
@@ -486,8 +492,12 @@ def queue_settings(reply: Reply) -> QueueSettings | None:
         maxlen=int(pairs.pop("maxlen", 0)),
         maxsize=int(pairs.pop("maxsize", 0)),
         require_meta=[name for name in pairs.pop("require-meta", "").split(",") if name],
-        exclusive_by=_exclusive_by(pairs.pop("exclusive-by", ""), pairs.pop("type", "")),
+        exclusive_by=_exclusive_by(pairs.pop("exclusive-by", ""), pairs.get("type", "")),
         assign=pairs.pop("assign", "local"),
+        rate=pairs.pop("rate", "none"),
+        rate_by=pairs.pop("rate-by", ""),
+        max_running=int(pairs.pop("max-running", 0)),
+        max_running_by=pairs.pop("max-running-by", ""),
         type=pairs.pop("type", "simple"),
         paused=pairs.pop("paused", "none"),
         version=pairs.pop("version", 0),

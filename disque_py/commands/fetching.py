@@ -23,6 +23,7 @@ from disque_py.commands.options import (
 from disque_py.commands.subcommands import text_of
 from disque_py.commands.where import read_pair
 from disque_py.core import (
+    capping,
     claimed_fetch,
     delivery,
     exclusive,
@@ -170,6 +171,15 @@ def _getjob_of_none(
         raise CommandError(
             MISCONF + broker.journal.disk_trouble
         )  # The jobs are at-most-once ones, or very many are asked for.
+    if (
+        nohang
+        and broker.caps.asked
+        and not broker.is_leaving
+        and any(capping.is_asked(broker, each) for each in queues)
+    ):
+        # There are jobs, and another node is asked whether they may go (spec CP4).
+        delivery.wait(broker, client, queues, capping.ANSWER_MS, options)
+        return None
     if nohang and options.where is not None:
         if interest.is_told(broker) and filter_interest.has_room_for_asking(broker):
             for queue in queues:

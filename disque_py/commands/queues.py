@@ -292,6 +292,7 @@ def _fields(name: bytes, found: Stat, protocol: int) -> list[tuple[bytes, bytes]
         (bulk("claims"), integer(found.claims)),
         (bulk("tasks"), integer(found.tasks)),
         (bulk("without-key"), integer(found.without_key)),
+        (bulk("rate-used"), integer(found.rate_used)),
     ]
 
 

@@ -468,6 +468,7 @@ class Stat:
     """The figures of QSTAT, of one node or of all.
 
     is_known    the queue exists
+    rate_used   deliveries of the last time, if the queue has a `rate`: of all nodes, as far as they told
     oldest_ms   age of the oldest pending job; -1: there is none
     """
 
@@ -485,6 +486,7 @@ class Stat:
         "length",
         "oldest_ms",
         "paused",
+        "rate_used",
         "running",
         "sources",
         "tasks",
@@ -509,6 +511,7 @@ class Stat:
         self.running = 0
         self.errored = 0
         self.tasks = 0
+        self.rate_used = 0
         self.claims = 0
         self.without_key = 0
 
@@ -521,6 +524,7 @@ def stat(broker: Broker, name: bytes, is_recent_enough: bool = False) -> Generat
     found.running = figures.running
     found.errored = figures.errored
     found.tasks = tasks.count_of(broker, name)
+    found.rate_used = broker.caps.rate_used(name, broker.now_ms)
     found.claims = exclusive.count_of(broker, name)
     found.without_key = figures.without_key
     queue = broker.queues.get(name)
@@ -566,6 +570,7 @@ def _figures(broker: Broker, name: bytes) -> Share:
         found.running,
         found.errored,
         found.tasks,
+        found.rate_used,
         found.claims,
         found.without_key,
     ]
@@ -590,8 +595,9 @@ def stat_of(answer: Any) -> Stat:
     found.running = _number_of(values[12])
     found.errored = _number_of(values[13])
     found.tasks = _number_of(values[14]) if len(values) > 14 else 0
-    found.claims = _number_of(values[15]) if len(values) > 15 else 0
-    found.without_key = _number_of(values[16]) if len(values) > 16 else 0
+    found.rate_used = _number_of(values[15]) if len(values) > 15 else 0
+    found.claims = _number_of(values[16]) if len(values) > 16 else 0
+    found.without_key = _number_of(values[17]) if len(values) > 17 else 0
     return found
 
 
@@ -603,6 +609,7 @@ def sum_of_stats(shares: list[Stat]) -> Stat:
         total.running += share.running
         total.errored += share.errored
         total.tasks += share.tasks
+        total.rate_used = max(total.rate_used, share.rate_used)  # Each node knows of all deliveries.
         total.claims += share.claims
         total.without_key += share.without_key
         if not share.is_known:

@@ -33,6 +33,7 @@ from disque_py.core.broker_parts import (
     Upkeep,
     Waits,
 )
+from disque_py.core.caps import Caps
 from disque_py.core.claims import Claims
 from disque_py.core.ends import Ends
 from disque_py.core.exclusive_state import Exclusive
@@ -127,6 +128,7 @@ class Broker:
       pauses               paused queues
       queue_settings       the settings of QUEUE SET (queue_settings.py)
       recurring            schedules (recurring.py)
+      caps                 caps of queues, and slots (caps.py)
 
     Clients
       clients, monitors    by id; clients in MONITOR
@@ -189,6 +191,7 @@ class Broker:
         self.queue_serial = 0
         self.queue_settings = QueueSettingsTable()
         self.recurring = Recurring()
+        self.caps = Caps(cluster.me)
         self.copies = Copies()
         self.repairs = Repairs()
         self.era = 1  # Jobs from the journal came before this process.

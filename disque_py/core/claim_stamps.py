@@ -164,9 +164,20 @@ def needed(broker: Broker, job: Job) -> Stamp | None:
 
 def open_parking(broker: Broker, queue: Queue) -> None:
     """Let a queue keep its jobs by value from now on (parking.py)."""
+    if queue in broker.exclusive.queues:
+        return
+    broker.exclusive.queues[queue] = None
     if queue.parking is None:
         queue.parking = Parking(queue, partial(_value_of, broker), partial(_room_of, broker))
-        broker.exclusive.queues[queue] = None
+    else:  # Its jobs wait for slots already (caps.py).
+        queue.parking.value_of = partial(_value_of, broker)
+        queue.parking.room_of = partial(_room_of, broker)
+
+
+def open_for(broker: Broker, queue: Queue, job: Job) -> None:
+    """Let a queue keep its jobs by value from now on, if this job needs a claim."""
+    if stamp_of(job) is not None:
+        open_parking(broker, queue)
 
 
 def adopt(broker: Broker, name: bytes) -> None:

@@ -104,6 +104,8 @@ def deliver(broker: Broker, queue: Queue, job: Job, options: FetchOptions) -> by
             lifecycle.extend(broker, job, options.lease_ms)
         if options.token:
             broker.tokens.add(options.token, job)
+    if broker.caps.limits:
+        broker.caps.delivered(job, now_ms, job.requeue_at_ms - now_ms)
     if job.terms.retry_ms and job.holders is not broker.sets.mine:
         requeue.tell_leased(broker, job)
     body: bytes = job.body  # type: ignore[assignment]  # fetch never gives a job whose body is on disk.

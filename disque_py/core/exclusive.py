@@ -291,6 +291,7 @@ def start(broker: Broker, pick: Pick) -> int:
         or pick.queue.is_dropped
         or job.expire_at_ms <= broker.now_ms
         or type(job.body) is Spilled
+        or not _has_slot(broker, pick)
     ):
         give_back(broker, pick)
         return 0
@@ -306,6 +307,12 @@ def start(broker: Broker, pick: Pick) -> int:
     changing.begin(broker, job)  # In the journal the claim stands behind the part.
     _run(broker, job, new, broker.now_ms + lease_ms)
     return lease_ms
+
+
+def _has_slot(broker: Broker, pick: Pick) -> bool:
+    """Whether the queue's caps allow the delivery still: other deliveries took slots while the voters were asked."""
+    caps = broker.caps
+    return pick.queue.name not in caps.limits or caps.admit(pick.job, broker.now_ms, 1)
 
 
 def _run(broker: Broker, job: Job, stamp: Stamp, until_ms: int) -> None:

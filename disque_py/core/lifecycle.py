@@ -15,7 +15,8 @@ from __future__ import annotations
 from typing import Final
 
 from disque_py.core.broker import Broker
-from disque_py.core.claim_stamps import open_parking
+from disque_py.core.caps import aside_key
+from disque_py.core.claim_stamps import open_for
 from disque_py.core.events import added, event_of, note
 from disque_py.core.filters import Filter
 from disque_py.core.job import (
@@ -32,6 +33,7 @@ from disque_py.core.job import (
     terms_of,
 )
 from disque_py.core.job_attributes import JobAttributes
+from disque_py.core.parking import Parking
 from disque_py.core.queue import DEAD_ENTRIES_MIN, Queue
 from disque_py.core.spilled import Spilled, released
 from disque_py.event_format import (
@@ -101,8 +103,8 @@ def register_queued(broker: Broker, job: Job, queue: Queue | None) -> None:
         queue = broker.queue(job.terms.queue)
     job.state = QUEUED
     job.was_queued = True
-    if job.attributes is not None and queue.parking is None and job.attributes.extras is not None:
-        open_parking(broker, queue)
+    if job.attributes is not None and job.attributes.extras is not None:
+        open_for(broker, queue, job)
     queue.push(job)
     queue.jobs_in += 1
     queue.active_ms = broker.now_ms
@@ -197,6 +199,8 @@ def achieve(broker: Broker, job: Job) -> None:
 def enqueue(broker: Broker, job: Job) -> Queue:
     """Put an ACTIVE job into its queue. The caller has checked that it may be queued (pause, at-most-once)."""
     assert job.state == ACTIVE
+    if broker.caps.running:
+        broker.caps.ended(job)
     name = job.terms.queue
     queue = broker.queues.get(name)
     if queue is None:
@@ -206,8 +210,8 @@ def enqueue(broker: Broker, job: Job) -> Queue:
     job.is_leased_here = False
     job.was_announced = False
     job.was_queued = True
-    if job.attributes is not None and queue.parking is None and job.attributes.extras is not None:
-        open_parking(broker, queue)
+    if job.attributes is not None and job.attributes.extras is not None:
+        open_for(broker, queue, job)
     queue.push(job)
     queue.jobs_in += 1
     queue.active_ms = broker.now_ms
@@ -246,7 +250,7 @@ def announce_span_ms(job: Job) -> int:
     return retry_ms - margin_ms - (job.id[20] & 63) * margin_ms // 128
 
 
-def fetch(broker: Broker, queue: Queue, *, is_picky: bool = False) -> Job | None:
+def fetch(broker: Broker, queue: Queue, *, is_picky: bool = False, is_capped: bool = True) -> Job | None:
     """Take the oldest job out of a queue: it becomes ACTIVE and keeps its timer. Expired jobs are forgotten on the way.
 
     Return None if there is none, or if its body is not in memory (the queue is stalled then). Also return None after
@@ -254,15 +258,26 @@ def fetch(broker: Broker, queue: Queue, *, is_picky: bool = False) -> Job | None
 
     is_picky   skip at-most-once jobs. While the disk fails, they can't be delivered, so all consumers skip them: spec
                O7, P5
+    is_capped  set jobs aside for which there is no slot (caps.py); not for a hand-over
     """
     if broker.journal.disk_level:
         is_picky = True
+    limits = broker.caps.limits
+    limit = limits.get(queue.name) if limits and is_capped else None
     left = EXPIRED_PER_FETCH
     while (job := queue.pop_retried() if is_picky else queue.pop()) is not None:
         job.state = ACTIVE
         if job.expire_at_ms > broker.now_ms:
-            return _if_in_memory(broker, queue, job) if broker.memory.spilled_count else job
-        _forget_expired(broker, job)
+            if limit is None:
+                return _if_in_memory(broker, queue, job) if broker.memory.spilled_count else job
+            if broker.memory.spilled_count and _if_in_memory(broker, queue, job) is None:
+                return None
+            if _has_slot(broker, queue, job):
+                return job
+            if not limit.is_by_value:
+                return None  # All jobs of the queue wait for the same slots.
+        else:
+            _forget_expired(broker, job)
         left -= 1
         if not left:
             broker.look_again(queue)
@@ -275,7 +290,9 @@ def fetch_retried(broker: Broker, queue: Queue) -> Job | None:
     return fetch(broker, queue, is_picky=True)
 
 
-def fetch_matching(broker: Broker, queue: Queue, wanted: Filter, *, is_picky: bool) -> Job | None:
+def fetch_matching(
+    broker: Broker, queue: Queue, wanted: Filter, *, is_picky: bool, is_capped: bool = True
+) -> Job | None:
     """Take the first job that carries all pairs out of a queue, as `fetch` does; its index must be there."""
     is_picky = is_picky or bool(broker.journal.disk_level)
     left = EXPIRED_PER_FETCH
@@ -294,13 +311,49 @@ def fetch_matching(broker: Broker, queue: Queue, wanted: Filter, *, is_picky: bo
         job.state = ACTIVE
         _taken(broker, queue, job)
         if job.expire_at_ms > broker.now_ms:
-            return job
-        _forget_expired(broker, job)
+            limits = broker.caps.limits
+            if not limits or not is_capped or queue.name not in limits or _has_slot(broker, queue, job):
+                return job
+        else:
+            _forget_expired(broker, job)
         left -= 1
         if not left:
             broker.look_again(queue)
             return None
     return None
+
+
+def _has_slot(broker: Broker, queue: Queue, job: Job) -> bool:
+    """Return whether a fetched job of a queue with caps may be delivered. If not, it is set aside. Spec CP3."""
+    caps = broker.caps
+    if caps.admit(job, broker.now_ms, max(1, len(queue.waiting))):
+        return True
+    if queue.parking is None:
+        queue.parking = Parking(queue, _no_value, _no_room)
+    pair = caps.pair_of(job)
+    caps.aside.setdefault(queue.name, {})[pair] = None
+    set_aside(queue, job, aside_key(pair))
+    return False
+
+
+def _no_value(job: Job) -> bytes | None:
+    return None
+
+
+def _no_room(value: bytes) -> int:
+    return 0
+
+
+def set_aside(queue: Queue, job: Job, key: bytes) -> None:
+    """Let a fetched job wait aside under this key (parking.py). It is pending, and keeps its timer."""
+    assert job.state == ACTIVE
+    assert queue.parking is not None
+    job.state = QUEUED
+    if job.is_listed:
+        queue.unlist(job)
+    if queue.filters is not None and job.attributes is not None:
+        queue.filters.added(job)
+    queue.parking.set_aside(job, key)
 
 
 def _forget_expired(broker: Broker, job: Job) -> None:
@@ -346,18 +399,6 @@ def undo_fetch(broker: Broker, queue: Queue, job: Job) -> None:
     is_stalled, queue.is_stalled = queue.is_stalled, True  # Clients with a filter are not marked as due.
     queue.push(job)
     queue.is_stalled = is_stalled
-
-
-def set_aside(queue: Queue, job: Job, key: bytes) -> None:
-    """Let a fetched job wait aside under this key (parking.py). It is pending, and keeps its timer."""
-    assert job.state == ACTIVE
-    assert queue.parking is not None
-    job.state = QUEUED
-    if job.is_listed:
-        queue.unlist(job)
-    if queue.filters is not None and job.attributes is not None:
-        queue.filters.added(job)
-    queue.parking.set_aside(job, key)
 
 
 def take_aside(queue: Queue, job: Job) -> None:
@@ -491,6 +532,8 @@ def acknowledge(broker: Broker, job: Job, work: Collection | None = None) -> Non
     Not for WAIT_REPL jobs.
     """
     assert job.state == QUEUED or job.state == ACTIVE
+    if broker.caps.running:
+        broker.caps.ended(job)
     if job.state == QUEUED:
         queue = broker.queues.get(job.terms.queue)
         if queue is not None:
@@ -526,6 +569,8 @@ def forget(broker: Broker, job: Job) -> None:
     """Remove every trace of the job here. The caller has answered waiting producers before."""
     state = job.state
     assert state != GONE
+    if broker.caps.running:
+        broker.caps.ended(job)
     if state == QUEUED:
         queue = broker.queues.get(job.terms.queue)
         if queue is not None:

@@ -204,7 +204,6 @@ def give(
     before     only jobs that come before this place go
     """
     is_picky = is_picky or bool(broker.journal.disk_level)
-    fetch = lifecycle.fetch_retried if is_picky else lifecycle.fetch
     jobs: list[Job] = []
     resting: list[Job] = []
     size = 0
@@ -215,9 +214,9 @@ def give(
             if first is None or place_of(first) >= before:
                 break
         if where is None:
-            job = fetch(broker, queue)
+            job = lifecycle.fetch(broker, queue, is_picky=is_picky, is_capped=False)
         else:
-            job = lifecycle.fetch_matching(broker, queue, where, is_picky=is_picky)
+            job = lifecycle.fetch_matching(broker, queue, where, is_picky=is_picky, is_capped=False)
         if job is None:
             break
         if job.imported_at and _rest_ms(job, now_ms) > 0:

@@ -30,6 +30,10 @@ INT64_MAX: Final = (1 << 63) - 1
 SPAN_MS_MAX: Final = INT64_MAX // 1_000_000 * 1_000
 REPLICATE_MAX: Final = 65_535
 ATTEMPTS_MAX: Final = 1_000_000_000  # As of ADDJOB: other nodes and the journal take no more.
+# Bounds of `rate` and `max-running`.
+CAP_MAX: Final = 1_000_000_000
+RATE_MS_MIN: Final = 1_000
+RATE_MS_MAX: Final = 86_400_000
 NAMES_MAX: Final = 8
 NAME_BYTES_MAX: Final = 1_024
 # `replicate quorum`: the number of copies follows the size of the cluster.
@@ -100,6 +104,8 @@ class QueueSettings:
     index         names of META that are indexed from the start
     exclusive_by  name of META of an exclusive queue: at most one running job per value; empty: it is none
     is_quorum     a job is handed out under a claim of its own (`assign quorum`)
+    rate, rate_ms, rate_by        deliveries per time, in the cluster or per value of this name; 0: any number
+    max_running, max_running_by   leases that run, likewise
     result_retention_ms   how long a result of ACKJOB stays; 0: only nodes that wait are told
     """
 
@@ -112,8 +118,13 @@ class QueueSettings:
         "index",
         "is_quorum",
         "lease_ms",
+        "max_running",
+        "max_running_by",
         "maxlen",
         "maxsize",
+        "rate",
+        "rate_by",
+        "rate_ms",
         "replicate",
         "require_meta",
         "result_retention_ms",
@@ -132,6 +143,11 @@ class QueueSettings:
         self.maxsize = 0
         self.dead_letter = b""
         self.retention_ms = 7 * 86_400_000
+        self.rate = 0
+        self.rate_ms = 1_000
+        self.rate_by = b""
+        self.max_running = 0
+        self.max_running_by = b""
         self.result_retention_ms = 3_600_000
         self.require_meta: tuple[bytes, ...] = ()
         self.index: tuple[bytes, ...] = ()
@@ -226,16 +242,39 @@ def _read_names(name: bytes, value: bytes) -> bytes:
     return value
 
 
+def rate_of(text: bytes) -> tuple[int, int]:
+    """Return number and time of a `rate` as it is kept."""
+    number, has_time, span = text.partition(b"/")
+    return int(number), span_ms(span) if has_time else 1_000
+
+
+def _read_rate(name: bytes, value: bytes) -> bytes:
+    if value.lower() == b"none" or value == b"0":
+        return b"none"
+    number, has_time, span = value.partition(b"/")
+    count = _number(number, 0, CAP_MAX, ", as in 100 or 100/10s,")
+    ms = span_ms(span) if has_time else 1_000
+    if not count:
+        return b"none"
+    if not RATE_MS_MIN <= ms <= RATE_MS_MAX:
+        raise InvalidValueError("a time from 1s to 1d is expected")
+    return b"%d" % count if ms == 1_000 else b"%d/%b" % (count, span_text(ms))
+
+
+def _read_running(name: bytes, value: bytes) -> bytes:
+    return b"0" if value.lower() == b"none" else b"%d" % _number(value, 0, CAP_MAX)
+
+
+def _read_name(name: bytes, value: bytes) -> bytes:
+    if not 0 < len(value) <= NAME_BYTES_MAX:
+        raise InvalidValueError(f"a name of 1 to {NAME_BYTES_MAX} bytes is expected")
+    return value
+
+
 def _read_type(name: bytes, value: bytes) -> bytes:
     if value.lower() not in (b"simple", b"exclusive"):
         raise InvalidValueError("simple or exclusive is expected")
     return value.lower()
-
-
-def _read_name(name: bytes, value: bytes) -> bytes:
-    if len(value) > NAME_BYTES_MAX:
-        raise InvalidValueError(f"a name has 1 to {NAME_BYTES_MAX} bytes")
-    return value
 
 
 def _read_assign(name: bytes, value: bytes) -> bytes:
@@ -269,6 +308,10 @@ ALL_FIELDS: Final = (
     Field(b"type", b"simple", _read_type),
     Field(b"exclusive-by", b"", _read_name),
     Field(b"assign", b"local", _read_assign),
+    Field(b"rate", b"none", _read_rate),
+    Field(b"rate-by", b"", _read_name),
+    Field(b"max-running", b"0", _read_running),
+    Field(b"max-running-by", b"", _read_name),
     Field(b"result-retention", b"3600", _read_delay),
 )
 # Fields of the table that no rule obeys yet. QUEUE SET and QUEUE GET do not know them.
@@ -423,6 +466,14 @@ def _parsed(texts: dict[bytes, bytes]) -> QueueSettings:
             found.ttl_ms = span_ms(text)
         elif name == b"retention":
             found.retention_ms = span_ms(text)
+        elif name == b"rate":
+            found.rate, found.rate_ms = rate_of(text)
+        elif name == b"rate-by":
+            found.rate_by = text
+        elif name == b"max-running":
+            found.max_running = int(text)
+        elif name == b"max-running-by":
+            found.max_running_by = text
         elif name == b"result-retention":
             found.result_retention_ms = span_ms(text)
         elif name == b"replicate":
@@ -469,6 +520,7 @@ class QueueSettingsTable:
 
     def __init__(self) -> None:
         self._watchers: dict[bytes, Watcher] = {}
+        self._queue_watcher: Callable[[bytes, QueueSettings | None], None] | None = None
         self.in_force: dict[bytes, QueueSettings] = {}
         self.limited: dict[bytes, None] = {}
         self.exclusive: dict[bytes, QueueSettings] = {}
@@ -492,6 +544,12 @@ class QueueSettingsTable:
         for key in list(self.states):
             if split_key(key)[0] == kind:
                 self._tell_watcher(key, self.states[key])
+
+    def watch_queues(self, watcher: Callable[[bytes, QueueSettings | None], None]) -> None:
+        """Have a function called with a queue and its settings in force after each change. None: all are defaults."""
+        self._queue_watcher = watcher
+        for name, settings in list(self.in_force.items()):
+            watcher(name, settings)
 
     def next_counter(self, name: bytes) -> int:
         """Return the counter of a new version of this queue's settings. Above COUNTER_MAX: there is none."""
@@ -606,6 +664,8 @@ class QueueSettingsTable:
                 self.adopt(name)
             else:
                 self.exclusive.pop(name, None)
+            if self._queue_watcher is not None:
+                self._queue_watcher(name, found)
         else:
             self._tell_watcher(key, state)
         self._reset_names.pop(key, None)
@@ -675,6 +735,8 @@ class QueueSettingsTable:
             kind, name = split_key(key)
             if kind in self._watchers:
                 self._watchers[kind](name, {})
+            elif kind == QUEUE and self._queue_watcher is not None:
+                self._queue_watcher(name, None)
 
 
 def _field_bytes(field: bytes, value: bytes) -> int:

@@ -41,6 +41,7 @@ def flush(broker: Broker) -> int:
         broker.journal.live_bytes.clear()
         broker.journal.live_records.clear()
     keying.forget_all(broker)
+    broker.caps.clear()
     broker.results.clear()
     broker.progress.clear()
     broker.ends.clear()

@@ -458,8 +458,7 @@ def _heard(
 
 
 def _go_item(task: Task, helper: Helper) -> tuple[Any, ...]:
-    item = (task.number, GO, helper.round, helper.granted)
-    return item if helper.receiver is None else (*item, helper.receiver.id)
+    return (task.number, GO, helper.round, helper.granted, b"" if helper.receiver is None else helper.receiver.id)
 
 
 def _lose(broker: Broker, task: Task, node: Node, *, is_lost: bool) -> None:
@@ -655,9 +654,8 @@ def on_task(broker: Broker, sender: Node, items: list[Any]) -> None:
             at_round, count, *more = fields
             if type(at_round) is not int or type(count) is not int or not 0 < count <= OFFER_MAX:
                 raise ValueError("a grant that is none")
-            if more and type(more[0]) is not bytes:
-                raise ValueError("a receiver that is none")
-            _granted(broker, share, at_round, count, broker.cluster.known(more[0]) if more else None)
+            receiver = more[0] if more and type(more[0]) is bytes else b""
+            _granted(broker, share, at_round, count, broker.cluster.known(receiver) if receiver else None)
         else:
             _drop(broker, share)
 

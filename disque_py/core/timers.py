@@ -12,6 +12,7 @@ from typing import Final
 from disque_py import event_format
 from disque_py.core import (
     acks,
+    capping,
     claim_messages,
     delivery,
     events,
@@ -193,6 +194,7 @@ def _keep_house(broker: Broker) -> None:
         telling.step(broker)
     claim_messages.step(broker)
     firing.step(broker)
+    capping.step(broker)
     filter_interest.ask_for_waiting(broker, ASKING_PER_TICK)
     # While the journal is read, a job may be over already, and its leaving would not be recorded.
     if broker.is_leaving and not broker.is_loading:

@@ -27,7 +27,7 @@ from disque_py.client import (
     commands,
 )
 from disque_py.client.request import Request
-from disque_py.client.results import Job, JobInfo, Task
+from disque_py.client.results import Job, JobInfo, QueueSettings, Task
 from disque_py.gateway import shapes
 from disque_py.gateway.board import Board, QueueRow
 from disque_py.gateway.event_feed import nodes_of
@@ -48,6 +48,7 @@ FORGOTTEN_MS: Final = 3_600_000
 # A task's id begins with so many characters of the node that leads it, and a dash.
 NODE_PREFIX: Final = 8
 LOCKS_MAX: Final = 200
+SETTINGS_MAX: Final = 1_000
 
 
 @dataclass(slots=True)
@@ -380,6 +381,14 @@ def chosen_rows(rows: Sequence[QueueRow], principal: Principal, args: dict[str, 
     return sorted(rows, key=_SORT[args.get("sort", "name")])
 
 
+def check_known(principal: Principal) -> None:
+    """Refuse a list that the gateway makes itself to a user whose rights only the broker knows. Raises RefusedError."""
+    if principal.asks_broker and not principal.grants:
+        raise RefusedError("NOPERM", "only the broker knows the rights of this user: give grants in the access file")
+    if not principal.may_somewhere("read"):
+        raise RefusedError("NOPERM", f"{principal.name} has no role read")
+
+
 def page_of(args: dict[str, Any], limit: int) -> tuple[int, int]:
     """Return the first place of a page and its length. Raises RefusedError."""
     cursor = args.get("cursor", "0")
@@ -390,10 +399,7 @@ def page_of(args: dict[str, Any], limit: int) -> tuple[int, int]:
 
 async def list_queues(call: Call) -> Any:
     """QSCAN and QSTAT, from the picture of all nodes."""
-    if call.principal.asks_broker:
-        raise RefusedError(
-            "NOPERM", "this gateway does not know the rights of this user: give grants in its access file"
-        )
+    check_known(call.principal)
     start, limit = page_of(call.args, 100)
     picture = await call.board.picture()
     rows = chosen_rows(list(picture.queues.values()), call.principal, call.args)
@@ -402,6 +408,25 @@ async def list_queues(call: Call) -> Any:
         "queues": [row.as_json() for row in page],
         "total": len(rows),
         "cursor": str(start + limit) if start + limit < len(rows) else None,
+    }
+
+
+async def list_settings(call: Call) -> Any:
+    """QUEUE LIST and QUEUE GET."""
+    names = [
+        name for name in await call.run(commands.queues_with_settings(call.args.get("match"))) if call.may_read(name)
+    ]
+    pipeline = call.client.pipeline()
+    for name in names[:SETTINGS_MAX]:
+        pipeline.add(commands.queue_settings(name))
+    found = await pipeline.execute()
+    return {
+        "queues": [
+            {"name": name, "settings": shapes.settings(each)}
+            for name, each in zip(names, found, strict=False)
+            if isinstance(each, QueueSettings)
+        ],
+        "total": len(names),
     }
 
 
@@ -637,9 +662,38 @@ async def list_schedules(call: Call) -> Any:
     for name, reply in zip(names, found, strict=True):
         if reply is not None:
             words = shapes.readable(reply)
-            pairs = dict(zip(words[::2], words[1::2], strict=False)) if isinstance(words, list) else {}
-            schedules.append({"name": name, **{str(key).replace("-", "_"): value for key, value in pairs.items()}})
+            pairs = {str(key).replace("-", "_"): value for key, value in zip(words[::2], words[1::2], strict=False)}
+            if not call.may_see_bodies(str(pairs.get("queue", ""))):
+                pairs.pop("body", None)
+                pairs.pop("options", None)
+            schedules.append({**pairs, "name": name})
     return {"schedules": schedules}
+
+
+async def run_schedule(call: Call) -> Any:
+    """SCHEDULE RUN."""
+    return {"id": shapes.readable(await call.run(commands.execute("SCHEDULE", "RUN", call.args["name"])))}
+
+
+async def _change_schedule(call: Call, word: str) -> Any:
+    if not await call.run(commands.execute("SCHEDULE", word, call.args["name"], wait_ms=commands.QUEUE_SET_MS)):
+        raise RefusedError("NOTFOUND", "there is no such schedule")
+    return {"name": call.args["name"]}
+
+
+async def pause_schedule(call: Call) -> Any:
+    """SCHEDULE PAUSE."""
+    return await _change_schedule(call, "PAUSE")
+
+
+async def resume_schedule(call: Call) -> Any:
+    """SCHEDULE RESUME."""
+    return await _change_schedule(call, "RESUME")
+
+
+async def delete_schedule(call: Call) -> Any:
+    """SCHEDULE DEL."""
+    return await _change_schedule(call, "DEL")
 
 
 async def list_operations(call: Call) -> Any:

@@ -18,15 +18,16 @@ import time
 from collections import OrderedDict
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from disque_py.client import AsyncDisque, AuthError, ClientOptions, ReplyError
 from disque_py.client.options import settings_of
 from disque_py.gateway.access_file import EMPTY, AccessFile, parse_access
-from disque_py.gateway.grants import ALL, Principal
+from disque_py.gateway.grants import ALL, ROLES, Grant, Principal
 from disque_py.gateway.problems import RefusedError
 from disque_py.gateway.rates import LoginFailures
 from disque_py.gateway.settings import Settings
+from disque_py.gateway.shapes import readable
 
 CLIENTS_MAX: Final = 100
 # A login that the broker accepted is asked again after this time, so a user that was removed is out by then.
@@ -145,8 +146,14 @@ class Logins:
         if known is not None:
             await probe.close()
             return known
-        knows_users = await _broker_knows_users(probe)
-        return Principal(f"user:{user or 'default'}", () if knows_users else ALL, probe, asks_broker=knows_users)
+        name = user or "default"
+        try:
+            rules = await self.client.execute("ACL", "GETUSER", name, repeat=True)
+        except ReplyError as error:
+            # Nodes without users: a password opens everything. Without permission to look, only the nodes know.
+            is_old = error.text.startswith("ERR unknown command")
+            return Principal(f"user:{name}", ALL if is_old else (), probe, asks_broker=not is_old)
+        return Principal(f"user:{name}", grants_of_rules(rules), probe, asks_broker=True)
 
     async def close(self) -> None:
         """Close all clients."""
@@ -155,13 +162,25 @@ class Logins:
             await principal.client.close()
 
 
-async def _broker_knows_users(client: AsyncDisque) -> bool:
-    """Return whether the nodes have users with rights of their own. Without them a password opens everything."""
-    try:
-        await client.execute("ACL", "WHOAMI", repeat=True)
-    except ReplyError as error:
-        return not error.text.startswith("ERR unknown command")
-    return True
+def grants_of_rules(reply: Any) -> tuple[Grant, ...]:
+    """Return the grants that come closest to a user's rules, as ACL GETUSER shows them.
+
+    They decide about the gateway's own lists, and about what pages show. The nodes check every command by the rules
+    themselves. A rule about a single command makes no grant.
+    """
+    if not isinstance(reply, list):
+        return ()
+    pairs = dict(zip(map(readable, reply[::2]), map(readable, reply[1::2]), strict=False))
+    roles: set[str] = set()
+    for word in str(pairs.get("commands", "")).split():
+        sign, name = word[:1], word[1:].removeprefix("@")
+        named = set(ROLES) if name == "all" and word[1:2] == "@" else {name} & set(ROLES) if word[1:2] == "@" else set()
+        roles = roles | named if sign == "+" else roles - named
+    patterns = [word.removeprefix("~") for word in str(pairs.get("keys", "")).split()]
+    # The broker's @admin is about the cluster and includes no other category, as the gateway's role does.
+    if not roles >= set(ROLES):
+        roles.discard("admin")
+    return tuple(Grant(role, pattern) for role in sorted(roles) for pattern in patterns)
 
 
 def _basic(text: str) -> tuple[str, str]:

@@ -13,9 +13,9 @@ from typing import Final, Literal
 from disque_py.event_format import JOB_STATUSES
 from disque_py.gateway.fields import MS_MAX, Argument, Choice, Flag, Kind, Octets, Pairs, Text, Texts, Whole
 
-# The thing that a permission is about. `queue`: the argument of this name. `job`: the queue of the job. `any`: the role
+# The thing that a permission is about. `queue`, `name`: the argument of this name. `job`: the queue of the job. `any`: the role
 # on some queue is enough, and the answer has only what the caller may see. `all`: the role on every queue.
-Scope = Literal["queue", "job", "any", "all"]
+Scope = Literal["queue", "name", "job", "any", "all"]
 
 # States of jobs that nodes keep, and those in which bulk work may change jobs.
 STATUSES: Final = tuple(name for name in JOB_STATUSES if name not in ("completed", "canceled"))
@@ -94,6 +94,7 @@ SPAN: Final = Whole(1, MS_MAX)
 NAME: Final = Text(1, 1024)
 QUEUE: Final = _path("queue", "name of the queue, percent-encoded", NAME)
 JOB: Final = _path("id", "id of the job", Text(1, 64))
+SCHEDULE: Final = _path("name", "name of the schedule, percent-encoded", NAME)
 TASK: Final = _path("id", "id of the operation", Text(1, 256))
 WHERE: Final = Argument("where", Pairs(8), "only jobs whose metadata have all these pairs")
 WHERE_QUERY: Final = _query("where", Pairs(8), "`name:value`: only jobs with this metadata; may be repeated")
@@ -242,6 +243,10 @@ TABLE: Final = (
         ),
     ),
     Operation(
+        "list_settings", "GET", "/v1/settings", "read", "any", "List queues that have settings, with these.",
+        "QUEUE LIST, QUEUE GET", (_query("match", Text(1, 200), "pattern of names"),),
+    ),
+    Operation(
         "get_queue", "GET", "/v1/queues/{queue}", "read", "queue", "Describe a queue: figures and settings.",
         "QSTAT, QUEUE GET, PAUSE", (QUEUE,), ("NOTFOUND",),
     ),
@@ -308,6 +313,22 @@ TABLE: Final = (
     Operation(
         "list_schedules", "GET", "/v1/schedules", "read", "any", "List schedules; those whose names the role covers.",
         "SCHEDULE LIST, SCHEDULE GET",
+    ),
+    Operation(
+        "run_schedule", "POST", "/v1/schedules/{name}/run", "operate", "name", "Make a job of a schedule now.",
+        "SCHEDULE RUN", (SCHEDULE,), ENQUEUE_ERRORS, changes=True,
+    ),
+    Operation(
+        "pause_schedule", "POST", "/v1/schedules/{name}/pause", "operate", "name", "Pause a schedule.",
+        "SCHEDULE PAUSE", (SCHEDULE,), ("NOTFOUND", "MISCONF"), changes=True,
+    ),
+    Operation(
+        "resume_schedule", "POST", "/v1/schedules/{name}/resume", "operate", "name", "End the pause of a schedule.",
+        "SCHEDULE RESUME", (SCHEDULE,), ("NOTFOUND", "MISCONF"), changes=True,
+    ),
+    Operation(
+        "delete_schedule", "DELETE", "/v1/schedules/{name}", "operate", "name", "Delete a schedule.",
+        "SCHEDULE DEL", (SCHEDULE,), ("NOTFOUND", "MISCONF"), changes=True,
     ),
     Operation("list_operations", "GET", "/v1/operations", "read", "any", "List bulk work of the last hour.", "QTASK LIST"),
     Operation(

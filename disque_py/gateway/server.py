@@ -17,7 +17,8 @@ from typing import Any, Final
 import uvicorn
 import uvloop
 
-from disque_py.gateway.http.api import Api
+from disque_py.gateway.console.app import Console
+from disque_py.gateway.http.api import Api, Mounted
 from disque_py.gateway.service import LOG, Service
 from disque_py.gateway.settings import Settings
 
@@ -56,7 +57,7 @@ class Gateway:
             raise StartError(f"can't listen on {listen}: {error.strerror or error}") from error
         self.port = listener.getsockname()[1]
         config = uvicorn.Config(
-            Api(self.service),
+            Api(self.service, self._mounts()),
             access_log=False,
             log_config=None,
             lifespan="off",
@@ -72,6 +73,10 @@ class Gateway:
         self._server = _QuietServer(config)
         self._serving = asyncio.create_task(self._server.serve(sockets=[listener]))
         self.service.board.start()
+
+    def _mounts(self) -> dict[str, Mounted]:
+        """Return the doors below paths of their own."""
+        return {"/console/": Console(self.service).serve} if self._settings.console else {}
 
     async def close(self) -> None:
         """Answer what runs, and end."""

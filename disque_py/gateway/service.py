@@ -114,7 +114,10 @@ class Service:
         role, scope = operation.role, operation.scope
         if not principal.may_somewhere(role):
             raise _forbidden(principal, role)
-        if scope == "queue":
+        if scope == "name":
+            if not principal.may(role, call.args["name"]):
+                raise _forbidden(principal, role, call.args["name"])
+        elif scope == "queue":
             if not principal.may(role, call.queue):
                 raise _forbidden(principal, role, call.queue)
             if "to" in call.args and not principal.may(role, call.args["to"]):

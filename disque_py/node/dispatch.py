@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 from cluster_bus import messages
@@ -24,6 +25,7 @@ from disque_py.commands.table import COMMANDS, Command
 from disque_py.core import (
     acks,
     asking,
+    capping,
     changing,
     claim_messages,
     delivery,
@@ -130,6 +132,11 @@ MESSAGES: Final[dict[int, MessageHandler]] = {
     messages.SETTINGS_DIGEST: settings_sync.on_digest,
     messages.ASKSETTINGS: settings_sync.on_ask,
     messages.QLENGTHS: settings_sync.on_lengths,
+    messages.CAP_FOLLOW: capping.on_follow,
+    messages.CAP_ASK: capping.on_ask,
+    messages.CAP_GRANT: capping.on_grant,
+    messages.CAP_SETTLE: capping.on_settle,
+    messages.CAP_USE: capping.on_use,
     messages.CHANGED: changing.on_changed,
     messages.ASKCHANGED: changing.on_askchanged,
     messages.ACKATTEMPT: acks.on_ackattempt,
@@ -198,6 +205,7 @@ def install(broker: Broker, renamed: list[tuple[str, str]] | tuple[tuple[str, st
                 broker.commands[key.encode()] = entry
     broker.users.install(Catalog({unit.name: unit.categories for each in COMMANDS for unit in each.access.units}))
     firing.install(broker, addjob)
+    broker.queue_settings.watch_queues(partial(capping.settings_changed, broker))
 
 
 def _entry(command: Command) -> CommandEntry:
@@ -515,6 +523,7 @@ def link_up(broker: Broker, node: Node) -> None:
     broker.sets.forget_packed()
     pausing.on_link_up(broker, node)
     settings_sync.on_link_up(broker, node)
+    capping.on_link_up(broker, node)
     voting.on_link_up(broker, node)
     interest.on_link_up(broker, node)
     filter_interest.on_link_up(broker, node)
@@ -529,6 +538,7 @@ def link_up(broker: Broker, node: Node) -> None:
 
 def link_lost(broker: Broker, node: Node) -> None:
     """Our link to the node broke, or we hung it up."""
+    capping.on_link_lost(broker, node)
     keying.on_link_lost(broker, node)
     asking.on_link_lost(broker, node)
     gathering.on_link_lost(broker, node)
@@ -608,6 +618,9 @@ def settle(broker: Broker) -> None:
     if patterns.to_join:
         matching.join_new(broker)
     delivery.serve_ready(broker)
+    while broker.caps.is_due:
+        capping.settle(broker)
+        delivery.serve_ready(broker)
     if patterns.due or patterns.found:
         pattern_interest.settle(broker)
     if consumers.renewals:

@@ -22,6 +22,11 @@ from cluster_bus.messages import (
     ASKCHANGED,
     ASKJOBS,
     ASKSETTINGS,
+    CAP_ASK,
+    CAP_FOLLOW,
+    CAP_GRANT,
+    CAP_SETTLE,
+    CAP_USE,
     CLAIM,
     CLAIM_IS,
     FAIL_NODE,
@@ -66,6 +71,8 @@ from persistence.journal import ALWAYS, Journal
 # life: if the disk could delay these, other nodes would take this node for dead.
 # Queue settings have a file of their own, which is written before they are told. So have the grants of voters.
 OF_SETTINGS: Final = (SETTING, SETTINGS_HAVE, SETTINGS_DIGEST, ASKSETTINGS, QLENGTHS)
+# Slots bound deliveries, and promise nothing about a job.
+OF_CAPS: Final = (CAP_FOLLOW, CAP_ASK, CAP_GRANT, CAP_SETTLE, CAP_USE)
 OF_CLAIMS: Final = (VOTERS, CLAIM, CLAIM_IS, RELEASE, RELEASED, VOTE, VOTE_IS, RECALL, RECALLED, FREED)
 FREE: Final = frozenset(
     (
@@ -89,6 +96,7 @@ FREE: Final = frozenset(
         FAIL_NODE,
         *OF_SETTINGS,
         *OF_CLAIMS,
+        *OF_CAPS,
     )
 )
 

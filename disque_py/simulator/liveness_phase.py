@@ -31,7 +31,7 @@ from cluster_bus.messages import (
 from cluster_bus.node import LEAVING, Node
 from disque_py.core.ids import is_retried_id, is_valid_id
 from disque_py.core.job import Handover, Job
-from disque_py.simulator.checks import backups, counting, filter_indexes, moving, order
+from disque_py.simulator.checks import backups, counting, filter_indexes, moving, order, zones
 from disque_py.simulator.checks.cluster_invariants import jobs_of, look, tell
 from disque_py.simulator.checks.event_audit import audit
 from disque_py.simulator.checks.reachability import travel
@@ -180,6 +180,7 @@ class LivenessPhase:
         else:
             counting.play(self.simulation)
             moving.play(self.simulation)
+            zones.play(self.simulation)
             order.play(self.simulation)
             self._drain()
             filter_indexes.meet(self.simulation)

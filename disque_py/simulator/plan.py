@@ -90,6 +90,9 @@ LOCKERS_SHARE: Final = 0.3
 WIPES_SHARE: Final = 0.5
 # Clusters with queues whose jobs need a claim.
 CLAIMS_SHARE: Final = 0.25
+# Clusters in zones, with producers that ask for them.
+ZONED_SHARE: Final = 0.25
+PLACES: Final = (("", ""), ("", "a"), ("", "b"), ("west", "a"), ("west", "b"), ("north", ""))
 # Of the clusters with little memory so many let bodies go to disk.
 SPILLING_SHARE: Final = 0.6
 
@@ -169,6 +172,7 @@ class Plan:
     is_long           some jobs have a RETRY of minutes
     rewrite_bytes     auto-aof-rewrite-min-size; 0: the default, which nothing here reaches
     repair_after_s    repair-after, in seconds
+    places            per node: its data centre and zone; empty: nodes name none
     """
 
     seed: int
@@ -196,6 +200,7 @@ class Plan:
     is_long: bool = False
     rewrite_bytes: int = 0
     repair_after_s: int = 600
+    places: tuple[tuple[str, str], ...] = ()
     keep: Keep = Keep()
 
     def kept(self, keep: Keep) -> Plan:
@@ -204,6 +209,7 @@ class Plan:
         faults = self.faults if keep.faults is None else tuple(f for f in self.faults if f.number in keep.faults)
         return replace(
             self,
+            places=self.places if any(client.kind == "placer" for client in clients) else (),
             nodes=min(self.nodes, keep.nodes or self.nodes),
             duration_ms=min(self.duration_ms, keep.until_ms or self.duration_ms),
             clients=clients,
@@ -243,6 +249,12 @@ def draw(seed: int, duration_ms: int, *, weather: str = "", chance: Callable[[st
     if claimed.random() < CLAIMS_SHARE:
         names += ["voter keeper"] * ("voter keeper" not in names)
         names += ["claim producer"] * claimed.choice((1, 2)) + ["claim worker"] * claimed.choice((2, 3))
+    zoned = chance(f"{seed} zones")  # Likewise.
+    places: tuple[tuple[str, str], ...] = ()
+    if zoned.random() < ZONED_SHARE:
+        names += ["placer"] * zoned.choice((1, 2))
+        some = PLACES[: zoned.choice((3, 4, 6))]
+        places = tuple(zoned.choice(some) for _ in NAMES)
     clients = [ClientPlan(number, kind) for number, kind in enumerate(names)]
     delay_ms = rng.choice(((1, 1), (1, 2), (1, 5), (2, 20), (10, 40), (1, 100)))
     faults = _faults(rng, kinds, duration_ms)
@@ -274,6 +286,7 @@ def draw(seed: int, duration_ms: int, *, weather: str = "", chance: Callable[[st
         is_long=latest.random() < LONG_RETRY_SHARE,
         rewrite_bytes=latest.choice(REWRITE_BYTES) if latest.random() < REWRITING_SHARE else 0,
         repair_after_s=repairs.choice(REPAIR_AFTER_S),
+        places=places,
     )
     if faults:
         faults += _settings_faults(chance(f"{seed} settings"), duration_ms, len(faults))

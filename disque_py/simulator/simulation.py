@@ -149,6 +149,7 @@ class Simulation:
                 drift_ppm=plan.drifts_ppm[at],
                 version=plan.versions[at],
                 journal=plan.journals[at],
+                place=plan.places[at] if plan.places else ("", ""),
             )
         if "everysec" in plan.journals:
             self.losses.settle_ms = EVERYSEC_SETTLE_MS

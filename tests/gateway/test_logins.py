@@ -8,6 +8,7 @@ import pytest
 
 from disque_py import testing
 from disque_py.gateway.access_file import token_entry
+from disque_py.gateway.logins import grants_of_rules
 from gateways import basic
 
 
@@ -85,3 +86,38 @@ def test_a_mistake_at_the_start_is_an_error(make_gateway, tmp_path):
     path.write_text("[[tok")
     with pytest.raises(Exception, match="Expected"):
         make_gateway(access_file=path)
+
+
+@pytest.mark.parametrize(
+    ("commands", "keys", "grants"),
+    [
+        ("+@all", "~*", {"admin:*", "read:*", "bodies:*", "produce:*", "consume:*", "operate:*"}),
+        ("-@all +@read +@produce", "~mail-* ~sms", {"read:mail-*", "read:sms", "produce:mail-*", "produce:sms"}),
+        ("-@all +@admin", "~*", set()),
+        ("+@all -@operate", "~*", {"read:*", "bodies:*", "produce:*", "consume:*"}),
+        ("-@all +qlen", "~*", set()),
+    ],
+)
+def test_rules_of_the_broker_become_grants(commands, keys, grants):
+    reply = [b"flags", [b"on"], b"commands", commands.encode(), b"keys", keys.encode()]
+    assert {str(grant) for grant in grants_of_rules(reply)} == grants
+    assert grants_of_rules(None) == ()
+
+
+def test_a_user_of_the_broker_has_its_own_rights(make_gateway, closed_node):
+    with closed_node.client() as client:
+        client.execute("ACL", "SETUSER", "ann", "on", ">pw", "~ann-*", "-@all", "+@connection", "+@read", "+@produce")
+        client.add_job("other", "b")
+    gateway = make_gateway(url=closed_node.url, broker_users="yes")
+    login = basic("ann", "pw")
+    assert gateway.post("/v1/queues/ann-1/jobs", {"body": "b"}, login=login).status == 201
+    for verb, path, value in (
+        ("POST", "/v1/queues/other/jobs", {"body": "b"}),
+        ("POST", "/v1/queues/ann-1/dequeue", {}),
+        ("POST", "/v1/queues/ann-1/pause", {}),
+        ("GET", "/v1/queues/other", None),
+    ):
+        reply = gateway.request(verb, path, value, login=login)
+        assert (reply.status, reply.json["code"]) == (403, "NOPERM"), path
+    names = {row["name"] for row in gateway.get("/v1/queues", login=login).json["queues"]}
+    assert "other" not in names

@@ -52,7 +52,7 @@ def jobs(guarded):
 
 
 def ask(guarded, jobs, operation, queue, login):
-    path = operation.path.replace("{queue}", queue).replace("{id}", jobs[queue])
+    path = operation.path.replace("{queue}", queue).replace("{id}", jobs[queue]).replace("{name}", queue)
     if operation.form == "lines":
         headers = {"Content-Type": "application/x-ndjson"}
         return guarded.request(operation.verb, path, body=b'{"body":"b"}', headers=headers, login=login)
@@ -75,7 +75,7 @@ def test_a_role_opens_what_it_names_on_its_queues_and_nothing_else(guarded, jobs
     login = f"Bearer {SECRETS[role]}"
     is_open = operation.role in ALLOWED[role]
     assert (ask(guarded, jobs, operation, "perm", login).status != 403) == is_open
-    if operation.scope in ("queue", "job"):
+    if operation.scope in ("queue", "job", "name"):
         refused = ask(guarded, jobs, operation, "other", login)
         assert (refused.status, refused.json["code"]) == (403, "NOPERM")
 

@@ -30,7 +30,9 @@ COUNTED = (
     "disque_py/core/census.py",
     "disque_py/cli/queue_display.py",
     "disque_py/cli/admin/queue_commands.py",
+    "disque_py/client/dyno.py",
     "disque_py/gateway/actions.py",
+    "disque_py/gateway/console/pages.py",
     "disque_py/gateway/operations.py",
 )
 

@@ -7,7 +7,7 @@ import base64
 import http.client
 import json
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import uvloop
@@ -24,6 +24,7 @@ class Reply:
     status: int
     headers: dict[str, str]
     body: bytes
+    cookies: list[str] = field(default_factory=list)
 
     @property
     def json(self) -> Any:
@@ -121,7 +122,7 @@ class RunningGateway:
             connection.request(verb, self.settings.base_path + path, body, found)
             answer = connection.getresponse()
             names = {name.lower(): text for name, text in answer.getheaders()}
-            return Reply(answer.status, names, answer.read())
+            return Reply(answer.status, names, answer.read(), answer.headers.get_all("Set-Cookie", []))
         finally:
             connection.close()
 

@@ -122,6 +122,8 @@ class Api:
                 if exchange.verb not in ("GET", "HEAD"):
                     raise RefusedError("METHOD", "this path has GET")
                 return await plain(exchange)
+            if path in ("/", "/console") and "/console/" in self._mounts and exchange.verb in ("GET", "HEAD"):
+                return Answer(303, b"", TEXT, [("location", f"{self._base}/console/")])
             for prefix, mounted in self._mounts.items():
                 if path.startswith(prefix):
                     return await mounted(exchange, path[len(prefix) :])

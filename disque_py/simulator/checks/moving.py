@@ -84,6 +84,20 @@ class Play:
             raise RuleBrokenError("tasks count what they change", f"{reply!r}, not {expected!r}, for {command}")
         self._world.run(SETTLE_MS)
 
+    def each(self, *command: str | bytes | int) -> list[Any]:
+        """Ask all nodes the same."""
+        return [self.ask(operator, *command) for operator in self._operators]
+
+    def ask_any(self, *command: str | bytes | int) -> Any:
+        """Ask the next node."""
+        self._turn += 1
+        return self.ask(self._operators[self._turn % len(self._operators)], *command)
+
+    def end(self) -> None:
+        """Hang up."""
+        for operator in self._operators:
+            operator.hang_up()
+
     def meet(self, expected: Figures) -> None:
         """Compare the figures of every node with these."""
         for operator in self._operators:
@@ -141,8 +155,7 @@ class Play:
         self.meet((0, 0, 0, ready, 0, 0))
         self.do(ready, "QPURGE", TARGET)
         self.meet((0, 0, 0, 0, 0, 0))
-        for operator in self._operators:
-            operator.hang_up()
+        self.end()
 
     def _agree(self) -> bool:
         """Whether all holders of each job know the same holders. On slow links further nodes were asked for copies.

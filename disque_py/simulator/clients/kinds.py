@@ -15,6 +15,7 @@ from disque_py.simulator.clients.filtered_consumers import FilteredConsumer
 from disque_py.simulator.clients.keyed_producers import KeyBook, KeyedProducer
 from disque_py.simulator.clients.lockers import Locker, VoterKeeper
 from disque_py.simulator.clients.movers import Mover
+from disque_py.simulator.clients.placers import Placer
 from disque_py.simulator.clients.workload import Actor, Consumer, Hoarder, Inspector, PatientConsumer, Producer
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ KINDS: Final[dict[str, type[Actor]]] = {
     "quitter": Quitter,
     "asker": Asker,
     "mover": Mover,
+    "placer": Placer,
     "voter keeper": VoterKeeper,
     "locker": Locker,
     "claim producer": ClaimProducer,

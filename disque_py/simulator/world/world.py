@@ -182,11 +182,13 @@ class World:
         drift_ppm: int = 0,
         version: int = OLD,
         journal: str = "",
+        place: tuple[str, str] = ("", ""),
         node_id: bytes = b"",
     ) -> Machine:
         """Add a node that no other node knows yet; see Machine. `journal`: its appendfsync, "" for none."""
+        settings = self.settings | {"datacenter": place[0], "zone": place[1]}
         machine = self.machines[name] = Machine(
-            self, name, self.settings, offset_ms=offset_ms, drift_ppm=drift_ppm, version=version, node_id=node_id
+            self, name, settings, offset_ms=offset_ms, drift_ppm=drift_ppm, version=version, node_id=node_id
         )
         if journal:
             machine.keep_journal(journal)

@@ -16,8 +16,9 @@ PAIRS = (
     b"lease", b"", b"delay", b"0", b"ttl", b"86400", b"replicate", b"",
     b"attempts", b"0", b"backoff", b"", b"maxlen", b"0", b"maxsize", b"0",
     b"dead-letter", b"", b"retention", b"604800", b"require-meta", b"",
-    b"type", b"simple", b"exclusive-by", b"", b"assign", b"local", b"result-retention", b"3600",
-    b"paused", b"none", b"version", 1, b"behind", 0,
+    b"type", b"simple", b"exclusive-by", b"", b"assign", b"local",
+    b"rate", b"none", b"rate-by", b"", b"max-running", b"0", b"max-running-by", b"",
+    b"result-retention", b"3600", b"paused", b"none", b"version", 1, b"behind", 0,
 )  # fmt: skip
 
 
@@ -98,7 +99,15 @@ def test_a_pause_with_bcast_is_shown_and_a_reset_leaves_it_alone():
     ("words", "error"),
     [
         (["SET", "q", "colour", "red"], "ERR unknown queue setting 'colour'"),
-        (["SET", "q", "lease", 5, "rate", "1/s"], "ERR unknown queue setting 'rate'"),
+        (["SET", "q", "lease", 5, "rate", "1/500ms"], "ERR invalid value for 'rate': a time from 1s to 1d is expected"),
+        (
+            ["SET", "q", "rate", "much"],
+            "ERR invalid value for 'rate': a number from 0 to 1000000000, as in 100 or 100/10s, is expected",
+        ),
+        (
+            ["SET", "q", "max-running", "-1"],
+            "ERR invalid value for 'max-running': a number from 0 to 1000000000 is expected",
+        ),
         (["SET", "q", "index", "tenant"], "ERR unknown queue setting 'index'"),
         (["SET", "q", "version", 3], "ERR unknown queue setting 'version'"),
         (["SET", "q", "paused", "in"], "ERR paused is set with PAUSE"),
@@ -272,3 +281,17 @@ def test_settings_are_refused_while_a_known_node_would_not_obey_them():
     text = f"ERR not while node {node.name.decode()} runs an older version"
     assert error_of(broker, client, "QUEUE", "SET", "q", "lease", 5) == text
     assert ask(broker, client, "QUEUE", "GET", "q") == b"*-1\r\n"
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "shown"),
+    [("rate", "100", b"100"), ("rate", "100/10s", b"100/10"), ("rate", "5/1500ms", b"5/1500ms"), ("rate", "7/1", b"7"),
+     ("rate", "0", b"none"), ("rate", "none", b"none"), ("max-running", "none", b"0"),
+     ("max-running-by", "host", b"host")],
+)  # fmt: skip
+def test_a_cap_is_shown_as_it_is_kept(field, value, shown):
+    """Spec CP1."""
+    pair = make_pair()
+    say(pair, "SET", "q", field, value)
+    found = ask_parsed(*pair, "QUEUE", "GET", "q")
+    assert found[found.index(field.encode()) + 1] == shown

@@ -75,4 +75,4 @@ def test_qstat_counts_tasks_on_the_queue():
     ask(broker, client, "ADDJOB", "q", "x", 0, "REPLICATE", 1)
     ask(broker, client, "QMOVE", "q", "r", "ASYNC")
     shown = ask_parsed(broker, client, "QSTAT", "q")
-    assert shown[-4:-2] == [b"tasks", 1]
+    assert shown[shown.index(b"tasks") + 1] == 1

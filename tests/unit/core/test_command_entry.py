@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 
 from disque_py.core.command_entry import CommandEntry
+from disque_py.core.units import Access, Unit
 
 
 def make_row(name="ping", arity=-1, flags=()):
-    return CommandEntry(name, lambda broker, client, argv: b"+OK\r\n", arity, tuple(flags))
+    access = Access(name, (Unit(name, frozenset(("read",))),))
+    return CommandEntry(name, lambda broker, client, argv: b"+OK\r\n", arity, tuple(flags), access)
 
 
 @pytest.mark.parametrize(

@@ -14,10 +14,14 @@ ID = "D-015ef0ef-djnn/iAXoyTWuipD8+yjDbcJ-05a1"
 
 @pytest.mark.parametrize("operation", TABLE, ids=lambda operation: operation.name)
 def test_every_path_leads_to_its_operation(operation):
-    path = operation.path.replace("{queue}", "a%2Fb").replace("{id}", ID)
+    path = operation.path.replace("{queue}", "a%2Fb").replace("{id}", ID).replace("{name}", "a%2Fb")
     found, texts = ROUTES.find(operation.verb, path)
     assert found is operation
-    assert texts == {name: value for name, value in (("queue", "a/b"), ("id", ID)) if f"{{{name}}}" in operation.path}
+    assert texts == {
+        name: value
+        for name, value in (("queue", "a/b"), ("name", "a/b"), ("id", ID))
+        if f"{{{name}}}" in operation.path
+    }
 
 
 def test_an_id_may_be_encoded_or_not():

@@ -1,0 +1,654 @@
+"""The interface of dyno-queues (Netflix) on plain commands: messages with ids of the caller's, in shards.
+
+    with Disque("10.0.0.1:7711") as client:
+        queue = DynoQueue(client, "encode", shards=["a", "b"], shard="a")
+        queue.push([Message("title-17", b"...", priority=10)])
+        for message in queue.pop(5, wait=2):
+            queue.ack(message)
+
+A shard is a queue of the cluster, named `<name>.<shard>`; a queue without shards is one queue of that name. A message
+is a job. Its id is the META pair `dyno-id`, by which it is found, whatever its state. The unack time is RETRY: the
+nodes hand a message out again by themselves, so no process has to move expired ones back.
+
+Each operation is a generator of requests. `DynoQueue` and `AsyncDynoQueue` run it over the blocking and the asyncio
+client. Differences from the original are in docs/dyno.md.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import OrderedDict
+from collections.abc import Callable, Coroutine, Generator, Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeAlias, TypeVar
+
+from disque_py.client import commands
+from disque_py.client.commands import by_node
+from disque_py.client.errors import JobCanceledError, NoJobError, StaleError, TooLateError
+from disque_py.client.request import Request
+from disque_py.client.results import Job, QueueStat
+from disque_py.client.spans import Milliseconds, Seconds
+
+if TYPE_CHECKING:
+    from disque_py.client.aio import AsyncDisque
+    from disque_py.client.blocking import Disque
+
+# The META pair that carries a message's id.
+ID: Final = "dyno-id"
+PRIORITY_MAX: Final = 99
+UNACK_S: Final = 60
+TTL_S: Final = 365 * 86_400
+# The states of messages that are not over.
+STATUSES: Final = ("pending", "running", "invisible", "errored")
+# Deliveries that a queue object remembers, so that acks and leases go to the node with the lease.
+DELIVERIES_MAX: Final = 100_000
+PEEK_MAX: Final = 10_000
+# A message that is on another node comes within this time, if a client waits for it.
+LOOK_MS: Final = 50
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Steps: TypeAlias = "Generator[Request[Any], Any, T]"
+
+
+@dataclass(slots=True)
+class Message:
+    """A message.
+
+    id         the caller's; messages with one id are one message
+    payload    the content; text becomes UTF-8
+    priority   0 to 99, a lower one is served first; 0 by default
+    timeout    seconds until it can be popped; 0 by default
+    shard      the shard that it is in; None: the queue chooses
+    """
+
+    id: str
+    payload: bytes | str = b""
+    priority: int = 0
+    timeout: Seconds = 0
+    shard: str | None = None
+    job: Job | None = field(default=None, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.priority <= PRIORITY_MAX:
+            raise ValueError(f"priority must be between 0 and {PRIORITY_MAX}")
+
+
+Strategy: TypeAlias = "Callable[[Sequence[str], Message], str]"
+
+
+def round_robin() -> Strategy:
+    """Return a strategy that takes the shards in turns, beginning anywhere."""
+    turn = random.randrange(1 << 16)
+
+    def next_shard(shards: Sequence[str], message: Message) -> str:
+        nonlocal turn
+        turn += 1
+        return shards[turn % len(shards)]
+
+    return next_shard
+
+
+class Layout:
+    """The shards of a queue, its options, and the deliveries of this object."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        shards: Sequence[str] = (),
+        shard: str | None = None,
+        unack_time: Seconds = UNACK_S,
+        ttl: Seconds = TTL_S,
+        strategy: Strategy | None = None,
+        overwrite: bool = True,
+    ) -> None:
+        self.name = name
+        self.shards: tuple[str, ...] = tuple(shards) or ("",)
+        self.shard = self.shards[0] if shard is None else shard
+        if self.shard not in self.shards:
+            raise ValueError(f"{shard!r} is none of the shards {list(self.shards)}")
+        self.unack_time = unack_time
+        self.ttl = ttl
+        self.strategy = strategy or round_robin()
+        self.overwrite = overwrite
+        self.deliveries: OrderedDict[str, Job] = OrderedDict()
+
+    def queue_of(self, shard: str) -> str:
+        """Return the name of a shard's queue."""
+        return f"{self.name}.{shard}" if shard else self.name
+
+    def queues(self, *, is_local: bool = False) -> list[str]:
+        """Return the names of all queues, that of this shard first; of this shard alone."""
+        others = [] if is_local else [self.queue_of(shard) for shard in self.shards if shard != self.shard]
+        return [self.queue_of(self.shard), *others]
+
+    def message(self, job: Job) -> Message:
+        """Return a job as a message."""
+        meta = job.meta or {}
+        shard = next((shard for shard in self.shards if self.queue_of(shard) == job.queue), None)
+        return Message(meta.get(ID, job.id), job.body, int(meta.get("dyno-priority", 0)), 0, shard, job)
+
+    def delivered(self, jobs: Iterable[Job]) -> list[Message]:
+        """Remember deliveries; return their messages."""
+        found = [self.message(job) for job in jobs]
+        for message in found:
+            assert message.job is not None
+            self.deliveries[message.id] = message.job
+            self.deliveries.move_to_end(message.id)
+        while len(self.deliveries) > DELIVERIES_MAX:
+            self.deliveries.popitem(last=False)
+        return found
+
+
+# -- operations ---------------------------------------------------------------------------------------
+
+
+def _add(layout: Layout, message: Message, *, delay: Seconds) -> Steps[str]:
+    shard = message.shard if message.shard is not None else layout.strategy(layout.shards, message)
+    if shard not in layout.shards:
+        raise ValueError(f"{shard!r} is none of the shards {list(layout.shards)}")
+    meta = {ID: message.id}
+    if message.priority:
+        meta["dyno-priority"] = str(message.priority)
+    found: str = yield commands.add_job(
+        layout.queue_of(shard),
+        message.payload,
+        delay=delay or None,
+        retry=layout.unack_time,
+        ttl=layout.ttl,
+        priority=message.priority,
+        meta=meta,
+    )
+    return found
+
+
+def _find(
+    layout: Layout, message_id: str, statuses: Sequence[str] = STATUSES, *, is_local: bool = False, count: int = 1
+) -> Steps[list[Job]]:
+    """Look for the jobs of a message, in the order of shards and statuses."""
+    found: list[Job] = []
+    for queue in layout.queues(is_local=is_local):
+        for status in statuses:
+            found += yield commands.qpeek(
+                queue,
+                count,
+                where={ID: message_id},
+                status=status,  # type: ignore[arg-type]  # each of STATUSES is one
+                withmeta=True,
+                cluster=not is_local,
+            )
+            if len(found) >= count:
+                return found
+    return found
+
+
+def push(layout: Layout, messages: Iterable[Message]) -> Steps[list[str]]:
+    """Add messages. Return their ids.
+
+    messages   the messages; one with an id that is there takes the place of the older one
+
+    With `overwrite=False` no older message is looked for, which is much faster. Then ids must be new.
+    """
+    added: list[str] = []
+    for message in messages:
+        older: list[Job] = []
+        if layout.overwrite:
+            older = yield from _find(layout, message.id, count=PEEK_MAX)
+        yield from _add(layout, message, delay=message.timeout)
+        if older:
+            layout.deliveries.pop(message.id, None)
+            yield commands.cancel(*older)
+        added.append(message.id)
+    return added
+
+
+def ensure(layout: Layout, message: Message) -> Steps[bool]:
+    """Add a message only if no shard has one with its id, in any state. Return whether it was added.
+
+    Of several callers at the same moment each adds a job, looks, and the job with the lowest id stays. So one message
+    stays; one that is popped in that moment may be handed out twice.
+    """
+    if (yield from _find(layout, message.id)):
+        return False
+    mine: str = yield from _add(layout, message, delay=message.timeout)
+    others = [job for job in (yield from _find(layout, message.id, count=PEEK_MAX)) if job.id != mine]
+    if any(job.id < mine for job in others):
+        yield commands.cancel(mine)
+        return False
+    if others:
+        yield commands.cancel(*others)
+    return True
+
+
+def pop(layout: Layout, count: int, wait: Milliseconds = LOOK_MS) -> Steps[list[Message]]:
+    """Take up to `count` messages of this shard, in the order of priority, then age.
+
+    count   number of messages at most
+    wait    milliseconds to wait for the first one, 50 by default: messages on other nodes need a moment to come
+
+    A message that is not acknowledged within the unack time comes again.
+    """
+    return (yield from _take(layout, layout.queues(is_local=True), count, wait))
+
+
+def bulk_pop(layout: Layout, count: int, wait: Milliseconds = LOOK_MS) -> Steps[list[Message]]:
+    """Take up to `count` messages of this shard, as `pop` does: one command takes all that are on the node."""
+    return (yield from pop(layout, count, wait))
+
+
+def unsafe_pop_all_shards(layout: Layout, count: int, wait: Milliseconds = LOOK_MS) -> Steps[list[Message]]:
+    """Take up to `count` messages of all shards, this one first. In the original, not here, duplicates are possible."""
+    return (yield from _take(layout, layout.queues(), count, wait))
+
+
+def unsafe_bulk_pop(layout: Layout, count: int, wait: Milliseconds = LOOK_MS) -> Steps[list[Message]]:
+    """Take up to `count` messages of all shards, as `unsafe_pop_all_shards` does."""
+    return (yield from unsafe_pop_all_shards(layout, count, wait))
+
+
+def pop_with_msg_id(layout: Layout, message_id: str) -> Steps[Message | None]:
+    """Take this message out of this shard. None if it is not there, or not ready."""
+    found = yield from _take(layout, layout.queues(is_local=True), 1, LOOK_MS, {ID: message_id})
+    return found[0] if found else None
+
+
+def unsafe_pop_with_msg_id_all_shards(layout: Layout, message_id: str) -> Steps[Message | None]:
+    """Take this message out of whichever shard has it. None if it is not there, or not ready."""
+    found = yield from _take(layout, layout.queues(), 1, LOOK_MS, {ID: message_id})
+    return found[0] if found else None
+
+
+def _take(
+    layout: Layout, queues: Sequence[str], count: int, wait: Milliseconds, where: dict[str, str] | None = None
+) -> Steps[list[Message]]:
+    """Take what the node has. If that is nothing, wait for one message, and take what came with it."""
+    span_ms = wait // timedelta(milliseconds=1) if isinstance(wait, timedelta) else wait
+    jobs: list[Job] = yield _get(queues, count, 0, where)
+    if not jobs and span_ms:
+        jobs = yield _get(queues, count, span_ms, where)
+        if 0 < len(jobs) < count:
+            jobs += yield _get(queues, count - len(jobs), 0, where)
+    return layout.delivered(jobs)
+
+
+def _get(queues: Sequence[str], count: int, wait_ms: int, where: dict[str, str] | None) -> Request[list[Job]]:
+    return commands.get_jobs(
+        *queues, count=count, timeout_ms=wait_ms, nohang=not wait_ms, withmeta=True, withlease=True, where=where
+    )
+
+
+def peek(layout: Layout, count: int) -> Steps[list[Message]]:
+    """Return the first messages of this shard that are ready, without taking them."""
+    found = yield commands.qpeek(layout.queue_of(layout.shard), count, withmeta=True, cluster=True)
+    return [layout.message(job) for job in found]
+
+
+def unsafe_peek_all_shards(layout: Layout, count: int) -> Steps[list[Message]]:
+    """Return the first messages of all shards that are ready, without taking them."""
+    found: list[Message] = []
+    for queue in layout.queues():
+        jobs = yield commands.qpeek(queue, count - len(found), withmeta=True, cluster=True)
+        found += [layout.message(job) for job in jobs]
+        if len(found) >= count:
+            break
+    return found
+
+
+def _job_of(layout: Layout, message: Message | str, statuses: Sequence[str] = STATUSES) -> Steps[Job | None]:
+    if isinstance(message, Message) and message.job is not None:
+        return message.job
+    message_id = message.id if isinstance(message, Message) else message
+    known = layout.deliveries.get(message_id)
+    if known is not None:
+        return known
+    found = yield from _find(layout, message_id, statuses)
+    return found[0] if found else None
+
+
+def ack(layout: Layout, message: Message | str) -> Steps[bool]:
+    """Acknowledge a message, or an id: it is done. False if it was done before, or is unknown."""
+    message_id = message.id if isinstance(message, Message) else message
+    job = layout.deliveries.pop(message_id, None)
+    if job is None:
+        found = yield from _find(layout, message_id)
+        if not found:
+            return False
+        job = found[0]
+    count: int = yield commands.ack(job)
+    return count > 0
+
+
+def ack_all(layout: Layout, messages: Iterable[Message]) -> Steps[int]:
+    """Acknowledge many messages, with one command per node that delivered some. Return how many were known."""
+    jobs: list[Job] = []
+    for message in messages:
+        job = yield from _job_of(layout, message)
+        layout.deliveries.pop(message.id, None)
+        if job is not None:
+            jobs.append(job)
+    total = 0
+    for group in by_node(jobs).values():
+        total += yield commands.ack(*group)
+    return total
+
+
+def set_unack_timeout(layout: Layout, message: Message | str, seconds: Seconds) -> Steps[bool]:
+    """Let the lease of a message that was popped last for so long from now. False if it is not popped any more."""
+    job = yield from _job_of(layout, message, ("running",))
+    if job is None:
+        return False
+    try:
+        yield commands.working(job, seconds)
+    except (NoJobError, TooLateError, StaleError, JobCanceledError):
+        return False
+    return True
+
+
+def set_timeout(layout: Layout, message: Message | str, seconds: Seconds) -> Steps[bool]:
+    """Let a message that waits be ready in so many seconds; 0: now. False if it does not wait."""
+    job = yield from _job_of(layout, message, ("pending", "invisible"))
+    if job is None:
+        return False
+    changed: bool = yield commands.reschedule(job, delay=seconds)
+    return changed
+
+
+def remove(layout: Layout, message: Message | str) -> Steps[bool]:
+    """Remove a message, popped or not. Return whether it was there. It is not handed out again."""
+    message_id = message.id if isinstance(message, Message) else message
+    layout.deliveries.pop(message_id, None)
+    found = yield from _find(layout, message_id, count=PEEK_MAX)
+    count = (yield commands.cancel(*found)) if found else 0
+    return bool(count)
+
+
+def atomic_remove(layout: Layout, message: Message | str) -> Steps[bool]:
+    """Remove a message, as `remove` does: a single command ends it on all nodes."""
+    return (yield from remove(layout, message))
+
+
+def get(layout: Layout, message_id: str) -> Steps[Message | None]:
+    """Return a message that is not done, in any shard and state, as all linked nodes know it. None if there is none."""
+    found = yield from _find(layout, message_id)
+    return layout.message(found[0]) if found else None
+
+
+def local_get(layout: Layout, message_id: str) -> Steps[Message | None]:
+    """Return a message of this shard, as the node that answers knows it. None if it knows none."""
+    found = yield from _find(layout, message_id, is_local=True)
+    return layout.message(found[0]) if found else None
+
+
+def get_all_messages(layout: Layout) -> Steps[list[Message]]:
+    """Return all messages of all shards that are not done, 10000 per shard and state at most."""
+    return (yield from _all(layout))
+
+
+def _all(layout: Layout, statuses: Sequence[str] = STATUSES, *, is_local: bool = False) -> Steps[list[Message]]:
+    found: list[Message] = []
+    for queue in layout.queues(is_local=is_local):
+        for status in statuses:
+            jobs = yield commands.qpeek(
+                queue,
+                PEEK_MAX,
+                status=status,  # type: ignore[arg-type]  # each of STATUSES is one
+                withmeta=True,
+                cluster=True,
+            )
+            found += [layout.message(job) for job in jobs]
+    return found
+
+
+Predicate: TypeAlias = "Callable[[Message], bool]"
+
+
+def get_msg_with_predicate(layout: Layout, predicate: Predicate, *, local_only: bool = False) -> Steps[Message | None]:
+    """Return the first message that waits and for which `predicate` is true. None if there is none.
+
+    predicate    a function of a message
+    local_only   look in this shard only; False by default
+    """
+    for message in (yield from _all(layout, ("pending", "invisible"), is_local=local_only)):
+        if predicate(message):
+            return message
+    return None
+
+
+def contains_predicate(layout: Layout, predicate: Predicate, *, local_only: bool = False) -> Steps[bool]:
+    """Return whether a message waits for which `predicate` is true; see `get_msg_with_predicate`."""
+    found = yield from get_msg_with_predicate(layout, predicate, local_only=local_only)
+    return found is not None
+
+
+def pop_msg_with_predicate(layout: Layout, predicate: Predicate, *, local_only: bool = False) -> Steps[Message | None]:
+    """Take the first message that is ready and for which `predicate` is true; see `get_msg_with_predicate`."""
+    for message in (yield from _all(layout, ("pending",), is_local=local_only)):
+        if predicate(message):
+            found = yield from unsafe_pop_with_msg_id_all_shards(layout, message.id)
+            if found is not None:
+                return found
+    return None
+
+
+def size(layout: Layout) -> Steps[int]:
+    """Return how many messages wait, in all shards. Popped ones are not counted."""
+    total = 0
+    for sizes in (yield from shard_sizes(layout)).values():
+        total += sizes["size"]
+    return total
+
+
+def shard_sizes(layout: Layout) -> Steps[dict[str, dict[str, int]]]:
+    """Return for each shard its `size` (messages that wait) and `uacked` (popped, not acknowledged)."""
+    found: dict[str, dict[str, int]] = {}
+    for shard in layout.shards:
+        stat: QueueStat | None = yield commands.qstat(layout.queue_of(shard), cluster=True)
+        waiting = 0 if stat is None else stat.len + stat.invisible
+        found[shard] = {"size": waiting, "uacked": 0 if stat is None else stat.running}
+    return found
+
+
+def clear(layout: Layout) -> Steps[int]:
+    """Remove all messages that wait, of all shards. Return how many there were. Popped ones go on."""
+    total = 0
+    for queue in layout.queues():
+        for status in ("pending", "invisible", "errored"):
+            task = yield commands.purge(queue, status=status)
+            total += task.jobs
+    return total
+
+
+def process_unacks(layout: Layout) -> Steps[int]:
+    """Return how many messages of this shard are popped and not acknowledged.
+
+    The original moves those back whose unack time is over. Here the nodes do so when it is over.
+    """
+    stat = yield commands.qstat(layout.queue_of(layout.shard), cluster=True)
+    return 0 if stat is None else stat.running
+
+
+def atomic_process_unacks(layout: Layout) -> Steps[int]:
+    """Return the same as `process_unacks`."""
+    return (yield from process_unacks(layout))
+
+
+def find_stale_messages(layout: Layout) -> Steps[list[Message]]:
+    """Return messages of which the payload can't be had: a message that some node names and no node can show.
+
+    In the original an id may stay without its payload. Here both are one job, so the answer is empty, unless nodes are
+    missing.
+    """
+    found: list[Message] = []
+    for message in (yield from _all(layout)):
+        if message.job is not None and (yield commands.show(message.job)) is None:
+            again = yield from _find(layout, message.id)
+            found += [] if again else [message]
+    return found
+
+
+# -- faces ----------------------------------------------------------------------------------------------
+
+
+def _run(client: Disque, steps: Steps[T]) -> T:
+    reply: Any = None
+    error: Exception | None = None
+    while True:
+        try:
+            request = steps.send(reply) if error is None else steps.throw(error)
+        except StopIteration as end:
+            found: T = end.value
+            return found
+        reply, error = None, None
+        try:
+            reply = client.run(request)
+        except Exception as raised:  # The operation may know what to do.
+            error = raised
+
+
+async def _run_async(client: AsyncDisque, steps: Steps[T]) -> T:
+    reply: Any = None
+    error: Exception | None = None
+    while True:
+        try:
+            request = steps.send(reply) if error is None else steps.throw(error)
+        except StopIteration as end:
+            found: T = end.value
+            return found
+        reply, error = None, None
+        try:
+            reply = await client.run(request)
+        except Exception as raised:  # The operation may know what to do.
+            error = raised
+
+
+def _called(operation: Callable[Concatenate[Layout, P], Steps[T]]) -> Callable[Concatenate[DynoQueue, P], T]:
+    @wraps(operation)
+    def method(self: DynoQueue, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return _run(self.client, operation(self.layout, *args, **kwargs))
+
+    return method
+
+
+def _awaited(
+    operation: Callable[Concatenate[Layout, P], Steps[T]],
+) -> Callable[Concatenate[AsyncDynoQueue, P], Coroutine[Any, Any, T]]:
+    @wraps(operation)
+    def method(self: AsyncDynoQueue, /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]:
+        return _run_async(self.client, operation(self.layout, *args, **kwargs))
+
+    return method
+
+
+class DynoQueue:
+    """A queue of messages over a blocking client; see the module and docs/dyno.md.
+
+    client       a `Disque`
+    name         name of the queue
+    shards       names of the shards, as of zones; none by default: the queue is one shard
+    shard        the shard that this object pops from; the first one by default
+    unack_time   seconds after which a popped message comes again, 60 by default
+    ttl          seconds after which a message is dropped, a year by default
+    strategy     a function of (shards, message) that chooses a shard; in turns by default
+    overwrite    a pushed message takes the place of an older one with its id, the default. False: ids must be new
+    """
+
+    def __init__(self, client: Disque, name: str, **options: Any) -> None:
+        self.client = client
+        self.layout = Layout(name, **options)
+
+    @property
+    def name(self) -> str:
+        """The name of the queue."""
+        return self.layout.name
+
+    @property
+    def unack_time(self) -> Seconds:
+        """Seconds after which a popped message comes again."""
+        return self.layout.unack_time
+
+    push = _called(push)
+    ensure = _called(ensure)
+    pop = _called(pop)
+    bulk_pop = _called(bulk_pop)
+    pop_with_msg_id = _called(pop_with_msg_id)
+    pop_msg_with_predicate = _called(pop_msg_with_predicate)
+    unsafe_pop_all_shards = _called(unsafe_pop_all_shards)
+    unsafe_bulk_pop = _called(unsafe_bulk_pop)
+    unsafe_pop_with_msg_id_all_shards = _called(unsafe_pop_with_msg_id_all_shards)
+    peek = _called(peek)
+    unsafe_peek_all_shards = _called(unsafe_peek_all_shards)
+    ack = _called(ack)
+    ack_all = _called(ack_all)
+    set_unack_timeout = _called(set_unack_timeout)
+    set_timeout = _called(set_timeout)
+    remove = _called(remove)
+    atomic_remove = _called(atomic_remove)
+    get = _called(get)
+    local_get = _called(local_get)
+    get_all_messages = _called(get_all_messages)
+    get_msg_with_predicate = _called(get_msg_with_predicate)
+    contains_predicate = _called(contains_predicate)
+    size = _called(size)
+    shard_sizes = _called(shard_sizes)
+    clear = _called(clear)
+    process_unacks = _called(process_unacks)
+    atomic_process_unacks = _called(atomic_process_unacks)
+    find_stale_messages = _called(find_stale_messages)
+
+    def close(self) -> None:
+        """Forget the deliveries of this object. The client stays open."""
+        self.layout.deliveries.clear()
+
+
+class AsyncDynoQueue:
+    """The same over an asyncio client: each operation is awaited."""
+
+    def __init__(self, client: AsyncDisque, name: str, **options: Any) -> None:
+        self.client = client
+        self.layout = Layout(name, **options)
+
+    @property
+    def name(self) -> str:
+        """The name of the queue."""
+        return self.layout.name
+
+    @property
+    def unack_time(self) -> Seconds:
+        """Seconds after which a popped message comes again."""
+        return self.layout.unack_time
+
+    push = _awaited(push)
+    ensure = _awaited(ensure)
+    pop = _awaited(pop)
+    bulk_pop = _awaited(bulk_pop)
+    pop_with_msg_id = _awaited(pop_with_msg_id)
+    pop_msg_with_predicate = _awaited(pop_msg_with_predicate)
+    unsafe_pop_all_shards = _awaited(unsafe_pop_all_shards)
+    unsafe_bulk_pop = _awaited(unsafe_bulk_pop)
+    unsafe_pop_with_msg_id_all_shards = _awaited(unsafe_pop_with_msg_id_all_shards)
+    peek = _awaited(peek)
+    unsafe_peek_all_shards = _awaited(unsafe_peek_all_shards)
+    ack = _awaited(ack)
+    ack_all = _awaited(ack_all)
+    set_unack_timeout = _awaited(set_unack_timeout)
+    set_timeout = _awaited(set_timeout)
+    remove = _awaited(remove)
+    atomic_remove = _awaited(atomic_remove)
+    get = _awaited(get)
+    local_get = _awaited(local_get)
+    get_all_messages = _awaited(get_all_messages)
+    get_msg_with_predicate = _awaited(get_msg_with_predicate)
+    contains_predicate = _awaited(contains_predicate)
+    size = _awaited(size)
+    shard_sizes = _awaited(shard_sizes)
+    clear = _awaited(clear)
+    process_unacks = _awaited(process_unacks)
+    atomic_process_unacks = _awaited(atomic_process_unacks)
+    find_stale_messages = _awaited(find_stale_messages)
+
+    def close(self) -> None:
+        """Forget the deliveries of this object. The client stays open."""
+        self.layout.deliveries.clear()

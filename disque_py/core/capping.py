@@ -1,0 +1,521 @@
+"""Caps across nodes: who gives slots out, asks and grants. CAP_FOLLOW, CAP_ASK, CAP_GRANT, CAP_SETTLE, CAP_USE.
+
+The coordinator is the linked node with the lowest id that is not leaving. A node follows one coordinator at a time, and
+says so. The coordinator gives slots out as follows:
+
+* It counts the slots that any node uses, as each told, and the slots of grants that are not settled yet.
+* If more than half of the known nodes follow it, it gives out the whole cap. With s of k nodes it gives out the part
+  s/k, rounded down. As a node follows one coordinator, no two sides can have the whole cap.
+* A node that is lost keeps its slots until its leases are over, as far as it told.
+* A node that has just become coordinator waits for GRACE_MS, and until all linked nodes follow it. They tell it
+  everything that they know of slots.
+
+Nodes that wait for slots of one value get them in the order in which they asked. A grant is used at once, or given back
+after a short time. Messages are small, and only deliveries of queues with caps cost any. Spec CP2, CP4, CP5.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from functools import partial
+from typing import Any, Final
+
+from cluster_bus.messages import CAP_ASK, CAP_FOLLOW, CAP_GRANT, CAP_SETTLE, CAP_USE
+from cluster_bus.node import HANDSHAKE, ID_BYTES, LEAVING, Node
+from disque_py.core.broker import SHARDS, Broker
+from disque_py.core.caps import HELD_MS, Grant, Key, Limit, Pair, aside_key
+from disque_py.core.job import ACTIVE, Job
+from disque_py.core.queue import Queue
+from disque_py.core.queue_settings import QueueSettings
+from disque_py.core.versions import FLOWS
+
+# A new coordinator gives nothing out before messages that were on their way have come.
+GRACE_MS: Final = 300
+# A question for slots is asked again after this.
+ASK_MS: Final = 1_000
+# A node without an answer of its coordinator makes GETJOB NOHANG wait so long.
+ANSWER_MS: Final = 100
+# Slots that one question asks for, at most.
+WANTED_MAX: Final = 64
+# Nodes that wait for slots of one key, looked at in one go; jobs of leases that are checked per step.
+WAITS_LOOKED: Final = 200
+CHECKED_PER_STEP: Final = 200
+SHARDS_PER_PART: Final = 64
+RELEASED_PER_PART: Final = 500
+COUNT_MAX: Final = 1 << 53
+LEASE_MS_MAX: Final = 1 << 53
+
+# Kinds of CAP_USE.
+RATE: Final = 0  # So many deliveries more.
+RUNNING: Final = 1  # So many leases now.
+RATE_KNOWN: Final = 2  # So many deliveries in the last time, in all.
+
+
+# -- settings -----------------------------------------------------------------------------------------------------
+
+
+def settings_changed(broker: Broker, name: bytes, settings: QueueSettings | None) -> None:
+    """Take over the caps of a queue; None: it has no settings any more."""
+    caps = broker.caps
+    before = caps.limits.get(name)
+    if settings is None or not (settings.rate or settings.max_running):
+        if caps.limits.pop(name, None) is not None:
+            caps.windows.pop(name, None)
+            _release(broker, name)
+        return
+    limit = Limit(settings.rate, settings.rate_ms, settings.rate_by, settings.max_running, settings.max_running_by)
+    if limit == before:
+        return
+    caps.limits[name] = limit
+    if before is not None and before[:3:2] + before[4:] != limit[:3:2] + limit[4:]:
+        caps.windows.pop(name, None)
+    _release(broker, name)
+    if before is None or (before.running > 0, before.running_by) != (limit.running > 0, limit.running_by):
+        broker.schedule.walk(_count_running(broker, name))
+    look(broker)
+
+
+def _release(broker: Broker, name: bytes) -> None:
+    """Let all jobs of a queue be looked at again: what holds them back has changed."""
+    caps = broker.caps
+    for pair in [pair for pair in caps.asked if pair[0] == name]:
+        del caps.asked[pair]
+    for pair in caps.aside.pop(name, {}):
+        _release_pair(broker, pair)
+
+
+def _release_pair(broker: Broker, pair: Pair) -> None:
+    """Let the jobs of a pair that are aside be offered again, a part at a time."""
+    queue = broker.queues.get(pair[0])
+    key = aside_key(pair)
+    if queue is None or queue.parking is None or pair in broker.caps.asked:
+        return
+    if queue.parking.give_back(key, RELEASED_PER_PART):
+        broker.wake(queue)
+        if queue.interested:
+            broker.owe_hint(queue)
+    if key in queue.parking.groups:
+        broker.schedule.call_at(broker.now_ms + 1, partial(_release_pair, broker, pair))
+    else:
+        broker.caps.aside.get(pair[0], {}).pop(pair, None)
+
+
+def _count_running(broker: Broker, name: bytes) -> Iterator[None]:
+    """Count the leases that run already, a part at a time."""
+    caps = broker.caps
+    for at in range(SHARDS):
+        for job in list(broker.shards[at].values()):
+            limit = caps.limits.get(name)
+            if job.terms.queue == name and limit is not None and limit.running and _is_running(broker, job):
+                caps.ended(job)
+                _, _, running = caps.pair_of(job)
+                if running is not None:
+                    caps.begin(job, (name, running), job.requeue_at_ms)
+        if at % SHARDS_PER_PART == 0:
+            yield
+
+
+def _is_running(broker: Broker, job: Job) -> bool:
+    return job.state == ACTIVE and job.is_leased_here and job.requeue_at_ms > broker.now_ms and not job.is_errored
+
+
+# -- jobs ---------------------------------------------------------------------------------------------------------
+
+
+def is_asked(broker: Broker, queue: Queue) -> bool:
+    """Whether the coordinator, another node, was asked for slots of this queue just now."""
+    caps = broker.caps
+    if caps.coordinator is broker.me or broker.is_leaving:
+        return False
+    pairs = caps.aside.get(queue.name, {})
+    return any(caps.asked.get(pair, 0) + ANSWER_MS > broker.now_ms for pair in pairs)
+
+
+def _give(broker: Broker, queue: Queue, pair: Pair, count: int) -> None:
+    """Let the first jobs of a pair that are aside be offered again. While others are aside, slots are asked for."""
+    caps = broker.caps
+    if queue.parking is None:
+        return
+    queue.parking.give_back(aside_key(pair), count)
+    broker.wake(queue)
+    if aside_key(pair) in queue.parking.groups:
+        caps.asked[pair] = broker.now_ms
+        caps.to_ask[pair] = (max(1, len(queue.waiting)), 0)
+    else:
+        caps.aside.get(pair[0], {}).pop(pair, None)
+
+
+# -- the coordinator ----------------------------------------------------------------------------------------------
+
+
+def look(broker: Broker) -> None:
+    """Find the coordinator, and this side's part of the caps."""
+    caps = broker.caps
+    if not caps.limits:
+        return
+    able = [node for node in broker.cluster.linked if node.protocol >= FLOWS and not node.flags & LEAVING]
+    if not broker.is_leaving:
+        able.append(broker.me)
+    found = min(able, key=_node_id) if able else broker.me
+    if found is not caps.coordinator:
+        _follow(broker, found)
+    known = [node for node in broker.members() if not node.flags & (LEAVING | HANDSHAKE)]
+    share = (1 + len(caps.followers), 1 + max(len(known), len(caps.followers)))
+    if share != caps.share:
+        caps.share = share
+        caps.freed.update(dict.fromkeys(caps.waits))
+
+
+def _follow(broker: Broker, found: Node) -> None:
+    caps = broker.caps
+    before = caps.coordinator
+    if before is not None and before is not broker.me and before.is_linked:
+        broker.send(broker.sets.only(before), CAP_FOLLOW, (0,))
+    caps.coordinator = found
+    _drop_grants(broker)
+    for pair in caps.asked:
+        caps.to_ask.setdefault(pair, (1, 0))
+    if found is broker.me:
+        caps.ready_ms = broker.now_ms + GRACE_MS if broker.members() else broker.now_ms
+        broker.schedule.call_at(caps.ready_ms, partial(_ready, broker))
+        return
+    caps.waits.clear()
+    only = broker.sets.only(found)
+    broker.send(only, CAP_FOLLOW, (1,))
+    broker.send_all(only, CAP_USE, list(_known(broker)))
+
+
+def _drop_grants(broker: Broker) -> None:
+    """Use no grants of another coordinator any more."""
+    caps = broker.caps
+    for grants in caps.grants.values():
+        for grant in grants:
+            if grant.node is not broker.me:
+                grant.left = 0
+    caps.settled.clear()
+
+
+def _ready(broker: Broker) -> None:
+    caps = broker.caps
+    caps.freed.update(dict.fromkeys(caps.waits))
+
+
+def _is_ready(broker: Broker) -> bool:
+    """Whether this node, the coordinator, may give slots out."""
+    caps = broker.caps
+    if broker.now_ms < caps.ready_ms:
+        return False
+    late_ms = caps.ready_ms + 2 * broker.settings.cluster_node_timeout
+    if broker.now_ms >= late_ms:
+        return True
+    return all(node in caps.followers or node.protocol < FLOWS for node in broker.cluster.linked)
+
+
+def _known(broker: Broker) -> Iterator[tuple[Any, ...]]:
+    """Yield everything that this node knows of slots, as items of CAP_USE."""
+    caps = broker.caps
+    me = (broker.me.id, broker.run)
+    for name, windows in caps.windows.items():
+        limit = caps.limits.get(name)
+        for value, window in windows.items() if limit is not None else ():
+            used = window.used(broker.now_ms, limit.rate_ms) if limit is not None else 0
+            if used:
+                yield (*me, name, RATE_KNOWN, value, used, 0)
+    for key in list(caps.uses):
+        caps.used(key, broker.now_ms)
+        for owner, use in caps.uses.get(key, {}).items():
+            yield (*owner, key[0], RUNNING, key[1], use.count, max(0, use.until_ms - broker.now_ms))
+
+
+def on_follow(broker: Broker, sender: Node, items: list[Any]) -> None:
+    """Note that a node takes its slots from us, or does so no more."""
+    caps = broker.caps
+    for is_following, *_ in items:
+        if type(is_following) is not int:
+            raise ValueError("a follower that says neither yes nor no")
+        caps.followers.pop(sender, None)
+        if is_following:
+            caps.followers[sender] = None
+        else:
+            _forget_asks(broker, sender)
+    look(broker)
+    caps.freed.update(dict.fromkeys(caps.waits))
+
+
+def on_ask(broker: Broker, sender: Node, items: list[Any]) -> None:
+    """Note that a node wants slots."""
+    for name, rate, running, count, lease_ms, *_ in items:
+        pair = _pair((name, rate, running))
+        if type(count) is not int or type(lease_ms) is not int or not 0 < count <= COUNT_MAX:
+            raise ValueError("a question for slots that no node asks")
+        if sender in broker.caps.followers:
+            _wait(broker, sender, pair, min(count, WANTED_MAX), min(max(0, lease_ms), LEASE_MS_MAX))
+        else:
+            broker.stats.ignored("question for slots of a node that follows another one")
+
+
+def _pair(words: tuple[Any, Any, Any]) -> Pair:
+    name, rate, running = words
+    if type(name) is not bytes or not all(each is None or type(each) is bytes for each in (rate, running)):
+        raise ValueError("values of a cap that are none")
+    return name, rate, running
+
+
+def _slots(pair: Pair) -> list[tuple[bool, Key]]:
+    name, rate, running = pair
+    return [(is_it, (name, value)) for is_it, value in ((False, rate), (True, running)) if value is not None]
+
+
+def _wait(broker: Broker, node: Node, pair: Pair, count: int, lease_ms: int) -> None:
+    for slot in _slots(pair):
+        broker.caps.waits.setdefault(slot, {})[node, pair] = (count, lease_ms)
+        broker.caps.freed[slot] = None
+
+
+def _wait_no_more(broker: Broker, node: Node, pair: Pair) -> None:
+    for slot in _slots(pair):
+        waits = broker.caps.waits.get(slot)
+        if waits is not None:
+            waits.pop((node, pair), None)
+            if not waits:
+                del broker.caps.waits[slot]
+
+
+def _give_out(broker: Broker, slot: tuple[bool, Key]) -> None:
+    """Give free slots of a key to those that wait for them, in their order."""
+    caps = broker.caps
+    waits = caps.waits.get(slot)
+    if not waits or not _is_ready(broker):
+        return
+    for at, ((node, pair), (count, lease_ms)) in enumerate(list(waits.items())):
+        room = caps.room(pair, broker.now_ms)
+        if room:
+            _wait_no_more(broker, node, pair)
+            _grant(broker, node, pair, min(room, count), lease_ms)
+        elif at >= WAITS_LOOKED:
+            broker.schedule.call_at(broker.now_ms + 1, partial(_look_again, broker, slot))
+            break
+    _wake_for_rate(broker, slot)
+
+
+def _wake_for_rate(broker: Broker, slot: tuple[bool, Key]) -> None:
+    """Look again when the oldest deliveries of a rate count no more."""
+    is_running, (name, value) = slot
+    caps = broker.caps
+    limit = caps.limits.get(name)
+    window = caps.windows.get(name, {}).get(value)
+    if not is_running and slot in caps.waits and limit is not None and window is not None:
+        at_ms = window.free_at_ms(limit.rate_ms)
+        if at_ms > broker.now_ms:
+            broker.schedule.call_at(at_ms, partial(_look_again, broker, slot))
+
+
+def _look_again(broker: Broker, slot: tuple[bool, Key]) -> None:
+    if slot in broker.caps.waits:
+        broker.caps.freed[slot] = None
+
+
+def _grant(broker: Broker, node: Node, pair: Pair, count: int, lease_ms: int) -> None:
+    caps = broker.caps
+    caps.reserve(pair, count)
+    if node is broker.me:
+        _take(broker, Grant(broker.me, 0, pair, count, broker.now_ms + HELD_MS))
+        return
+    caps.number += 1
+    caps.given[caps.number] = Grant(node, caps.number, pair, count, broker.now_ms + lease_ms)
+    broker.send(broker.sets.only(node), CAP_GRANT, (caps.number, *pair, count))
+
+
+def on_grant(broker: Broker, sender: Node, items: list[Any]) -> None:
+    """Take slots, or give them back at once if they come from a node that is not our coordinator any more."""
+    for number, name, rate, running, count, *_ in items:
+        pair = _pair((name, rate, running))
+        if type(number) is not int or type(count) is not int or not 0 < count <= COUNT_MAX:
+            raise ValueError("a grant of slots that no node gives")
+        if sender is broker.caps.coordinator:
+            _take(broker, Grant(sender, number, pair, count, broker.now_ms + HELD_MS))
+        else:
+            broker.send(broker.sets.only(sender), CAP_SETTLE, (number, count))
+
+
+def _take(broker: Broker, grant: Grant) -> None:
+    caps = broker.caps
+    caps.asked.pop(grant.pair, None)
+    queue = broker.queues.get(grant.pair[0])
+    if queue is None or not queue.has_clients:
+        caps.return_all(grant)  # Its consumer waits no more.
+        _release_pair(broker, grant.pair)
+        return
+    caps.grants.setdefault(grant.pair, deque()).append(grant)
+    _give(broker, queue, grant.pair, grant.left)
+
+
+def on_settle(broker: Broker, sender: Node, items: list[Any]) -> None:
+    """Note that slots of a grant were used or given back. Their use was told before."""
+    caps = broker.caps
+    for number, count, *_ in items:
+        grant = caps.given.get(number)
+        if type(count) is not int or count < 0:
+            raise ValueError("a number of slots that is none")
+        if grant is None or grant.node is not sender:
+            broker.stats.ignored("slots of a grant that is over")
+            continue
+        count = min(count, grant.left)
+        grant.left -= count
+        if not grant.left:
+            del caps.given[number]
+        caps.reserve(grant.pair, -count)
+
+
+def on_use(broker: Broker, sender: Node, items: list[Any]) -> None:
+    """Note the slots that a node uses."""
+    caps = broker.caps
+    for node_id, run, name, kind, value, count, left_ms, *_ in items:
+        if not all(type(each) is bytes for each in (node_id, run, name, value)) or len(node_id) != ID_BYTES:
+            raise ValueError("slots of no node")
+        if not all(type(each) is int and 0 <= each <= COUNT_MAX for each in (count, left_ms)):
+            raise ValueError("slots that are no number")
+        limit = caps.limits.get(name)
+        if limit is None:
+            continue  # Its settings are on their way here.
+        if kind == RUNNING:
+            _note_running(broker, sender, (name, value), (node_id, run), count, left_ms)
+        elif limit.rate:
+            window = caps.window(name, value)
+            more = count if kind == RATE else count - window.used(broker.now_ms, limit.rate_ms)
+            if more > 0:
+                window.add(broker.now_ms, more, limit.rate_ms)
+
+
+def _note_running(broker: Broker, sender: Node, key: Key, owner: tuple[bytes, bytes], count: int, left_ms: int) -> None:
+    caps = broker.caps
+    node = broker.cluster.find(owner[0])
+    if owner == (broker.me.id, broker.run) or node is None:
+        return
+    is_first_hand = node is sender and owner[1] == sender.run
+    if not is_first_hand and node.is_linked and node.run == owner[1]:
+        return  # It tells us itself.
+    use = caps.use(key, node, owner[1])
+    use.count = count if is_first_hand else max(use.count, count)
+    use.until_ms = max(use.until_ms, broker.now_ms + left_ms)
+    if not use.count:
+        del caps.uses[key][owner]
+        if not caps.uses[key]:
+            del caps.uses[key]
+    caps.freed[True, key] = None
+
+
+def _forget_asks(broker: Broker, node: Node) -> None:
+    for slot, waits in list(broker.caps.waits.items()):
+        for each in [each for each in waits if each[0] is node]:
+            del waits[each]
+        if not waits:
+            del broker.caps.waits[slot]
+
+
+def on_link_up(broker: Broker, node: Node) -> None:
+    """Tell a node that is linked now what we use: its coordinator may be asked by us."""
+    caps = broker.caps
+    if not caps.limits or node.protocol < FLOWS:
+        return
+    broker.send_all(broker.sets.only(node), CAP_USE, list(_known(broker)))
+    if node is caps.coordinator:
+        broker.send(broker.sets.only(node), CAP_FOLLOW, (1,))
+    look(broker)
+
+
+def on_link_lost(broker: Broker, node: Node) -> None:
+    """Count what a node that is lost may use: the grants that it has."""
+    caps = broker.caps
+    caps.followers.pop(node, None)
+    _forget_asks(broker, node)
+    for number, grant in list(caps.given.items()):
+        if grant.node is node:
+            del caps.given[number]
+            name, rate, running = grant.pair
+            limit = caps.limits.get(name)
+            if rate is not None and limit is not None and limit.rate:
+                caps.window(name, rate).add(broker.now_ms, grant.left, limit.rate_ms)
+            if running is not None:
+                use = caps.use((name, running), node, node.run)
+                use.count += grant.left
+                use.until_ms = max(use.until_ms, grant.until_ms)
+            caps.reserve(grant.pair, -grant.left)
+    look(broker)
+
+
+# -- turns and time -----------------------------------------------------------------------------------------------
+
+
+def settle(broker: Broker) -> None:
+    """End a turn: tell the slots that are used, ask for others, give free ones out."""
+    caps = broker.caps
+    linked = broker.cluster.linked
+    me = (broker.me.id, broker.run)
+    if caps.told_rates or caps.told_uses:
+        rates, caps.told_rates = caps.told_rates, {}
+        keys, caps.told_uses = caps.told_uses, {}
+        if linked:
+            items: list[tuple[Any, ...]] = [(*me, name, RATE, value, n, 0) for (name, value), n in rates.items()]
+            for key in keys:
+                use = caps.uses.get(key, {}).get(me)
+                left_ms = max(0, use.until_ms - broker.now_ms) if use is not None else 0
+                items.append((*me, key[0], RUNNING, key[1], use.count if use is not None else 0, left_ms))
+            broker.send_all(linked, CAP_USE, items)
+    coordinator = caps.coordinator
+    if caps.settled:
+        settled, caps.settled = caps.settled, {}
+        if coordinator is not None and coordinator is not broker.me:
+            broker.send_all(broker.sets.only(coordinator), CAP_SETTLE, list(settled.items()))
+    if caps.to_ask:
+        asks, caps.to_ask = caps.to_ask, {}
+        for pair, (count, lease_ms) in asks.items():
+            if coordinator is broker.me:
+                _wait(broker, broker.me, pair, min(count, WANTED_MAX), lease_ms)
+            elif coordinator is not None:
+                broker.send(broker.sets.only(coordinator), CAP_ASK, (*pair, min(count, WANTED_MAX), lease_ms))
+    if caps.freed:
+        freed, caps.freed = caps.freed, {}
+        if coordinator is broker.me:
+            for slot in freed:
+                _give_out(broker, slot)
+
+
+def step(broker: Broker) -> None:
+    """Do what is due, ten times a second."""
+    caps = broker.caps
+    if not caps.limits and not caps.running:
+        return
+    look(broker)
+    caps.expire(broker.now_ms)
+    for job in list(caps.running)[:CHECKED_PER_STEP]:
+        if _is_running(broker, job):
+            caps.running[job] = caps.running.pop(job)  # The others are looked at first next time.
+        else:
+            caps.ended(job)
+    if caps.coordinator is broker.me:
+        caps.freed.update(dict.fromkeys(caps.waits))
+    for pair, at_ms in list(caps.asked.items()):
+        if at_ms + ASK_MS <= broker.now_ms:
+            if pair in caps.aside.get(pair[0], {}):
+                caps.asked[pair] = broker.now_ms
+                caps.to_ask.setdefault(pair, (1, 0))
+            else:
+                del caps.asked[pair]
+    _drop_windows(broker)
+
+
+def _drop_windows(broker: Broker) -> None:
+    """Forget values whose deliveries are all older than the time of their cap."""
+    caps = broker.caps
+    for name, windows in caps.windows.items():
+        limit = caps.limits.get(name)
+        for value in list(windows)[:CHECKED_PER_STEP]:
+            window = windows.pop(value)
+            if limit is not None and window.used(broker.now_ms, limit.rate_ms):
+                windows[value] = window
+
+
+def _node_id(node: Node) -> bytes:
+    return node.id

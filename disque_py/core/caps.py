@@ -1,0 +1,416 @@
+"""Caps: how many jobs of a queue may be delivered per time, and how many may run; this node's part of that.
+
+A queue's `rate` and `max-running` hold for the whole cluster, or for each value of a META name by itself (`rate-by`,
+`max-running-by`). A delivery takes a *slot* of each cap. A slot of `rate` is free again when the time of the cap is
+over. A slot of `max-running` is free again when the lease is over.
+
+One node, the *coordinator*, gives slots out (capping.py). Other nodes ask it for them: a *grant* is a number of slots
+for one pair of values. Every node tells all others which slots it uses, so each of them could go on as coordinator.
+
+`admit` is the door: a job that was fetched passes if there is a slot for it. Else it is set aside under its pair of
+values (parking.py), so it holds back no job of other values. A job that passed keeps its slot for ADMITTED_MS, until it
+is delivered: a claim may come first.
+
+This module is the arithmetic of slots. It sends nothing. Spec CP1, CP2, CP3.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from cluster_bus.node import Node
+    from disque_py.core.job import Job
+
+# The parts of a window: a slot of `rate` is free again up to a sixteenth of the time late.
+PARTS: Final = 16
+# A job that has a slot is delivered within this, or the slot is given back.
+ADMITTED_MS: Final = 1_500
+# A grant that no consumer uses is given back after this.
+HELD_MS: Final = 300
+NO_VALUE: Final = b""
+UNLIMITED: Final = 1 << 60
+# Begins the name under which jobs wait aside: no claim key begins so.
+ASIDE_PREFIX: Final = b"\0cap\0"
+
+# Queue, and a value of META.
+Key = tuple[bytes, bytes]
+# Queue, value of `rate-by`, value of `max-running-by`; None: this cap does not count the job.
+Pair = tuple[bytes, bytes | None, bytes | None]
+
+
+class Limit(NamedTuple):
+    """The caps of a queue.
+
+    rate, rate_ms, rate_by    deliveries per time; 0: any number. Per value of this name; empty: of the queue
+    running, running_by       leases that run, likewise
+    """
+
+    rate: int
+    rate_ms: int
+    rate_by: bytes
+    running: int
+    running_by: bytes
+
+    @property
+    def is_by_value(self) -> bool:
+        """Whether jobs of the queue may have different pairs of values."""
+        return bool((self.rate and self.rate_by) or (self.running and self.running_by))
+
+
+class Window:
+    """The deliveries of the last `span_ms`, in parts. A part counts until its last delivery is older than that."""
+
+    __slots__ = ("_parts", "total")
+
+    def __init__(self) -> None:
+        # First and last moment, count.
+        self._parts: deque[list[int]] = deque()
+        self.total = 0
+
+    def add(self, now_ms: int, count: int, span_ms: int) -> None:
+        """Count deliveries of now."""
+        parts = self._parts
+        if parts and now_ms - parts[-1][0] < span_ms // PARTS:
+            parts[-1][1] = now_ms
+            parts[-1][2] += count
+        else:
+            parts.append([now_ms, now_ms, count])
+        self.total += count
+
+    def used(self, now_ms: int, span_ms: int) -> int:
+        """Return how many deliveries count now."""
+        parts = self._parts
+        while parts and parts[0][1] + span_ms < now_ms:
+            self.total -= parts.popleft()[2]
+        return self.total
+
+    def free_at_ms(self, span_ms: int) -> int:
+        """Return when the oldest part counts no more; 0 if there is none."""
+        return self._parts[0][1] + span_ms + 1 if self._parts else 0
+
+
+class Use:
+    """The slots of `max-running` that one process of a node uses under one key.
+
+    until_ms   when the last of its leases is over, as far as we know: a node that is lost counts until then
+    """
+
+    __slots__ = ("count", "node", "run", "until_ms")
+
+    def __init__(self, node: Node, run: bytes) -> None:
+        self.node = node
+        self.run = run
+        self.count = 0
+        self.until_ms = 0
+
+
+class Grant:
+    """Slots that the coordinator gave out, and which are neither used nor given back yet.
+
+    number   of the grant; 0: this node coordinates, and gave the slots to itself
+    left     slots that were not used yet
+    """
+
+    __slots__ = ("left", "node", "number", "pair", "until_ms")
+
+    def __init__(self, node: Node, number: int, pair: Pair, left: int, until_ms: int) -> None:
+        self.node = node
+        self.number = number
+        self.pair = pair
+        self.left = left
+        self.until_ms = until_ms
+
+
+class Caps:
+    """The caps of all queues, and the slots that this node knows of.
+
+    limits       queue -> its caps. Empty: nothing else is looked at
+    windows      queue -> value -> deliveries of the last time, in the whole cluster
+    uses         key -> node and process -> slots of `max-running`
+    running      job -> key, of this node's deliveries whose leases run
+    admitted     job -> its pair, the grant whose slot it has, and until when it has it
+    grants       pair -> grants of this node that have slots left
+    asked        pair -> when the coordinator was asked for slots
+    aside        queue -> pairs whose jobs are aside here
+
+    Work for the end of the turn (capping.py)
+      to_ask       pair -> the most slots that are wanted
+      told_rates   key -> deliveries here that other nodes are to hear of
+      told_uses    keys whose number here changed
+      settled      grants whose slots were used or given back: number -> slots that were not used
+      freed        keys that may have free slots: (is it of `max-running`, key)
+
+    The coordinator
+      coordinator  the node that gives slots out; None: not known yet
+      ready_ms     when this node may give slots out, if it is the coordinator
+      followers    nodes that said that we are their coordinator
+      share        its part of the cluster, as a pair of numbers
+      given        number -> a grant to another node
+      number       of the last grant
+      reserved     (is it of `max-running`, key) -> slots of grants and admitted jobs that are not used yet
+      waits        the same -> (node, pair) -> slots that are waited for, in order
+    """
+
+    def __init__(self, me: Node) -> None:
+        self.me = me
+        self.limits: dict[bytes, Limit] = {}
+        self.windows: dict[bytes, dict[bytes, Window]] = {}
+        self.uses: dict[Key, dict[tuple[bytes, bytes], Use]] = {}
+        self.running: dict[Job, Key] = {}
+        self.admitted: dict[Job, tuple[Pair, Grant, int]] = {}
+        self.grants: dict[Pair, deque[Grant]] = {}
+        self.asked: dict[Pair, int] = {}
+        self.aside: dict[bytes, dict[Pair, None]] = {}
+        self.to_ask: dict[Pair, tuple[int, int]] = {}
+        self.told_rates: dict[Key, int] = {}
+        self.told_uses: dict[Key, None] = {}
+        self.settled: dict[int, int] = {}
+        self.freed: dict[tuple[bool, Key], None] = {}
+        self.coordinator: Node | None = None
+        self.ready_ms = 0
+        self.followers: dict[Node, None] = {}
+        self.share = (1, 1)
+        self.given: dict[int, Grant] = {}
+        self.number = 0
+        self.reserved: dict[tuple[bool, Key], int] = {}
+        self.waits: dict[tuple[bool, Key], dict[tuple[Node, Pair], tuple[int, int]]] = {}
+
+    @property
+    def is_due(self) -> bool:
+        """Whether there is work for the end of the turn."""
+        return bool(self.to_ask or self.told_rates or self.told_uses or self.settled or self.freed)
+
+    # -- values -----------------------------------------------------------------------------------------------------
+
+    def pair_of(self, job: Job) -> Pair:
+        """Return the queue and the values under which a job counts."""
+        name = job.terms.queue
+        limit = self.limits[name]
+        rate = _value_of(job, limit.rate_by) if limit.rate else None
+        running = _value_of(job, limit.running_by) if limit.running and job.terms.retry_ms else None
+        return name, rate, running
+
+    def window(self, name: bytes, value: bytes) -> Window:
+        """Return the deliveries of a value. A new one is made if there is none."""
+        windows = self.windows.setdefault(name, {})
+        found = windows.get(value)
+        if found is None:
+            found = windows[value] = Window()
+        return found
+
+    # -- room -------------------------------------------------------------------------------------------------------
+
+    def room(self, pair: Pair, now_ms: int) -> int:
+        """Return how many slots the coordinator may give out for a pair."""
+        name, rate, running = pair
+        limit = self.limits.get(name)
+        if limit is None:
+            return UNLIMITED
+        room = UNLIMITED
+        if rate is not None and limit.rate:
+            window = self.windows.get(name, {}).get(rate)
+            used = window.used(now_ms, limit.rate_ms) if window is not None else 0
+            room = self._part(limit.rate) - used - self.reserved.get((False, (name, rate)), 0)
+        if running is not None and limit.running:
+            key = (name, running)
+            left = self._part(limit.running) - self.used(key, now_ms) - self.reserved.get((True, key), 0)
+            room = min(room, left)
+        return max(0, room)
+
+    def _part(self, limit: int) -> int:
+        side, known = self.share
+        return limit if 2 * side > known else limit * side // known
+
+    def used(self, key: Key, now_ms: int) -> int:
+        """Return how many leases run under a key, in the whole cluster."""
+        uses = self.uses.get(key)
+        if uses is None:
+            return 0
+        total = 0
+        for owner, use in list(uses.items()):
+            is_live = use.node is self.me or (use.node.is_linked and use.node.run == use.run)
+            if is_live or use.until_ms > now_ms:
+                total += use.count
+            else:
+                del uses[owner]
+        if not uses:
+            del self.uses[key]
+        return total
+
+    def rate_used(self, name: bytes, now_ms: int) -> int:
+        """Return how many deliveries of a queue count against its `rate` now, over all values."""
+        limit = self.limits.get(name)
+        if limit is None:
+            return 0
+        return sum([window.used(now_ms, limit.rate_ms) for window in self.windows.get(name, {}).values()])
+
+    def reserve(self, pair: Pair, count: int) -> None:
+        """Count slots that were given out and are not used yet. A negative count: they are used or given back."""
+        name, rate, running = pair
+        for is_running, value in ((False, rate), (True, running)):
+            if value is not None:
+                slot = (is_running, (name, value))
+                left = self.reserved.get(slot, 0) + count
+                if left > 0:
+                    self.reserved[slot] = left
+                else:
+                    self.reserved.pop(slot, None)
+                if count < 0:
+                    self.freed[slot] = None
+
+    # -- jobs -------------------------------------------------------------------------------------------------------
+
+    def admit(self, job: Job, now_ms: int, wanted: int) -> bool:
+        """Return whether a fetched job may be delivered: there is a slot for it, which it has now."""
+        if job in self.admitted:
+            return True
+        pair = self.pair_of(job)
+        if pair[1] is None and pair[2] is None:
+            return True
+        grant = self._grant(pair, now_ms)
+        if grant is None:
+            if pair not in self.asked:
+                self.asked[pair] = now_ms
+                self.to_ask[pair] = (wanted, job.terms.retry_ms)
+            return False
+        grant.left -= 1
+        self.admitted[job] = (pair, grant, now_ms + ADMITTED_MS)
+        return True
+
+    def _grant(self, pair: Pair, now_ms: int) -> Grant | None:
+        """Return a grant with a slot left. A coordinator gives itself one if there is room."""
+        grants = self.grants.get(pair)
+        while grants:
+            if grants[0].left:
+                return grants[0]
+            grants.popleft()
+        self.grants.pop(pair, None)
+        if self.coordinator is not self.me or now_ms < self.ready_ms or self._is_waited_for(pair):
+            return None
+        if self.room(pair, now_ms) > 0:
+            self.reserve(pair, 1)
+            return Grant(self.me, 0, pair, 1, now_ms + HELD_MS)
+        return None
+
+    def _is_waited_for(self, pair: Pair) -> bool:
+        """Whether nodes wait for slots of one of these values: they come first."""
+        name, rate, running = pair
+        waits = self.waits
+        return bool(waits) and (
+            (rate is not None and (False, (name, rate)) in waits)
+            or (running is not None and (True, (name, running)) in waits)
+        )
+
+    def delivered(self, job: Job, now_ms: int, lease_ms: int) -> None:
+        """Count a delivery: its slots are used."""
+        known = self.admitted.pop(job, None)
+        if known is not None:
+            pair = known[0]
+        elif job.terms.queue in self.limits:
+            pair = self.pair_of(job)
+        else:
+            return
+        name, rate, running = pair
+        limit = self.limits.get(name)
+        if rate is not None and limit is not None:
+            self.window(name, rate).add(now_ms, 1, limit.rate_ms)
+            key = (name, rate)
+            self.told_rates[key] = self.told_rates.get(key, 0) + 1
+        if running is not None:
+            self.begin(job, (name, running), now_ms + lease_ms)
+        if known is not None:
+            self._settle(known[1])
+
+    def begin(self, job: Job, key: Key, until_ms: int) -> None:
+        """Count a lease that runs."""
+        if job in self.running:
+            self.ended(job)
+        self.running[job] = key
+        use = self.use(key, self.me, self.me.run)
+        use.count += 1
+        use.until_ms = max(use.until_ms, until_ms)
+        self.told_uses[key] = None
+
+    def use(self, key: Key, node: Node, run: bytes) -> Use:
+        """Return the slots of a process under a key. A new entry is made if there is none."""
+        uses = self.uses.setdefault(key, {})
+        owner = (node.id, run)
+        found = uses.get(owner)
+        if found is None:
+            found = uses[owner] = Use(node, run)
+        return found
+
+    def ended(self, job: Job) -> None:
+        """Note that a job's lease is over, if it ran: its slot is free."""
+        key = self.running.pop(job, None)
+        if key is None:
+            return
+        uses = self.uses.get(key)
+        use = uses.get((self.me.id, self.me.run)) if uses is not None else None
+        if uses is not None and use is not None:
+            use.count -= 1
+            if use.count <= 0:
+                del uses[self.me.id, self.me.run]
+                if not uses:
+                    del self.uses[key]
+        self.told_uses[key] = None
+        self.freed[True, key] = None
+
+    def give_back(self, job: Job) -> None:
+        """Give the slot of a job back that was not delivered."""
+        known = self.admitted.pop(job, None)
+        if known is not None:
+            self._settle(known[1])
+
+    def _settle(self, grant: Grant) -> None:
+        """Note that a slot of a grant is used or given back: it counts as reserved no more."""
+        if grant.node is self.me:
+            self.reserve(grant.pair, -1)
+        else:
+            self.settled[grant.number] = self.settled.get(grant.number, 0) + 1
+
+    def return_all(self, grant: Grant) -> None:
+        """Give all slots of a grant back that are left."""
+        for _ in range(grant.left):
+            self._settle(grant)
+        grant.left = 0
+
+    def expire(self, now_ms: int) -> None:
+        """Give slots back that were held in vain."""
+        for job in [job for job, known in self.admitted.items() if known[2] <= now_ms]:
+            self.give_back(job)
+        for pair, grants in list(self.grants.items()):
+            while grants and (not grants[0].left or grants[0].until_ms <= now_ms):
+                self.return_all(grants.popleft())
+            if not grants:
+                del self.grants[pair]
+
+    def clear(self) -> None:
+        """Forget all slots of this node: its jobs are gone."""
+        for job in list(self.running):
+            self.ended(job)
+        for job in list(self.admitted):
+            self.give_back(job)
+        self.aside.clear()
+        self.asked.clear()
+        self.to_ask.clear()
+
+
+def aside_key(pair: Pair) -> bytes:
+    """Return the name under which jobs of a pair wait aside in their queue."""
+    _, rate, running = pair
+    length = -1 if rate is None else len(rate)
+    tail = b"" if running is None else b"=" + running
+    return b"%b%d:%b%b" % (ASIDE_PREFIX, length, rate or b"", tail)
+
+
+def _value_of(job: Job, name: bytes) -> bytes:
+    """Return the value of a META name; jobs without the name are one value."""
+    if name:
+        meta = job.meta
+        for at in range(0, len(meta), 2):
+            if meta[at] == name:
+                return b"=" + meta[at + 1]
+    return NO_VALUE

@@ -1,0 +1,244 @@
+"""The console's door: pages, forms, logins and files, below /console/."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from importlib.resources import files
+from typing import Any, Final
+from urllib.parse import parse_qsl
+
+import jinja2
+
+from disque_py import __version__
+from disque_py.gateway.console import charts, forms, shown
+from disque_py.gateway.console.pages import DOOR, MENU, PAGES, View
+from disque_py.gateway.console.sessions import LOGIN, SAID, SAID_MAX, WORD, Session, cookie
+from disque_py.gateway.grants import Principal
+from disque_py.gateway.http.exchange import Answer, Exchange
+from disque_py.gateway.problems import RefusedError
+from disque_py.gateway.service import Service
+
+HTML: Final = "text/html; charset=utf-8"
+CSP: Final = (
+    "content-security-policy",
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
+)
+TYPES: Final = {
+    "css": "text/css; charset=utf-8",
+    "js": "text/javascript; charset=utf-8",
+    "txt": "text/plain; charset=utf-8",
+    "svg": "image/svg+xml",
+}
+FORM: Final = "application/x-www-form-urlencoded"
+FIELDS_MAX: Final = 2000
+SAID_S: Final = 60
+# Pages with a part that is fetched again and again.
+LIVE: Final = frozenset(("", "queues", "queue", "nodes", "operations"))
+
+
+class Console:
+    """The console of a gateway."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._base = service.settings.base_path
+        self._path = f"{self._base}/console/"
+        self._stranger = Principal("", (), service.logins.client)
+        folder = files("disque_py.gateway.console")
+        self._templates = jinja2.Environment(
+            loader=jinja2.FunctionLoader(lambda name: folder.joinpath("templates", name).read_text(encoding="utf-8")),
+            autoescape=True,
+            trim_blocks=True,
+            lstrip_blocks=True,
+            undefined=jinja2.StrictUndefined,
+        )
+        self._templates.filters |= {
+            "span": shown.span,
+            "moment": shown.moment,
+            "number": shown.number,
+            "size": shown.size,
+            "short": shown.short,
+            "points": charts.points,
+            "chart_words": charts.words,
+        }
+        self._files = {
+            each.name: each.read_bytes()
+            for each in folder.joinpath("static").iterdir()
+            if each.name.rpartition(".")[2] in TYPES
+        }
+        self._tag = hashlib.sha256(b"".join(self._files[name] for name in sorted(self._files))).hexdigest()[:12]
+
+    async def serve(self, exchange: Exchange, rest: str) -> Answer:
+        """Answer a request for a path below /console/."""
+        if rest.startswith("static/"):
+            return self._file(rest.removeprefix("static/").rpartition("/")[2])
+        session = Session(exchange.headers.get("cookie", ""))
+        try:
+            answer = await self._answer(exchange, rest, session)
+        except RefusedError as error:
+            if error.row.http == 401 and rest != "login":
+                answer = self._redirect("login")
+            else:
+                answer = self._error(exchange, session, error)
+        if session.is_new:
+            answer.headers.append(cookie(WORD, session.word, self._path, is_secure=exchange.is_secure))
+        return answer
+
+    async def _answer(self, exchange: Exchange, rest: str, session: Session) -> Answer:
+        lists: dict[str, list[str]] = {}
+        if exchange.verb == "POST":
+            kind = exchange.headers.get("content-type", "").partition(";")[0].strip().lower()
+            if kind != FORM:
+                raise RefusedError("ERR", f"content-type must be {FORM}")
+            body = await exchange.body(self._service.settings.body_max, "body-max")
+            try:
+                pairs = parse_qsl(
+                    body.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=FIELDS_MAX
+                )
+            except ValueError as error:
+                raise RefusedError("ERR", f"the form can't be read: {error}") from None
+            for name, value in pairs:
+                lists.setdefault(name, []).append(value.replace("\r\n", "\n"))
+            session.check_form(lists.pop("form", [""])[0], exchange.headers)
+        elif exchange.verb in ("GET", "HEAD"):
+            lists = exchange.query
+        else:
+            raise RefusedError("METHOD", "pages have GET and POST")
+        query = {name: values[-1] for name, values in lists.items()}
+        if rest == "login":
+            return await self._login(exchange, session, query)
+        authorization = exchange.headers.get("authorization") or session.authorization
+        principal = await self._service.login(authorization, exchange.address, DOOR)
+        view = View(self._service, principal, exchange.address, query, lists)
+        if exchange.verb == "POST":
+            return await self._post(exchange, rest, session, view)
+        if rest not in PAGES:
+            raise RefusedError("NOTFOUND", "there is no such page")
+        title, page = PAGES[rest]
+        found = await page(view)
+        template = f"{rest or 'overview'}.html"
+        if view.query.get("part") == "live" and rest in LIVE:
+            return self._page(f"live_{template}", 200, view, session, found)
+        answer = self._page(template, 200, view, session, found | {"title": title, "page": rest})
+        if session.said:
+            answer.headers.append(cookie(SAID, "", self._path, is_secure=exchange.is_secure, age_s=0))
+        return answer
+
+    async def _post(self, exchange: Exchange, rest: str, session: Session, view: View) -> Answer:
+        back = view.query.pop("back", "")
+        view.lists.pop("back", None)
+        if rest == "logout":
+            answer = self._redirect("login")
+            answer.headers.append(cookie(LOGIN, "", self._path, is_secure=exchange.is_secure, age_s=0))
+            return answer
+        if rest == "bulk":
+            bulk = await forms.bulk_of(view)
+            if "counted" not in view.query:
+                return self._page("confirm.html", 200, view, session, self._confirming(bulk, view, back, ""))
+            try:
+                forms.check_number(bulk, view.query.get("typed", ""), view.query["counted"])
+            except RefusedError as error:
+                return self._page("confirm.html", 409, view, session, self._confirming(bulk, view, back, error.text))
+            said = await forms.execute_bulk(view, bulk)
+        elif rest == "do":
+            name = view.query.get("do", "")
+            found = await view.ask(name, **forms.form_args(name, view.lists))
+            said = _sentence(name, found)
+            if name == "enqueue":
+                back = f"job?id={found['id'].replace('+', '%2B')}"
+        else:
+            raise RefusedError("NOTFOUND", "there is no such page")
+        answer = self._redirect(back)
+        answer.headers.append(cookie(SAID, said[:SAID_MAX], self._path, is_secure=exchange.is_secure, age_s=SAID_S))
+        return answer
+
+    @staticmethod
+    def _confirming(bulk: forms.Bulk, view: View, back: str, complaint: str) -> dict[str, Any]:
+        return {
+            "bulk": bulk,
+            "back": back,
+            "complaint": complaint,
+            "title": "Confirm",
+            "page": "jobs",
+            "lists": view.lists,
+            "names": forms.BULK,
+        }
+
+    async def _login(self, exchange: Exchange, session: Session, query: dict[str, str]) -> Answer:
+        complaint = ""
+        if exchange.verb == "POST":
+            token, user, password = query.get("token", ""), query.get("user", ""), query.get("password", "")
+            words = f"Bearer {token}" if token else "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
+            try:
+                await self._service.login(words, exchange.address, DOOR)
+            except RefusedError as error:
+                complaint = error.text
+            else:
+                answer = self._redirect("")
+                answer.headers.append(cookie(LOGIN, words, self._path, is_secure=exchange.is_secure))
+                return answer
+        view = View(self._service, self._stranger, exchange.address, {})
+        status = 401 if complaint else 200
+        extra = {
+            "complaint": complaint,
+            "broker_users": self._service.settings.broker_users,
+            "title": "Log in",
+            "page": "login",
+        }
+        return self._page("login.html", status, view, session, extra)
+
+    def _page(self, template: str, status: int, view: View, session: Session, found: dict[str, Any]) -> Answer:
+        context = {
+            "view": view,
+            "menu": [entry for entry in MENU if view.may(entry[2])],
+            "said": session.said,
+            "form_token": session.form_token,
+            "who": view.principal.name,
+            "has_login": self._service.logins.needs_login and bool(session.authorization),
+            "base": self._path,
+            "files": f"{self._path}static/{self._tag}",
+            "version": __version__,
+            "title": "",
+            "page": "",
+            **found,
+        }
+        text = self._templates.get_template(template).render(context)
+        return Answer(status, text.encode("utf-8", "replace"), HTML, [CSP])
+
+    def _error(self, exchange: Exchange, session: Session, error: RefusedError) -> Answer:
+        view = View(self._service, self._stranger, exchange.address, {})
+        found = {"title": "Not possible", "page": "error", "error": error, "problem": error.problem()}
+        return self._page("error.html", error.row.http, view, session, found)
+
+    def _redirect(self, page: str) -> Answer:
+        """Send the browser to a page of the console, and to nowhere else."""
+        target = page.removeprefix(self._path)
+        if (
+            target.startswith(("/", "\\"))
+            or "://" in target.partition("?")[0]
+            or any(ord(each) < 32 for each in target)
+        ):
+            target = ""
+        location = self._path + target.encode("ascii", "ignore").decode()
+        return Answer(303, b"", HTML, [("location", location), CSP])
+
+    def _file(self, name: str) -> Answer:
+        body = self._files.get(name)
+        if body is None:
+            raise RefusedError("NOTFOUND", "there is no such file")
+        return Answer(200, body, TYPES[name.rpartition(".")[2]])
+
+
+def _sentence(name: str, found: dict[str, Any]) -> str:
+    """Return a sentence about what was done."""
+    if name == "enqueue":
+        return f"Job {found['id']} was added."
+    if "changed" in found:
+        return "Done." if found["changed"] else "Nothing was changed: the job is over, or a worker has it."
+    if "state" in found:
+        return f"Operation {found['id']} runs."
+    if "paused" in found and name in ("pause", "resume"):
+        return f"The queue is paused: {found['paused']}."
+    return "Done."

@@ -1,0 +1,152 @@
+"""Forms: what a page asks to do, as operations of the table.
+
+`do` is one operation. `bulk` is one operation on selected jobs, or on all that match a filter. Before it, a page shows
+the number; the number is counted again, and above a hundred it has to be typed in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any, Final
+
+from disque_py.gateway.console.pages import SEARCHED, View, fits, where_of
+from disque_py.gateway.console.pages import jobs as jobs_page
+from disque_py.gateway.fields import Argument, Octets, Pairs, Texts
+from disque_py.gateway.operations import BY_NAME
+from disque_py.gateway.problems import RefusedError
+
+TYPE_ABOVE: Final = 100
+AT_ONCE: Final = 50
+# Operations that pages have buttons for.
+OFFERED: Final = frozenset(
+    (
+        "enqueue", "cancel", "promote", "reschedule", "requeue", "pause", "resume", "purge_queue", "move", "redrive",
+        "put_queue", "stop_operation", "run_schedule", "pause_schedule", "resume_schedule", "delete_schedule",
+    )
+)  # fmt: skip
+# Bulk work: its button, and what is done to each job, or to all of a queue at once.
+BULK: Final = {"requeue": "Retry", "cancel": "Cancel", "move": "Move"}
+
+
+def form_args(name: str, lists: dict[str, list[str]]) -> dict[str, Any]:
+    """Return the checked arguments of an operation from the fields of a form; empty fields were not given.
+
+    Raises RefusedError.
+    """
+    operation = BY_NAME.get(name)
+    if operation is None or name not in OFFERED:
+        raise RefusedError("NOTFOUND", "there is no such action")
+    args: dict[str, Any] = {}
+    for argument in operation.arguments:
+        texts = [text for text in lists.get(argument.name, []) if text]
+        if not texts and not (argument.name == "body" and name == "enqueue"):
+            continue
+        args[argument.name] = _value(argument, texts or [""])
+    for argument in operation.arguments:
+        if argument.required and argument.name not in args:
+            raise RefusedError("ERR", f"{argument.name} is missing")
+    return args
+
+
+def _value(argument: Argument, texts: list[str]) -> Any:
+    kind = argument.kind
+    if isinstance(kind, Pairs):
+        found: dict[str, str] = {}
+        for text in texts:
+            for line in text.splitlines():
+                if line.strip():
+                    found |= kind.read_text(argument.name, line.strip())
+        return kind.read(argument.name, found)
+    if isinstance(kind, Texts):
+        return kind.read(argument.name, [part.strip() for text in texts for part in text.split(",") if part.strip()])
+    if isinstance(kind, Octets):
+        return kind.read(argument.name, texts[0])
+    return kind.read_text(argument.name, texts[0])
+
+
+@dataclass(slots=True)
+class Bulk:
+    """Work on many jobs, before it is confirmed.
+
+    action   `requeue`, `cancel` or `move`
+    count    jobs that it is about
+    ids      the jobs, where they were selected or searched; empty: all that match, by the broker
+    """
+
+    action: str
+    queue: str
+    status: str
+    where: dict[str, str]
+    to: str
+    ids: list[str]
+    count: int
+
+    @property
+    def must_be_typed(self) -> bool:
+        """Whether the number has to be typed in."""
+        return self.count > TYPE_ABOVE
+
+
+async def bulk_of(view: View) -> Bulk:
+    """Return the work that a form of the page of jobs asks for, counted now. Raises RefusedError."""
+    query, lists = view.query, view.lists
+    action, scope = query.get("do", ""), query.get("scope", "selected")
+    if action not in BULK:
+        raise RefusedError("NOTFOUND", "there is no such action")
+    queue, status = query.get("queue", ""), query.get("status", "pending")
+    where = where_of(lists.get("where", []))
+    to = query.get("to", "")
+    if action == "move" and not to:
+        raise RefusedError("ERR", "move needs the name of the other queue")
+    if scope == "selected":
+        ids = lists.get("id", [])
+        if not ids:
+            raise RefusedError("ERR", "no job is selected")
+        if action == "move":
+            raise RefusedError("ERR", "move takes all jobs that match")
+        return Bulk(action, queue, status, where, to, ids, len(ids))
+    found = await jobs_page(view)
+    if found["has_search"]:
+        if action == "move":
+            raise RefusedError("ERR", "move takes no filter by reason or age; use metadata")
+        listed = await view.ask("list_jobs", queue=queue, status=status, where=where, limit=SEARCHED)
+        ids = [job["id"] for job in listed["jobs"] if fits(job, found["reason"], found["age_s"])]
+        return Bulk(action, queue, status, where, to, ids, len(ids))
+    return Bulk(action, queue, status, where, to, [], found["matching"])
+
+
+def check_number(bulk: Bulk, typed: str, counted: str) -> None:
+    """Refuse work whose number was not confirmed, or has grown since it was shown. Raises RefusedError."""
+    if counted != str(bulk.count):
+        raise RefusedError("CONFIRM", f"the number has changed: {bulk.count} jobs match now")
+    if bulk.must_be_typed and typed.replace(" ", "").replace("\u202f", "") != str(bulk.count):
+        raise RefusedError("CONFIRM", f"type the number {bulk.count} to confirm")
+
+
+async def execute_bulk(view: View, bulk: Bulk) -> str:
+    """Do the work. Return a sentence about it. Raises RefusedError."""
+    if not bulk.ids:
+        args: dict[str, Any] = {"queue": bulk.queue, "where": bulk.where}
+        if bulk.action == "cancel":
+            found = await view.ask("purge_queue", **args, status=bulk.status, confirm=bulk.queue)
+        elif bulk.action == "move":
+            found = await view.ask("move", **args, to=bulk.to, status=bulk.status)
+        elif bulk.status == "errored":
+            found = await view.ask("redrive", **args)
+        else:
+            raise RefusedError("ERR", "all errored jobs can be retried at once, others one by one")
+        return f"Operation {found['id']} runs."
+    changed, failed = 0, 0
+    for start in range(0, len(bulk.ids), AT_ONCE):
+        part = bulk.ids[start : start + AT_ONCE]
+        results = await asyncio.gather(*(view.ask(bulk.action, id=job_id) for job_id in part), return_exceptions=True)
+        for result in results:
+            if isinstance(result, RefusedError) and result.code == "NOPERM":
+                raise result
+            if isinstance(result, BaseException):
+                failed += 1
+            else:
+                changed += result["changed"]
+    rest = f" {failed} failed." if failed else ""
+    return f"{changed} of {len(bulk.ids)} jobs changed.{rest}"

@@ -1,0 +1,333 @@
+"""The pages: a coroutine per page, which gathers the values of its template.
+
+A page asks for its figures by operations of the table, so it shows what the caller may see and nothing else. Names and
+filters stand in the query, so a link holds the view.
+"""
+
+from __future__ import annotations
+
+import base64
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+from urllib.parse import urlencode
+
+from disque_py.gateway.actions import check_known, chosen_rows
+from disque_py.gateway.board import QueueRow
+from disque_py.gateway.console import shown
+from disque_py.gateway.fields import Pairs, merged
+from disque_py.gateway.grants import Principal
+from disque_py.gateway.operations import BY_NAME, CHANGED, STATUSES
+from disque_py.gateway.problems import RefusedError
+from disque_py.gateway.service import Service
+
+DOOR: Final = "console"
+PAGE: Final = 50
+# Jobs that a filter by reason or age looks through.
+SEARCHED: Final = 1000
+TROUBLE_MAX: Final = 8
+
+
+@dataclass(slots=True)
+class View:
+    """One request for a page.
+
+    query   its arguments, the last of each name
+    lists   all values of arguments that are repeated
+    """
+
+    service: Service
+    principal: Principal
+    address: str
+    query: dict[str, str]
+    lists: dict[str, list[str]] = field(default_factory=dict)
+
+    async def ask(self, name: str, **args: Any) -> Any:
+        """Execute an operation. Raises RefusedError."""
+        found = {key: value for key, value in args.items() if value not in (None, "", {})}
+        return await self.service.perform(BY_NAME[name], self.service.call(self.principal, found), self.address, DOOR)
+
+    def may(self, role: str, name: str = "") -> bool:
+        """Return whether the caller has the role on this name; without a name on any."""
+        if self.service.settings.read_only and role in ("produce", "consume", "operate", "admin"):
+            return False
+        if self.principal.asks_broker and not self.principal.grants:
+            return True
+        return self.principal.may(role, name) if name else self.principal.may_somewhere(role)
+
+    def link(self, page: str, **query: Any) -> str:
+        """Return the address of a page."""
+        words = {name: value for name, value in query.items() if value not in (None, "")}
+        return f"{self.service.settings.base_path}/console/{page}" + (
+            f"?{urlencode(words, doseq=True)}" if words else ""
+        )
+
+    def here(self, page: str, **changes: Any) -> str:
+        """Return the address of this view with other arguments."""
+        kept = {name: values for name, values in self.lists.items() if name not in ("part",)}
+        return self.link(page, **(kept | changes))
+
+    async def rows(self) -> list[QueueRow]:
+        """Return all queues that the caller may see. Raises RefusedError."""
+        check_known(self.principal)
+        picture = await self.service.board.picture()
+        return chosen_rows(list(picture.queues.values()), self.principal, {})
+
+
+Page = Callable[[View], Awaitable[dict[str, Any]]]
+
+
+def trouble_of(row: QueueRow) -> list[str]:
+    """Return what is wrong with a queue, in words; empty if it is well."""
+    found = []
+    if row.errored:
+        found.append(f"{shown.number(row.errored)} errored")
+    if row.paused != "none":
+        found.append(f"paused ({row.paused})")
+    if row.pending and not row.consumers and not row.running and not row.rate_out:
+        found.append("no consumer")
+    if row.oldest_ms is not None and row.oldest_ms >= 60_000:
+        found.append(f"oldest {shown.span(row.oldest_ms)}")
+    return found
+
+
+async def overview(view: View) -> dict[str, Any]:
+    """Depth, rates and errors of the whole cluster; trouble first."""
+    rows = await view.rows()
+    picture = await view.service.board.picture()
+    troubled = [(row, trouble_of(row)) for row in rows]
+    troubled = sorted((pair for pair in troubled if pair[1]), key=lambda pair: (-pair[0].errored, -pair[0].pending))
+    everything = view.principal.may_everywhere("read")
+    totals = list(view.service.board.totals) if everything else []
+    busy = sorted(rows, key=lambda row: -(row.rate_in + row.rate_out + row.pending / 1e9))[:TROUBLE_MAX]
+    down = [seen for seen in picture.nodes if seen.look is None]
+    return {
+        "tiles": [
+            ("Pending", sum(row.pending for row in rows), [each[0] for each in totals]),
+            ("Running", sum(row.running for row in rows), []),
+            ("Added per second", round(sum(row.rate_in for row in rows), 1), [each[1] for each in totals]),
+            ("Delivered per second", round(sum(row.rate_out for row in rows), 1), [each[2] for each in totals]),
+            ("Errored", sum(row.errored for row in rows), [each[3] for each in totals]),
+        ],
+        "oldest": max((row.oldest_ms or 0 for row in rows), default=0),
+        "troubled": troubled[:TROUBLE_MAX],
+        "troubled_count": len(troubled),
+        "busy": [row for row in busy if row.rate_in or row.rate_out or row.pending],
+        "nodes": picture.nodes,
+        "down": down,
+        "queue_count": len(rows),
+        "poll_ms": view.service.settings.poll_ms,
+        "totals": [list(each) for each in totals],
+    }
+
+
+async def queues(view: View) -> dict[str, Any]:
+    """All queues: search, order, only those with errors."""
+    await view.rows()
+    args = {name: view.query.get(name) for name in ("match", "sort", "cursor", "status")}
+    found: dict[str, Any] = await view.ask("list_queues", **args, limit=PAGE)
+    histories = view.service.board.histories
+    for row in found["queues"]:
+        row["history"] = list(histories.get(row["name"], ()))
+    return found | {"sorts": ("name", "pending", "running", "errored", "oldest", "rate")}
+
+
+async def queue(view: View) -> dict[str, Any]:
+    """One queue: figures, settings, jobs by state."""
+    name = view.query.get("name", "")
+    found = await view.ask("get_queue", queue=name)
+    picture = await view.service.board.picture()
+    row = picture.queues.get(name)
+    return {
+        "name": name,
+        "found": found,
+        "row": row,
+        "history": list(view.service.board.histories.get(name, ())),
+        "statuses": STATUSES,
+        "poll_ms": view.service.settings.poll_ms,
+    }
+
+
+def where_of(texts: list[str]) -> dict[str, str]:
+    """Return the pairs of `name:value` texts. Raises RefusedError."""
+    found: dict[str, str] = merged(Pairs(8), "where", [text for text in texts if text])
+    return found
+
+
+async def jobs(view: View) -> dict[str, Any]:
+    """Jobs of a queue by state, metadata, age and reason."""
+    name, status = view.query.get("queue", ""), view.query.get("status", "pending")
+    if not name:
+        rows = await view.rows()
+        return {
+            "queue": "",
+            "names": [row.name for row in rows[:1000]],
+            "status": status,
+            "statuses": STATUSES,
+            "jobs": None,
+        }
+    where = where_of(view.lists.get("where", []))
+    reason, age_s = view.query.get("reason", ""), view.query.get("age_s", "")
+    has_search = bool(reason or age_s)
+    found = await view.ask(
+        "list_jobs",
+        queue=name,
+        status=status,
+        where=where,
+        cursor=None if has_search else view.query.get("cursor"),
+        limit=SEARCHED if has_search else PAGE,
+    )
+    depth = await view.ask("depth", queue=name, where=where)
+    listed = found["jobs"]
+    if has_search:
+        listed = [job for job in listed if fits(job, reason, age_s)]
+    reasons = Counter(job.get("error") or "" for job in listed) if status == "errored" else Counter[str]()
+    return {
+        "queue": name,
+        "status": status,
+        "statuses": STATUSES,
+        "changed": CHANGED,
+        "jobs": listed[:PAGE] if has_search else listed,
+        "cursor": None if has_search else found["cursor"],
+        "matching": len(listed) if has_search else depth[status],
+        "depth": depth,
+        "where": view.lists.get("where", []),
+        "reason": reason,
+        "age_s": age_s,
+        "reasons": reasons.most_common(10),
+        "has_search": has_search,
+        "searched_all": not has_search or found["cursor"] is None,
+        "has_bodies": view.may("bodies", name),
+    }
+
+
+def fits(job: dict[str, Any], reason: str, age_s: str) -> bool:
+    """Return whether a listed job passes the filters by reason and age."""
+    if reason and reason not in (job.get("error") or ""):
+        return False
+    if age_s and age_s.isascii() and age_s.isdigit():
+        return shown_age_s(job) >= int(age_s)
+    return True
+
+
+def shown_age_s(job: dict[str, Any]) -> float:
+    """Return the age of a listed job, in seconds."""
+    return max(0.0, time.time() - float(job.get("created_ms", 0)) / 1000)
+
+
+async def job(view: View) -> dict[str, Any]:
+    """One job: body, metadata, holders, timeline."""
+    job_id = view.query.get("id", "")
+    try:
+        found = await view.ask("get_job", id=job_id)
+    except RefusedError as error:
+        if error.code != "NOJOB":
+            raise
+        found = None
+    history: dict[str, Any] = {"events": [], "is_complete": False}
+    queue_name = found["queue"] or "" if found else ""
+    if view.may("bodies", queue_name):
+        history = await view.ask("job_history", id=job_id)
+    body = None
+    if found is not None:
+        if "body" in found:
+            body = found["body"].encode()
+        elif "body_base64" in found:
+            body = base64.b64decode(found["body_base64"])
+    text = "" if body is None else body.decode("utf-8", "replace")
+    return {
+        "id": job_id,
+        "found": found,
+        "queue": queue_name,
+        "history": history,
+        "body": body,
+        "text": text,
+        "json": shown.pretty(text),
+        "hex": shown.hexdump(body) if body is not None else "",
+    }
+
+
+async def dead(view: View) -> dict[str, Any]:
+    """Queues with errored jobs, and queues of dead letters."""
+    rows = await view.rows()
+    known = await view.ask("list_settings")
+    targets: dict[str, list[str]] = {}
+    for each in known["queues"]:
+        if each["settings"]["dead_letter"]:
+            targets.setdefault(each["settings"]["dead_letter"], []).append(each["name"])
+    by_name = {row.name: row for row in rows}
+    letters = [
+        (name, sources, by_name.get(name)) for name, sources in sorted(targets.items()) if view.may("read", name)
+    ]
+    return {"errored": [row for row in rows if row.errored], "letters": letters}
+
+
+async def nodes(view: View) -> dict[str, Any]:
+    """The nodes: memory, journal, links."""
+    return dict(await view.ask("list_nodes")) | {"poll_ms": view.service.settings.poll_ms}
+
+
+async def operations(view: View) -> dict[str, Any]:
+    """Bulk work of the last hour."""
+    return dict(await view.ask("list_operations")) | {"poll_ms": view.service.settings.poll_ms}
+
+
+async def add(view: View) -> dict[str, Any]:
+    """A form for a new job, perhaps filled from another one."""
+    filled = {name: view.query.get(name, "") for name in ("queue", "body", "meta", "priority", "delay_ms", "attempts")}
+    source = view.query.get("from", "")
+    if source:
+        found = await view.ask("get_job", id=source)
+        filled["queue"] = found["queue"] or ""
+        filled["body"] = found.get("body", "")
+        filled["meta"] = "\n".join(f"{name}:{value}" for name, value in (found.get("meta") or {}).items())
+        filled["attempts"] = str(found["attempts"] or "")
+    return {"filled": filled}
+
+
+async def locks(view: View) -> dict[str, Any]:
+    """Locks with their owners."""
+    return dict(await view.ask("list_locks", match=view.query.get("match")))
+
+
+async def schedules(view: View) -> dict[str, Any]:
+    """Schedules with their next moments."""
+    return dict(await view.ask("list_schedules"))
+
+
+async def audit(view: View) -> dict[str, Any]:
+    """The newest changes that this gateway made."""
+    if not view.may("admin"):
+        raise RefusedError("NOPERM", f"{view.principal.name} has no role admin")
+    return {"lines": list(view.service.audit.newest)}
+
+
+PAGES: Final[dict[str, tuple[str, Page]]] = {
+    "": ("Overview", overview),
+    "queues": ("Queues", queues),
+    "queue": ("Queue", queue),
+    "jobs": ("Jobs", jobs),
+    "job": ("Job", job),
+    "dead": ("Dead letters", dead),
+    "schedules": ("Schedules", schedules),
+    "locks": ("Locks", locks),
+    "nodes": ("Nodes", nodes),
+    "operations": ("Operations", operations),
+    "add": ("Add a job", add),
+    "audit": ("Audit", audit),
+}
+# Entries of the menu, with the role that makes them useful.
+MENU: Final = (
+    ("", "Overview", "read"),
+    ("queues", "Queues", "read"),
+    ("jobs", "Jobs", "read"),
+    ("dead", "Dead letters", "read"),
+    ("schedules", "Schedules", "read"),
+    ("locks", "Locks", "read"),
+    ("nodes", "Nodes", "read"),
+    ("operations", "Operations", "read"),
+    ("add", "Add", "produce"),
+    ("audit", "Audit", "admin"),
+)

@@ -1,0 +1,79 @@
+"""Sessions: the login cookie, and the check that a form was sent by one of our pages.
+
+A login is kept by the browser, in a cookie that no script can read and no other site can send (HttpOnly,
+SameSite=Strict; Secure over TLS). So the gateway keeps no sessions, and any gateway takes over. A second cookie has a
+random word, and each form has a hash of it. A change needs both, and a browser that says where the form came from:
+Sec-Fetch-Site, or Origin.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import secrets
+from collections.abc import Mapping
+from http.cookies import CookieError, SimpleCookie
+from typing import Final
+from urllib.parse import urlsplit
+
+from disque_py.gateway.problems import RefusedError
+
+LOGIN: Final = "disque-login"
+WORD: Final = "disque-word"
+SAID: Final = "disque-said"
+SAID_MAX: Final = 400
+
+
+class Session:
+    """The cookies of one request."""
+
+    def __init__(self, header: str) -> None:
+        cookies: SimpleCookie = SimpleCookie()
+        try:
+            cookies.load(header)
+        except CookieError:
+            cookies = SimpleCookie()
+        self.authorization = _decoded(cookies[LOGIN].value) if LOGIN in cookies else ""
+        self.said = _decoded(cookies[SAID].value) if SAID in cookies else ""
+        self.word = cookies[WORD].value if WORD in cookies else ""
+        self.is_new = not self.word
+        if self.is_new:
+            self.word = secrets.token_urlsafe(24)
+
+    @property
+    def form_token(self) -> str:
+        """The word of forms."""
+        return hashlib.sha256(f"form {self.word}".encode()).hexdigest()
+
+    def check_form(self, token: str, headers: Mapping[str, str]) -> None:
+        """Refuse a form that none of our pages sent. Raises RefusedError."""
+        if self.is_new or not hmac.compare_digest(self.form_token, token):
+            raise RefusedError("NOPERM", "this form is too old, or of another page; load the page again")
+        site = headers.get("sec-fetch-site")
+        if site is not None:
+            if site != "same-origin":
+                raise RefusedError("NOPERM", "the form came from another site")
+            return
+        origin = headers.get("origin", "")
+        if not origin or urlsplit(origin).netloc.lower() != headers.get("host", "").lower():
+            raise RefusedError("NOPERM", "the form came from another site")
+
+
+def cookie(name: str, value: str, path: str, *, is_secure: bool, age_s: int | None = None) -> tuple[str, str]:
+    """Return a Set-Cookie header. `value` is text of any kind, but for the word; age 0 removes the cookie."""
+    text = value if name == WORD else base64.urlsafe_b64encode(value.encode()).decode().rstrip("=")
+    words = [f"{name}={text}", f"Path={path}", "HttpOnly", "SameSite=Strict"]
+    if is_secure:
+        words.append("Secure")
+    if age_s is not None:
+        words.append(f"Max-Age={age_s}")
+    return "set-cookie", "; ".join(words)
+
+
+def _decoded(text: str) -> str:
+    try:
+        return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode()
+    except (binascii.Error, ValueError):
+        return ""

@@ -1,0 +1,82 @@
+"""Values as people read them: durations, moments, numbers, bytes, bodies. Pure."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any, Final
+
+HEX_MAX: Final = 4096
+JSON_MAX: Final = 262_144
+_SPANS: Final = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))
+_SIZES: Final = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
+
+
+def span(ms: int | None) -> str:
+    """Return milliseconds as a duration: two units at most."""
+    if ms is None:
+        return "–"
+    for unit_ms, unit in _SPANS:
+        if ms >= unit_ms:
+            rest, below = ms % unit_ms, next((each for each in _SPANS if each[0] < unit_ms), None)
+            more = f" {rest // below[0]} {below[1]}" if below is not None and rest >= below[0] and unit != "s" else ""
+            return f"{ms // unit_ms} {unit}{more}"
+    return f"{ms} ms"
+
+
+def moment(ms: int | float | None) -> str:
+    """Return Unix milliseconds as UTC."""
+    if not ms:
+        return "–"
+    try:
+        return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    except (OverflowError, ValueError, OSError):
+        return str(ms)
+
+
+def number(value: Any) -> str:
+    """Return a number with thin groups of digits."""
+    if value is None:
+        return "–"
+    if isinstance(value, float) and not value.is_integer():
+        return f"{value:,.1f}".replace(",", "\u202f")
+    return f"{int(value):,}".replace(",", "\u202f") if isinstance(value, int | float) else str(value)
+
+
+def size(count: Any) -> str:
+    """Return bytes in a readable unit."""
+    if not isinstance(count, int):
+        return "–"
+    for unit, name in _SIZES:
+        if count >= unit:
+            return f"{count / unit:.1f} {name}"
+    return f"{count} B"
+
+
+def short(text: str, most: int = 80) -> str:
+    """Return the begin of a text, on one line."""
+    line = " ".join(text.split())
+    return line if len(line) <= most else f"{line[: most - 1]}…"
+
+
+def hexdump(body: bytes) -> str:
+    """Return the begin of a body as lines of offset, hexadecimal digits and characters."""
+    lines = []
+    for at in range(0, min(len(body), HEX_MAX), 16):
+        part = body[at : at + 16]
+        digits = " ".join(f"{byte:02x}" for byte in part)
+        letters = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in part)
+        lines.append(f"{at:08x}  {digits:<47}  {letters}")
+    if len(body) > HEX_MAX:
+        lines.append(f"… {len(body) - HEX_MAX} more bytes")
+    return "\n".join(lines)
+
+
+def pretty(text: str) -> str:
+    """Return JSON with indentation; empty if the text is none."""
+    if text.lstrip()[:1] not in ("{", "[") or len(text) > JSON_MAX:
+        return ""
+    try:
+        return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
+    except (ValueError, RecursionError):
+        return ""

@@ -1,0 +1,118 @@
+"""Zones: copies that a reply promises in zones or in a data centre, and a rebalance in good weather.
+
+`Asked` is what was there when a producer asked. At the reply the nodes are counted that have the job, know it as done,
+or lost their memory since then. A REPLICATE QUORUM needs a majority of the data centre among these, and ZONES n so many
+zones (spec ZN3, ZN4). `play` fills one node, asks any node for a rebalance, and takes all jobs (spec ZN7, ZN8).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from cluster_bus.node import HANDSHAKE, LEAVING
+from disque_py.simulator.checks.moving import Play
+from disque_py.simulator.oracle import RuleBrokenError
+
+if TYPE_CHECKING:
+    from disque_py.simulator.oracle import Promise
+    from disque_py.simulator.simulation import Simulation
+    from disque_py.simulator.world.machine import Machine
+    from disque_py.simulator.world.world import World
+
+QUEUE: Final = b"spread"
+JOBS: Final = 47
+RETRY_S: Final = 90
+SETTLE_MS: Final = 3_000
+
+
+def zone_of(machine: Machine) -> tuple[str, str]:
+    """Return the zone of a node, as its settings have it."""
+    return machine.settings.get("datacenter", ""), machine.settings.get("zone", "")
+
+
+class Asked:
+    """An ADDJOB that waits for its copies.
+
+    zone_count   zones that must have one; 0: the copies are a quorum
+    """
+
+    __slots__ = ("machine", "promise", "quorum", "runs", "zone_count")
+
+    def __init__(self, machine: Machine, promise: Promise, zone_count: int) -> None:
+        self.machine = machine
+        self.promise = promise
+        self.zone_count = zone_count
+        self.runs = {other.name: other.runs for other in machine.world.machines.values() if other.is_up}
+        self.quorum = quorum_at(machine)
+
+    def check(self, world: World, job_id: bytes) -> None:
+        """Count the copies at the reply. RuleBrokenError."""
+        if self.promise.delivered:
+            return  # A holder queued it meanwhile. A producer whose job is done is told its id, however few had it.
+        holders = [machine for machine in world.machines.values() if self._may_have(machine, job_id)]
+        if self.zone_count:
+            found = {zone_of(machine) for machine in holders}
+            if len(found) < self.zone_count:
+                text = f"{self.promise}: copies in {sorted(found)}, not in {self.zone_count} zones"
+                raise RuleBrokenError("ZONES n means n zones", text, job_id)
+            return
+        if not self.machine.is_up:
+            return
+        here = zone_of(self.machine)[0]
+        local = [machine.name for machine in holders if zone_of(machine)[0] == here]
+        needed = min(self.quorum, quorum_at(self.machine))
+        if len(local) < needed:
+            text = f"{self.promise}: copies on {local} of '{here}', not on {needed} nodes of it"
+            raise RuleBrokenError("a minority answers no quorum", text, job_id)
+
+    def _may_have(self, machine: Machine, job_id: bytes) -> bool:
+        if not machine.is_up or self.runs.get(machine.name) != machine.runs:
+            return True  # It may have confirmed the copy before it lost its memory.
+        return machine.broker.find(job_id) is not None or job_id in machine.broker.tombstones
+
+
+def quorum_at(machine: Machine) -> int:
+    """Return the majority of the node's data centre, by its table and the true places of the nodes."""
+    if not machine.is_up:
+        return 0
+    here = zone_of(machine)[0]
+    places = {other.membership.me.id: zone_of(other)[0] for other in machine.world.machines.values() if other.runs}
+    known = [
+        node
+        for node in machine.membership.nodes.values()
+        if not node.flags & (LEAVING | HANDSHAKE) and not node.is_newcomer and places.get(node.id) == here
+    ]
+    return len(known) // 2 + 1
+
+
+def play(simulation: Simulation) -> None:
+    """Fill one node, rebalance, and take all jobs. RuleBrokenError."""
+    world = simulation.world
+    machines = world.running()
+    if not any(client.kind == "placer" for client in simulation.plan.clients) or len(machines) < 2:
+        return
+    if any(machine.broker.memory_level > 1 for machine in machines):
+        return
+    scene = Play(simulation)
+    first = machines[simulation.plan.seed % len(machines)]
+    for _ in range(JOBS):
+        promise = simulation.oracle.add(QUEUE, 20, RETRY_S * 1000, 3_600_000, 1, world.now_ms)
+        head = ("RETRY", RETRY_S, "TTL", 3_600, "REPLICATE", min(2, len(machines)))
+        simulation.targets.ask(first, "ADDJOB", QUEUE, promise.body(), 0, *head)
+    world.run(SETTLE_MS)
+    part, left = divmod(JOBS, len(machines))
+    scene.do(JOBS - part - bool(left), "QREBALANCE", QUEUE)
+    lengths = sorted(scene.each("QLEN", QUEUE))
+    if lengths != sorted(part + (place < left) for place in range(len(machines))):
+        raise RuleBrokenError("a rebalance makes equal parts", f"{lengths} of {JOBS} jobs")
+    taken: list[bytes] = []
+    for _ in range(2):
+        for jobs in scene.each("GETJOB", "NOHANG", "COUNT", JOBS, "FROM", QUEUE):
+            taken += [entry[1] for entry in jobs or ()]
+        world.run(SETTLE_MS)
+    if len(taken) != JOBS or len(set(taken)) != JOBS:
+        text = f"{len(taken)} deliveries of {len(set(taken))} jobs, of {JOBS}"
+        raise RuleBrokenError("a rebalance delivers nothing twice", text)
+    scene.ask_any("ACKJOB", *taken)
+    world.run(SETTLE_MS)
+    scene.end()

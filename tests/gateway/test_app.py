@@ -1,0 +1,247 @@
+"""The console without a browser: pages, roles, forms, logins, headers, and text that producers choose."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import quote
+
+import pytest
+
+from console_forms import Visitor
+from disque_py.gateway.access_file import token_entry
+from disque_py.gateway.console.pages import PAGES
+from disque_py.gateway.grants import ROLES
+from gateways import RunningGateway
+
+EVIL = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>{{7*7}}"
+
+
+@pytest.fixture(scope="module")
+def guarded(nodes, tmp_path_factory):
+    """A gateway with a token per role, for queues that begin with `con`."""
+    path = tmp_path_factory.mktemp("access") / "access.toml"
+    entries = [token_entry(role, f"dq_{role}", [f"{role}:con*"], None) for role in ROLES]
+    path.write_text("".join([*entries, token_entry("all", "dq_all", ["admin"], None)]))
+    running = RunningGateway(nodes.url, access_file=path)
+    yield running
+    running.close()
+
+
+def logged_in(gateway, token):
+    visitor = Visitor(gateway)
+    word = visitor.token("login")
+    reply = visitor.send("login", {"form": word, "token": token})
+    assert reply.status == 303, reply.text
+    return visitor
+
+
+@pytest.fixture
+def visitor(gateway):
+    """A visitor who may do everything."""
+    return Visitor(gateway)
+
+
+def add(gateway, queue, **words):
+    return gateway.post(f"/v1/queues/{queue}/jobs", {"body": "b"} | words).json["id"]
+
+
+ADDRESSES = {"queue": "queue?name={queue}", "jobs": "jobs?queue={queue}", "job": "job?id={job}"}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_page_is_served_without_javascript_from_outside(gateway, visitor, queue, page, voters):
+    job = add(gateway, queue)
+    reply = visitor.get(ADDRESSES.get(page, page).format(queue=queue, job=quote(job)))
+    assert reply.status == 200, reply.text
+    assert "<h1" in reply.text
+    assert not re.search(r'(?:src|href)="(?:https?:)?//', reply.text)
+    assert not re.search(r"<script(?! src)|\son\w+=|style=|javascript:", reply.text)
+    assert "'unsafe" not in reply.headers["content-security-policy"]
+    assert "frame-ancestors 'none'" in reply.headers["content-security-policy"]
+
+
+@pytest.fixture(scope="module")
+def voters(nodes):
+    """Voters, so that there may be locks."""
+    with nodes.client() as client:
+        if not client.cluster_voters().voters:
+            client.cluster_voters_init(*(node.id for node in client.hello().nodes))
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_role_sees_the_pages_that_it_may_see(guarded, role):
+    guarded.post("/v1/queues/con1/jobs", {"body": "the body"}, login="Bearer dq_all")
+    guarded.post("/v1/queues/other/jobs", {"body": "b"}, login="Bearer dq_all")
+    visitor = logged_in(guarded, f"dq_{role}")
+    reads = role in ("read", "bodies", "consume", "operate", "admin")
+    assert (visitor.get("queues").status == 200) == reads
+    assert (visitor.get("jobs?queue=con1").status == 200) == reads
+    assert ("the body" in visitor.get("jobs?queue=con1").text) == (role in ("bodies", "admin"))
+    assert visitor.get("queue?name=other").status == 403
+    assert ("Purge" in visitor.get("queue?name=con1").text) == (role in ("operate", "admin"))
+    assert (visitor.get("audit").status == 200) == (role == "admin")
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_form_that_a_role_does_not_see_is_refused_as_well(guarded, role):
+    visitor = logged_in(guarded, f"dq_{role}")
+    paused = visitor.do("pause", queue="con1", direction="in", back="queues")
+    assert (paused.status == 303) == (role in ("operate", "admin"))
+    visitor.do("resume", queue="con1", back="queues")
+    assert (visitor.do("enqueue", queue="con1", body="b").status == 303) == (role in ("produce", "admin"))
+    assert visitor.do("enqueue", queue="other", body="b").status == 403
+
+
+def test_without_a_login_every_page_leads_to_it(guarded):
+    visitor = Visitor(guarded)
+    for page in PAGES:
+        reply = visitor.get(page)
+        assert (reply.status, reply.headers["location"]) == (303, "/console/login")
+    assert visitor.do("pause", queue="con1").status == 303
+    assert "dq_" not in visitor.get("login").text
+
+
+def test_a_wrong_token_is_told_and_a_logout_forgets(guarded):
+    visitor = Visitor(guarded)
+    reply = visitor.send("login", {"form": visitor.token("login"), "token": "dq_wrong"})
+    assert (reply.status, "unknown" in reply.text) == (401, True)
+    visitor = logged_in(guarded, "dq_all")
+    assert visitor.send("logout", {"form": visitor.token("queues")}).status == 303
+    assert visitor.get("queues").status == 303
+
+
+@pytest.mark.parametrize(
+    "headers", [{"Sec-Fetch-Site": "cross-site"}, {"Sec-Fetch-Site": "same-site"}, {"Sec-Fetch-Site": "none"}]
+)
+def test_a_form_of_another_site_changes_nothing(gateway, visitor, queue, headers):
+    fields = {"form": visitor.token(), "do": "pause", "queue": queue}
+    assert visitor.send("do", fields, headers).status == 403
+    assert visitor.send("do", fields | {"form": "0" * 64}).status == 403
+    assert visitor.send("bulk", fields | {"form": ""}).status == 403
+    assert gateway.get(f"/v1/queues/{queue}").status == 404
+
+
+def test_a_page_can_not_send_its_visitor_elsewhere(visitor, queue):
+    for back in ("//evil.example/", "https://evil.example/", "\\\\evil", "queues\r\nX: y", "/console//evil"):
+        location = visitor.do("enqueue", queue=queue, body="b", back=back).headers["location"]
+        assert location.startswith("/console/job?id=")
+        location = visitor.do("resume", queue=queue, back=back).headers["location"]
+        assert location.startswith("/console/")
+        assert "evil" not in location.partition("?")[0].removeprefix("/console/") or "://" not in location
+
+
+@pytest.mark.parametrize(
+    "page", ["overview", "queues", "queue", "jobs", "job", "dead", "add", "audit", "operations", "error"]
+)
+def test_text_that_producers_choose_is_never_markup(gateway, visitor, page):
+    name = f"x{EVIL}"
+    path = f"/v1/queues/{quote(name, safe='')}"
+    reply = gateway.post(f"{path}/jobs", {"body": EVIL, "meta": {"tenant": EVIL}, "key": f"{page}{EVIL}"})
+    job = reply.json["id"]
+    gateway.post(f"{path}/dequeue", {"wait_ms": 1000, "lease_ms": 60_000})
+    gateway.post(f"/v1/jobs/{job}/fail", {"final": True, "reason": EVIL})
+    gateway.post(f"{path}/pause", {"direction": "in"})
+    gateway.post(f"{path}/resume", {})
+    gateway.post(f"{path}/redrive", {"where": {"tenant": "none"}})
+    address = {
+        "overview": "",
+        "queue": f"queue?name={quote(name)}",
+        "jobs": f"jobs?queue={quote(name)}&status=errored&reason={quote(EVIL)}&where={quote('tenant:' + EVIL)}",
+        "job": f"job?id={quote(job)}",
+        "add": f"add?from={quote(job)}",
+        "error": f"queue?name={quote('none' + EVIL)}",
+        "queues": f"queues?match={quote(EVIL)}",
+    }.get(page, page)
+    for _ in range(5):
+        text = visitor.get(address).text
+        assert "<script>alert" not in text
+        assert "<img src=x" not in text
+        assert "x<script" not in text
+        assert "49" not in text or "{{7*7}}" in text or page != "job"
+
+
+def test_selected_jobs_are_changed_after_a_look_at_their_number(gateway, visitor, queue):
+    jobs = [add(gateway, queue) for _ in range(3)]
+    fields = {
+        "form": visitor.token(),
+        "do": "cancel",
+        "queue": queue,
+        "status": "pending",
+        "id": jobs[:2],
+        "back": "jobs",
+    }
+    shown = visitor.send("bulk", fields)
+    assert "Cancel 2 jobs?" in shown.text
+    assert gateway.get(f"/v1/queues/{queue}/depth").json["pending"] == 3
+    assert visitor.send("bulk", fields | {"counted": "2"}).status == 303
+    assert gateway.get(f"/v1/queues/{queue}/depth").json["pending"] == 1
+    assert "2 of 2 jobs changed" in visitor.get("jobs").text
+
+
+def test_a_large_number_has_to_be_typed_and_is_counted_again(gateway, visitor, queue):
+    lines = b"\n".join(b'{"body":"%d"}' % number for number in range(120))
+    gateway.post(f"/v1/queues/{queue}/jobs:batch", body=lines, headers={"Content-Type": "application/x-ndjson"})
+    fields = {
+        "form": visitor.token(),
+        "do": "cancel",
+        "scope": "all",
+        "queue": queue,
+        "status": "pending",
+        "back": "jobs",
+    }
+    assert "Type the number 120" in visitor.send("bulk", fields).text
+    assert visitor.send("bulk", fields | {"counted": "120"}).status == 409
+    add(gateway, queue)
+    reply = visitor.send("bulk", fields | {"counted": "120", "typed": "120"})
+    assert (reply.status, "121 jobs match now" in reply.text) == (409, True)
+    assert visitor.send("bulk", fields | {"counted": "121", "typed": "121"}).status == 303
+    assert "Operation" in visitor.get("jobs").text
+
+
+def test_a_filter_by_reason_applies_to_all_that_match(gateway, visitor, queue):
+    for reason in ("timeout", "timeout", "other"):
+        job = add(gateway, queue)
+        gateway.post(f"/v1/queues/{queue}/dequeue", {"wait_ms": 2000})
+        gateway.post(f"/v1/jobs/{job}/fail", {"final": True, "reason": reason})
+    page = visitor.get(f"jobs?queue={queue}&status=errored&reason=timeout").text
+    assert "all that match (2)" in page
+    fields = {"form": visitor.token(), "do": "requeue", "scope": "all", "queue": queue, "status": "errored"}
+    fields |= {"reason": "timeout", "counted": "2"}
+    assert visitor.send("bulk", fields).status == 303
+    depth = gateway.get(f"/v1/queues/{queue}/depth").json
+    assert (depth["pending"], depth["errored"]) == (2, 1)
+
+
+def test_a_job_is_added_by_a_form(gateway, visitor, queue):
+    reply = visitor.do("enqueue", queue=queue, body="line 1\r\nline 2", meta="tenant:a\nkind:b:c", priority="5")
+    assert reply.status == 303
+    [job] = gateway.post(f"/v1/queues/{queue}/dequeue", {"wait_ms": 2000}).json["jobs"]
+    assert (job["body"], job["meta"]) == ("line 1\nline 2", {"tenant": "a", "kind": "b:c"})
+    assert "was added" in visitor.get(reply.headers["location"].removeprefix("/console/")).text
+
+
+def test_a_live_part_is_a_part(visitor):
+    assert "<html" not in visitor.get("?part=live").text
+    assert "<html" in visitor.get("add?part=live").text
+
+
+def test_files_are_those_of_the_package(visitor):
+    assert visitor.get("static/x/console.css").headers["content-type"].startswith("text/css")
+    for name in ("static/x/../app.py", "static/x/..%2fapp.py", "static/app.py", "static/"):
+        assert visitor.get(name).status == 404
+
+
+def test_a_read_only_gateway_offers_no_change(make_gateway, queue):
+    gateway = make_gateway(read_only="yes")
+    visitor = Visitor(gateway)
+    assert "Purge" not in visitor.get(f"queue?name={queue}").text
+    assert visitor.do("pause", queue=queue).status == 403
+
+
+def test_the_console_can_be_left_out(make_gateway):
+    gateway = make_gateway(console="no")
+    assert [gateway.get(path).status for path in ("/", "/console/")] == [404, 404]
+
+
+def test_the_first_path_leads_to_the_console(gateway):
+    assert gateway.get("/").headers["location"] == "/console/"

@@ -1,0 +1,40 @@
+"""Forms as operations."""
+
+from __future__ import annotations
+
+import pytest
+
+from disque_py.gateway.console.forms import OFFERED, Bulk, check_number, form_args
+from disque_py.gateway.operations import BY_NAME
+from disque_py.gateway.problems import RefusedError
+
+
+def test_a_field_that_is_empty_was_not_given():
+    assert form_args("enqueue", {"queue": ["q"], "body": [""], "priority": [""]}) == {"queue": "q", "body": ""}
+
+
+def test_fields_are_checked_as_everywhere():
+    with pytest.raises(RefusedError, match="priority"):
+        form_args("enqueue", {"queue": ["q"], "priority": ["high"]})
+    with pytest.raises(RefusedError, match="to is missing"):
+        form_args("move", {"queue": ["q"]})
+
+
+@pytest.mark.parametrize("name", ["dequeue", "watch_events", "no_such", ""])
+def test_only_what_pages_offer_can_be_done(name):
+    with pytest.raises(RefusedError) as caught:
+        form_args(name, {})
+    assert caught.value.code == "NOTFOUND"
+
+
+def test_pages_offer_changes_only():
+    assert all(BY_NAME[name].changes for name in OFFERED)
+
+
+def test_a_number_is_confirmed():
+    many = Bulk("cancel", "q", "pending", {}, "", [], 101)
+    check_number(many, "101", "101")
+    check_number(Bulk("cancel", "q", "pending", {}, "", [], 100), "", "100")
+    for typed, counted in (("", "101"), ("100", "101"), ("101", "100")):
+        with pytest.raises(RefusedError):
+            check_number(many, typed, counted)

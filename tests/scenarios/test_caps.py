@@ -1,0 +1,278 @@
+"""Caps in a cluster: rates and running leases stay inside their bounds, and the work goes on (spec CP1 to CP5)."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+
+from world import Talker, World
+
+
+class Worker(Talker):
+    """A client that takes a job, works for a while and acknowledges it, again and again."""
+
+    def __init__(self, crew: Crew, node: str, work_ms: int) -> None:
+        super().__init__(crew.world)
+        self.crew = crew
+        self.node = node
+        self.work_ms = work_ms
+        self.is_over = False
+
+    def begin(self) -> None:
+        if not self.is_over and self.crew.world.machines[self.node].is_up:
+            self.say("GETJOB", "TIMEOUT", 500, "WITHMETA", "FROM", "q")
+
+    def on_reply(self, reply: Any) -> None:
+        if type(reply) is int or reply is None:
+            self.begin()
+            return
+        assert not isinstance(reply, Exception), reply
+        job_id = reply[0][1]
+        pairs = reply[0][4]
+        value = pairs[1] if pairs else b""
+        self.crew.took(job_id, value, self)
+        self.world.later(self.work_ms, self.end, job_id)
+
+    def end(self, job_id: bytes) -> None:
+        if not self.is_over:
+            self.crew.ended(job_id)
+            self.say("ACKJOB", job_id)
+
+
+class Crew:
+    """A cluster with a capped queue. It notes each delivery, and the most that ran at the same time, by value."""
+
+    def __init__(self, names: str = "abc", seed: int = 1, **settings: Any) -> None:
+        self.world = World(names, seed=seed, **settings)
+        if len(names) > 1:
+            self.world.join()
+        self.names = names
+        self.taken: list[tuple[int, bytes]] = []
+        self.running: dict[bytes, bytes] = {}
+        self.most: dict[bytes, int] = {}
+        self.workers: list[Worker] = []
+
+    def cap(self, *words: str | int) -> None:
+        assert self.world.ask(self.names[0], "QUEUE", "SET", "q", *words) == b"OK"
+        self.world.run(1_000)
+
+    def add(self, count: int, value: str = "", node: str = "", retry: int = 60) -> None:
+        meta = ("META", "user", value) if value else ()
+        for number in range(count):
+            where = node or self.names[number % len(self.names)]
+            assert isinstance(
+                self.world.ask(where, "ADDJOB", "q", "b", 0, "RETRY", retry, "REPLICATE", 1, *meta), bytes
+            )
+
+    def work(self, node: str, count: int = 1, work_ms: int = 0) -> None:
+        for _ in range(count):
+            worker = Worker(self, node, work_ms)
+            self.workers.append(worker)
+            self.world.connect(self.world.machines[node], worker)
+            worker.begin()
+
+    def took(self, job_id: bytes, value: bytes, worker: Worker) -> None:
+        self.taken.append((self.world.now_ms, value))
+        self.running[job_id] = value
+        running = sum(1 for each in self.running.values() if each == value)
+        self.most[value] = max(self.most.get(value, 0), running)
+
+    def ended(self, job_id: bytes) -> None:
+        self.running.pop(job_id, None)
+
+    def count(self, value: bytes = b"") -> int:
+        return sum(1 for _, each in self.taken if each == value)
+
+    def highest(self, span_ms: int, value: bytes = b"") -> int:
+        """The most deliveries in any span of so long."""
+        moments = [at for at, each in self.taken if each == value]
+        return max((sum(1 for at in moments if start <= at < start + span_ms) for start in moments), default=0)
+
+
+@pytest.mark.parametrize("names", ["a", "abc"])
+def test_a_rate_is_kept_and_used(names):
+    """Spec CP1: at most n x (T / time + 1) deliveries in T; at least 0.8 n per time while work waits."""
+    crew = Crew(names)
+    crew.cap("rate", "10/1s")
+    crew.add(200)
+    for name in names:
+        crew.work(name, 3)
+    crew.world.run(10_000)
+    assert 80 <= crew.count() <= 110
+    for span_ms in (100, 1_000, 2_500):
+        assert crew.highest(span_ms) <= 10 * (span_ms / 1_000 + 1)
+
+
+@pytest.mark.parametrize("place", ["a", "c"])
+def test_one_node_may_use_the_whole_rate(place):
+    """Spec CP1, CP4: wherever the consumers are."""
+    crew = Crew("abc")
+    crew.cap("rate", "10/1s")
+    crew.add(150)
+    crew.work(place, 5)
+    crew.world.run(10_000)
+    assert 80 <= crew.count() <= 110
+
+
+@pytest.mark.parametrize("names", ["a", "abc"])
+def test_running_leases_stay_below_their_cap(names):
+    """Spec CP1: and a slot that is free is used at once."""
+    crew = Crew(names)
+    crew.cap("max-running", 3)
+    crew.add(120)
+    for name in names:
+        crew.work(name, 4, work_ms=100)
+    crew.world.run(2_000)
+    assert crew.most == {b"": 3}
+    assert crew.count() >= 50
+
+
+def test_a_value_at_its_cap_holds_back_no_other():
+    """Spec CP3: its jobs are pending, and aside."""
+    crew = Crew("abc")
+    crew.cap("max-running", 1, "max-running-by", "user")
+    crew.add(30, "ann")
+    crew.add(3, "bob")
+    for name in "abc":
+        crew.work(name, 2, work_ms=1_000)
+    crew.world.run(900)
+    assert [crew.most[b"ann"], crew.most[b"bob"]] == [1, 1]
+    assert crew.world.ask("a", "QLEN", "q", "CLUSTER") == 31
+    crew.world.run(3_200)
+    assert 4 <= crew.count(b"ann") <= 5
+    assert crew.count(b"bob") == 3
+    assert [crew.most[b"ann"], crew.most[b"bob"]] == [1, 1]
+
+
+def test_both_caps_hold_by_different_names():
+    """Spec CP1: jobs without the name are one value."""
+    crew = Crew("abc")
+    crew.cap("rate", "5/1s", "max-running", 1, "max-running-by", "user")
+    for user in ("ann", "bob", ""):
+        crew.add(30, user)
+    crew.work("b", 6, work_ms=50)
+    crew.world.run(4_000)
+    assert set(crew.most.values()) == {1}
+    moments = [at for at, _ in crew.taken]
+    assert max(sum(1 for at in moments if start <= at < start + 1_000) for start in moments) <= 10
+    assert len(moments) >= 16
+
+
+def test_a_poll_without_waiting_gets_its_job():
+    """GETJOB NOHANG waits for the answer of the coordinator. Spec CP4."""
+    crew = Crew("abc")
+    crew.cap("max-running", 1)
+    crew.add(3, node="c")
+    for _ in range(3):
+        found = crew.world.ask("c", "GETJOB", "NOHANG", "FROM", "q")
+        assert found is not None
+        assert crew.world.ask("c", "GETJOB", "NOHANG", "FROM", "q") is None
+        assert crew.world.ask("c", "ACKJOB", found[0][1]) == 1
+        crew.world.run(20)
+
+
+def test_at_most_once_jobs_count_for_the_rate_only():
+    """Spec CP1."""
+    crew = Crew("a")
+    crew.cap("rate", "4/10s", "max-running", 1)
+    crew.add(6, retry=0)
+    found = [crew.world.ask("a", "GETJOB", "NOHANG", "FROM", "q") for _ in range(6)]
+    assert [each is not None for each in found] == [True] * 4 + [False] * 2
+
+
+@pytest.mark.parametrize("way", ["NACK", "CANCELJOB", "lease"])
+def test_a_lease_that_ends_frees_its_slot(way):
+    """Spec CP1: by NACK, by CANCELJOB, or by its time."""
+    crew = Crew("ab")
+    crew.cap("max-running", 1)
+    crew.add(2, node="b", retry=2)
+    first = crew.world.ask("b", "GETJOB", "FROM", "q")[0][1]
+    assert crew.world.ask("b", "GETJOB", "NOHANG", "FROM", "q") is None
+    if way != "lease":
+        crew.world.ask("b", way, first)
+    crew.world.run(3_000 if way == "lease" else 300)
+    assert crew.world.ask("b", "GETJOB", "NOHANG", "FROM", "q") is not None
+
+
+def test_a_lease_of_before_counts():
+    """Spec CP2: a cap that is set counts the leases that run already, and ends none."""
+    crew = Crew("ab")
+    crew.add(3, node="b")
+    crew.world.ask("b", "GETJOB", "FROM", "q")
+    crew.cap("max-running", 1)
+    assert crew.world.ask("b", "GETJOB", "NOHANG", "FROM", "q") is None
+    crew.cap("max-running", "none")
+    assert crew.world.ask("b", "GETJOB", "NOHANG", "FROM", "q") is not None
+
+
+def test_jobs_that_were_held_back_go_when_the_cap_does():
+    """Spec CP2."""
+    crew = Crew("ab")
+    crew.cap("rate", "1/10s", "rate-by", "user")
+    crew.add(5, "ann", node="b")
+    crew.work("b", 2)
+    crew.world.run(500)
+    assert crew.count(b"ann") == 1
+    crew.cap("rate", 0)
+    assert crew.count(b"ann") == 5
+
+
+def test_the_part_of_a_minority_is_rounded_down():
+    """Spec CP5: two of three nodes may use all, the third one its part."""
+    crew = Crew("abc", cluster_node_timeout=1_000)
+    crew.cap("max-running", 4)
+    crew.add(30)
+    crew.world.cut("a", "b")
+    crew.world.cut("a", "c")
+    crew.world.run(4_000)
+    crew.work("a", 5, work_ms=60_000)
+    crew.work("c", 5, work_ms=60_000)
+    crew.world.run(2_000)
+    by_node = [sum(1 for worker in crew.workers if worker.node == name) for name in "ac"]
+    assert by_node == [5, 5]
+    assert len(crew.taken) == 5
+
+
+def test_a_crashed_node_keeps_its_leases_until_they_end():
+    """Spec CP5."""
+    crew = Crew("abc", cluster_node_timeout=1_000)
+    crew.cap("max-running", 2)
+    crew.add(4, node="a", retry=5)
+    crew.add(4, node="b", retry=5)
+    assert crew.world.ask("a", "GETJOB", "FROM", "q")
+    assert crew.world.ask("a", "GETJOB", "FROM", "q")
+    crew.world.crash("a")
+    crew.work("b", 3, work_ms=60_000)
+    crew.world.run(3_000)
+    assert len(crew.taken) == 0
+    crew.world.run(4_000)
+    assert len(crew.taken) == 2
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_random_days(seed):
+    """Spec CP1, CP5: whichever node restarts, a cap is kept while all are linked, and the work is done in the end."""
+    rng = Random(seed)
+    crew = Crew("abcd", seed=seed, cluster_node_timeout=1_000)
+    crew.cap("max-running", 3, "rate", "40/1s")
+    crew.add(120, node="b", retry=5)
+    for name in "abcd":
+        crew.work(name, 2, work_ms=rng.choice((0, 20, 100)))
+    for _ in range(3):
+        crew.world.run(rng.randint(200, 1_500))
+        name = rng.choice("acd")
+        crew.world.crash(name)
+        gone = [worker for worker in crew.workers if worker.node == name]
+        crew.workers = [worker for worker in crew.workers if worker.node != name]
+        for worker in gone:
+            worker.is_over = True
+        crew.world.run(rng.randint(10, 3_000))
+        crew.world.restart(name)
+        crew.world.run(500)
+        crew.work(name, 2, work_ms=20)
+    crew.world.run(20_000)
+    assert len(crew.taken) >= 100
+    moments = [at for at, _ in crew.taken]
+    assert max(sum(1 for at in moments if start <= at < start + 1_000) for start in moments) <= 80

@@ -1,0 +1,47 @@
+"""A browser without JavaScript: it keeps cookies, reads forms and sends them."""
+
+from __future__ import annotations
+
+import re
+from html import unescape
+from urllib.parse import urlencode
+
+
+class Visitor:
+    """A visitor of a gateway's console."""
+
+    def __init__(self, gateway) -> None:
+        self.gateway = gateway
+        self.cookies: dict[str, str] = {}
+
+    def _remember(self, reply):
+        for header in reply.cookies:
+            name, _, value = header.partition(";")[0].partition("=")
+            self.cookies[name] = value
+            if "Max-Age=0" in header:
+                del self.cookies[name]
+        return reply
+
+    @property
+    def headers(self):
+        """Cookies, as a browser sends them."""
+        return {"Cookie": "; ".join(f"{name}={value}" for name, value in self.cookies.items())}
+
+    def get(self, page=""):
+        """Open a page."""
+        return self._remember(self.gateway.get(f"/console/{page}", headers=self.headers))
+
+    def send(self, action, fields, headers=None):
+        """Send a form."""
+        found = self.headers | {"Content-Type": "application/x-www-form-urlencoded", "Sec-Fetch-Site": "same-origin"}
+        body = urlencode(fields, doseq=True).encode()
+        return self._remember(self.gateway.post(f"/console/{action}", body=body, headers=found | (headers or {})))
+
+    def token(self, page="add"):
+        """Return the word of a page's form."""
+        found = re.search(r'name="form" value="(\w+)"', self.get(page).text)
+        return unescape(found[1]) if found else ""
+
+    def do(self, name, **fields):
+        """Send the form of an action."""
+        return self.send("do", {"form": self.token("login"), "do": name} | fields)

@@ -1,0 +1,63 @@
+"""core/capping.py: messages about slots that no node sends, and late ones. Conversations: tests/scenarios."""
+
+from __future__ import annotations
+
+import pytest
+
+from disque_py.core import capping
+from tests.support.brokers import add_node, ask, make_broker, make_client
+
+
+@pytest.fixture
+def broker():
+    broker = make_broker()
+    assert ask(broker, make_client(broker), "QUEUE", "SET", "q", "max-running", 1) == b"+OK\r\n"
+    return broker
+
+
+@pytest.mark.parametrize(
+    ("handler", "item"),
+    [
+        (capping.on_follow, ["yes"]),
+        (capping.on_ask, [b"q", 5, None, 1, 1]),
+        (capping.on_ask, [b"q", None, b"", 0, 1]),
+        (capping.on_grant, [b"x", b"q", None, b"", 1]),
+        (capping.on_grant, [1, b"q", None, b"", -1]),
+        (capping.on_settle, [1, -1]),
+        (capping.on_use, [b"short", b"r" * 8, b"q", 1, b"", 1, 1]),
+        (capping.on_use, [b"n" * 20, b"r" * 8, b"q", 1, b"", -1, 1]),
+    ],
+)
+def test_a_message_that_no_node_sends_closes_the_link(broker, handler, item):
+    """Spec CP4."""
+    with pytest.raises(ValueError, match=r"\w"):
+        handler(broker, add_node(broker), [item])
+
+
+def test_messages_that_come_late_are_counted(broker):
+    """Spec CP4: a question of a node that follows another one, a grant that is over."""
+    node = add_node(broker)
+    capping.on_ask(broker, node, [[b"q", None, b"", 1, 1]])
+    capping.on_settle(broker, node, [[9, 1]])
+    assert broker.stats.messages_ignored == 2
+
+
+def test_the_lowest_id_coordinates(broker):
+    """Spec CP4: among nodes that are linked and do not leave."""
+    assert broker.caps.coordinator is broker.me
+    broker.me.id = b"\xff" * 20
+    node = add_node(broker)
+    capping.look(broker)
+    assert broker.caps.coordinator is node
+
+
+def test_a_part_follows_the_number_of_followers(broker):
+    """Spec CP5."""
+    nodes = [add_node(broker, number) for number in (2, 3, 4)]
+    capping.look(broker)
+    assert broker.caps.share == (1, 4)
+    for node in nodes[:2]:
+        capping.on_follow(broker, node, [[1]])
+    assert broker.caps.share == (3, 4)
+    capping.on_link_lost(broker, nodes[0])
+    assert broker.caps.share == (2, 4)
