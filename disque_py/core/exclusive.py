@@ -267,6 +267,9 @@ def _decide(broker: Broker, pick: Pick, outcome: int) -> None:
 
 
 def _forget(broker: Broker, pick: Pick) -> None:
+    """Forget a pick that is over. A slot of the queue's caps that was kept for it is free, unless it is delivered."""
+    if pick.outcome != GRANTED and broker.caps.admitted:
+        broker.caps.give_back(pick.job)
     picks = broker.exclusive.picks.get(pick.client)
     if picks is not None and pick in picks:
         picks.remove(pick)
@@ -349,8 +352,8 @@ def _lapse(broker: Broker, job_id: bytes, running: Running) -> None:
 def give_back(broker: Broker, pick: Pick) -> None:
     """Release a claim without a delivery: its attempt does not count."""
     if pick.outcome == GRANTED:
-        _forget(broker, pick)
         pick.outcome = OVER
+        _forget(broker, pick)
     if pick.value_key and pick.fence:
         _release(broker, pick.value_key, pick.holder, pick.fence, gives_back=True)
     if pick.job_key and pick.own_fence:

@@ -396,6 +396,8 @@ def undo_fetch(broker: Broker, queue: Queue, job: Job) -> None:
     """Undo a `fetch`, without looking for a client again: none can get the job now."""
     assert job.state == ACTIVE
     job.state = QUEUED
+    if broker.caps.admitted:
+        broker.caps.give_back(job)
     is_stalled, queue.is_stalled = queue.is_stalled, True  # Clients with a filter are not marked as due.
     queue.push(job)
     queue.is_stalled = is_stalled
