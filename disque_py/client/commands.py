@@ -68,6 +68,7 @@ def add_options(
     key: str | bytes | None = None,
     attempts: int | None = None,
     backoff: BackoffPolicy | None = None,
+    batch: str | bytes | None = None,
 ) -> tuple[bytes, ...]:
     """Return ADDJOB's words after the timeout. None leaves the choice to the node."""
     options: list[bytes] = []
@@ -89,6 +90,8 @@ def add_options(
         options += (b"META", word(name_of_pair), word(value_of_pair))
     if key is not None:
         options += (b"KEY", word(key))
+    if batch is not None:
+        options += (b"BATCH", word(batch))
     return tuple(options)
 
 
@@ -109,6 +112,7 @@ def add_job(
     key: str | bytes | None = None,
     attempts: int | None = None,
     backoff: BackoffPolicy | None = None,
+    batch: str | bytes | None = None,
     retry_unsafe: bool | None = None,
 ) -> Request[str]:
     """ADDJOB → the job's id.
@@ -132,6 +136,7 @@ def add_job(
                    the queue's settings say, else any number
     backoff        the delay after a NACK without one: a `Backoff`, or text as `exponential:1000:60000:20`. By default
                    as the queue's settings say, else none
+    batch          name of the batch that the job belongs to; None, the default: none
     retry_unsafe   send the command again when its answer was lost. Then the job may exist twice. None, the default,
                    takes the client's setting. With a key it is always sent again, because a key prevents a second job
 
@@ -151,6 +156,7 @@ def add_job(
         key=key,
         attempts=attempts,
         backoff=backoff,
+        batch=batch,
     )
     timeout = milliseconds("timeout_ms", timeout_ms)
     argv = (b"ADDJOB", word(queue), word(body), b"%d" % timeout, *options)
@@ -356,18 +362,26 @@ def _about_jobs(name: bytes, jobs: Iterable[JobRef], repeat: Repeat) -> Request[
     return Request(tuple(argv), int, repeat, node=node, is_consumers=True)
 
 
-def ack(*jobs: JobRef, attempt: int | None = None, fence: int | None = None) -> Request[int]:
+def ack(
+    *jobs: JobRef, attempt: int | None = None, fence: int | None = None, result: str | bytes | None = None
+) -> Request[int]:
     """ACKJOB → number of jobs that were known at the nodes that delivered them. Unknown jobs are acknowledged too.
 
     jobs      jobs, or their ids
     attempt   the number of the delivery of exactly one job (`Job.attempt`): if a later delivery is known, nothing is
               done and the answer is 0. By default the job is acknowledged whichever delivery it is
     fence     the fence of the delivery's claim, of exactly one job; by default that of a single `Job` (`Job.fence`)
+    result    the result of exactly one job, for clients that wait for it; None, the default: none
 
-    Raises BadIdError; FencedError if a later claim is known; ValueError for `attempt` or `fence` with several jobs.
+    Raises BadIdError; FencedError if a later claim is known; ValueError for `attempt`, `fence` or `result` with several
+    jobs.
     """
     request = _about_jobs(b"ACKJOB", jobs, Repeat.SAFE)
     request.argv += _of_delivery(jobs, attempt, fence)
+    if result is not None:
+        if len(jobs) != 1:
+            raise ValueError("result is that of exactly one job")
+        request.argv += (b"RESULT", word(result))
     return request
 
 
@@ -877,6 +891,7 @@ def set_queue(
     rate_by: str | bytes | None = None,
     max_running: int | None = None,
     max_running_by: str | bytes | None = None,
+    result_retention: Seconds | Default | None = None,
     more: Mapping[str, str | bytes] | None = None,
 ) -> Request[str]:
     """QUEUE SET → OK: settings of a queue are changed, on all nodes. Fields that are None stay as they are.
@@ -903,6 +918,7 @@ def set_queue(
     rate_by        name of META: `rate` holds for each of its values; "": for the queue. None by default
     max_running    most leases that run at a time; 0: any number. None by default
     max_running_by   name of META: `max_running` holds for each of its values; "": for the queue. None by default
+    result_retention   how long results of jobs stay, in seconds, or a timedelta; "" is an hour. None by default
     more           fields that this library does not know, and their values. None by default
 
     The settings are on the node's disk afterwards, and linked nodes had a second to confirm them. Raises ReplyError
@@ -924,6 +940,8 @@ def set_queue(
         argv += (b"dead-letter", word(dead_letter))
     if retention is not None:
         argv += (b"retention", _setting_span("retention", retention))
+    if result_retention is not None:
+        argv += (b"result-retention", _setting_span("result_retention", result_retention))
     _add(argv, b"maxlen", None if maxlen is None else whole("maxlen", maxlen))
     _add(argv, b"maxsize", None if maxsize is None else whole("maxsize", maxsize))
     if require_meta is not None:

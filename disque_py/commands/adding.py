@@ -17,6 +17,7 @@ from disque_py.config.directives import META_PAIRS_MAX
 from disque_py.core import (
     exclusive,
     handover,
+    keeping,
     keying,
     keys,
     lifecycle,
@@ -34,7 +35,14 @@ from disque_py.core.client import Client
 from disque_py.core.errors import OOM, PAUSED, SYNTAX, CommandError
 from disque_py.core.firing import META_SCHEDULE, META_TICK
 from disque_py.core.job import Job, terms_of
-from disque_py.core.job_attributes import CLAIM, META_BYTES_MAX, TRACE_BYTES_MAX, TRACE_NAMES, JobAttributes
+from disque_py.core.job_attributes import (
+    BATCH,
+    CLAIM,
+    META_BYTES_MAX,
+    TRACE_BYTES_MAX,
+    TRACE_NAMES,
+    JobAttributes,
+)
 from disque_py.core.queue import PAUSED_IN, Queue
 from disque_py.core.queue_settings import QUORUM, QueueSettings
 from disque_py.core.spilled import size_of
@@ -63,7 +71,8 @@ NOKEY: Final = "NOKEY The queue requires META '{}'"
 CLAIM_NEEDS_RETRY: Final = "ERR an exclusive queue needs RETRY above 0"
 NO_META: Final[dict[bytes, bytes]] = {}
 
-WORDS: Final = frozenset((b"priority", b"meta", b"key", b"attempts", b"backoff"))
+WORDS: Final = frozenset((b"priority", b"meta", b"key", b"attempts", b"backoff", b"batch"))
+BATCH_ERROR: Final = f"ERR BATCH must have 1 to {keeping.NAME_BYTES_MAX} bytes"
 TTLMS_ERROR: Final = "ERR TTLMS must be a number of milliseconds > 0"
 ATTEMPTS_ERROR: Final = f"ERR ATTEMPTS must be a number from 0 to {ATTEMPTS_MAX}"
 ATTEMPTS_NEED_RETRY: Final = "ERR ATTEMPTS above 1 needs RETRY above 0"
@@ -71,7 +80,7 @@ BACKOFF_ERROR: Final = "ERR BACKOFF must be fixed, linear or exponential:<base-m
 # Names of META that show a job's dead-letter history.
 RESERVED_META: Final = b"x-disque-"
 # The node itself gives these to the jobs of a schedule.
-OF_SCHEDULES: Final = (META_SCHEDULE, META_TICK)
+OF_SCHEDULES: Final = (META_SCHEDULE, META_TICK, keeping.META_BATCH)
 KEY_BYTES_MAX: Final = 1024
 
 PRIORITY_ERROR: Final = "ERR PRIORITY must be a 64-bit integer"
@@ -208,6 +217,10 @@ def addjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     if more is not None or is_claimed:
         if more is not None:
             job.attributes = more.attributes(ttl_ms)
+            if more.batch:
+                versions.refuse_older(broker, versions.FLOWS)
+                if not broker.recurring.is_checking:
+                    keeping.begin(broker, more.batch)
         if is_claimed and rules is not None:
             _stamp(job, rules)
         if more is not None and more.key:
@@ -234,7 +247,7 @@ def addjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
         if broker.is_journaling:
             broker.dirty[job] = False
         broker.stats.jobs_added += 1
-        return b"+%b\r\n" % job.id
+        return b"+%b\r\n" % job.id if job.attributes is None else _added(broker, client, job, None)
     if is_async and not timeout_ms:
         timeout_ms = ASYNC_WAIT_MS
     replication.start(
@@ -247,6 +260,18 @@ def addjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
         zone_count=zone_count,
         is_quorum=is_quorum,
     )
+    return None
+
+
+def _added(broker: Broker, client: Client, job: Job, slot: list[bytes | None] | None) -> bytes | None:
+    """Return the reply for a job that needs no more copies; None if a keeper of its batch has to record it first."""
+    reply = b"+%b\r\n" % job.id
+    if job.attributes is None or not broker.batches.is_pending(job):
+        return reply
+    if slot is None:
+        slot = replication.wait_for_copies(client, job)
+        broker.waits.blocked_count += 1
+    broker.batches.hold(client, job, slot, reply)
     return None
 
 
@@ -345,7 +370,7 @@ def _create_with_key(
         _start_alone(broker, job, is_quorum)
         lifecycle.mark_dirty(broker, job)
         broker.stats.jobs_added += 1
-        return b"+%b\r\n" % job.id
+        return _added(broker, client, job, slot)
     if is_async and not timeout_ms:
         timeout_ms = ASYNC_WAIT_MS
     replication.start(
@@ -403,6 +428,7 @@ class Adding:
     key      empty: none
     limit    ATTEMPTS; -1: not given
     backoff  empty: none
+    batch    empty: none
     """
 
     __slots__ = (
@@ -413,6 +439,7 @@ class Adding:
         "_trace_bytes",
         "_trace_count",
         "backoff",
+        "batch",
         "key",
         "limit",
         "meta",
@@ -431,6 +458,7 @@ class Adding:
         self.key = b""
         self.limit = -1
         self.backoff = b""
+        self.batch = b""
 
     def read(self, option: bytes, argv: list[bytes], at: int) -> int:
         """Read the option at `at`, which has a word behind it. Return where the next option is."""
@@ -447,6 +475,10 @@ class Adding:
             self.backoff = read_backoff(word, MS_MAX)
             if not self.backoff:
                 raise CommandError(BACKOFF_ERROR)
+        elif option == b"batch":
+            if not 0 < len(word) <= keeping.NAME_BYTES_MAX:
+                raise CommandError(BATCH_ERROR)
+            self.batch = word
         else:
             self._read_pair(argv, at)
             return at + 3
@@ -479,11 +511,13 @@ class Adding:
 
     def attributes(self, ttl_ms: int) -> JobAttributes | None:
         """Return the attributes of a job with this TTL; None if it has none."""
-        if self._priority is None and not self.meta and not self.key and self.limit <= 0 and not self.backoff:
+        if not (self._priority is not None or self.meta or self.key or self.limit > 0 or self.backoff or self.batch):
             return None
         pairs = tuple(word for pair in self.meta.items() for word in pair)
         attributes = JobAttributes(self._priority, pairs, is_keyed=bool(self.key))
         if self.limit > 0 or self.backoff:
             attributes.part = Changeable(ttl_ms, max(0, self.limit), self.backoff)
             attributes.measure()
+        if self.batch:
+            attributes.set_extra(BATCH, self.batch)
         return attributes

@@ -41,6 +41,11 @@ class IdSource:
         self._last_was_retried = False
         self._last_suffix = b""
 
+    def draw_from(self, rng: Random) -> None:
+        """Take ids from another generator: the server's can't be predicted, and the simulator's comes from its seed."""
+        self._rng = rng
+        self._pool.clear()
+
     def rename(self, node_name: bytes) -> None:
         """Use the node's new id (CLUSTER RESET HARD)."""
         self._prefix = b"D-" + node_name[:8] + b"-"

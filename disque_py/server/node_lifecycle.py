@@ -17,7 +17,7 @@ import asyncio
 import os
 import signal
 from collections.abc import Callable
-from random import Random
+from random import Random, SystemRandom
 from typing import Any, Final, cast
 
 from cluster_bus.bus import Bus, bind_addresses, is_loopback
@@ -316,6 +316,8 @@ class NodeLifecycle:
         )
         self._broker = Broker(membership, outgoing, settings, rng, self._host)
         self._broker.schedule.coarse_ms = CLOCK_COARSE_MS
+        # A client may know many ids, and must not be able to compute those of other clients (spec US6).
+        self._broker.ids.draw_from(SystemRandom())
         dispatch.install(self._broker, settings.rename_command)
         turns.driver = Driver(
             self._broker,

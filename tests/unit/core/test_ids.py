@@ -54,6 +54,14 @@ def test_the_same_chance_makes_the_same_ids():
     assert make_source(2).next(1000, True) != make_source().next(1000, True)
 
 
+def test_ids_come_from_the_generator_that_was_given_last():
+    """Spec US6: a server gives one that can't be predicted."""
+    source = make_source(1)
+    first = source.next(60_000, True)
+    source.draw_from(Random(2))
+    assert source.next(60_000, True) == make_source(2).next(60_000, True) != first
+
+
 def test_ttl_and_retry_may_change_from_one_id_to_the_next():
     source = make_source()
     spans = [(60_000, True), (60_000, False), (600_000, False), (60_000, True)]
