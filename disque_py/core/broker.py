@@ -19,6 +19,7 @@ from cluster_bus.messages import PAUSE
 from cluster_bus.node import HANDSHAKE, LEAVING, MYSELF, Node
 from cluster_bus.outgoing import Outgoing
 from disque_py.config.settings import Settings
+from disque_py.core import claim_stamps
 from disque_py.core.access_log import AccessLog
 from disque_py.core.batch_state import Batches
 from disque_py.core.broker_parts import (
@@ -36,6 +37,7 @@ from disque_py.core.broker_parts import (
 from disque_py.core.caps import Caps
 from disque_py.core.claims import Claims
 from disque_py.core.ends import Ends
+from disque_py.core.exclusive_state import Exclusive
 from disque_py.core.filters import adopt, index_from_start, on_settings
 from disque_py.core.gathering import Gatherings
 from disque_py.core.ids import IdSource
@@ -145,6 +147,7 @@ class Broker:
       tasks                long work on the jobs of a queue, on all nodes (tasks.py)
       questions            number -> what other nodes were asked about jobs (asking.py)
       claims               this node as a voter and as a claimant (claims.py)
+      exclusive            deliveries under a claim (exclusive.py)
 
     Journal
       is_journaling        whether a journal is written
@@ -221,6 +224,8 @@ class Broker:
         self.tokens = Tokens(self)
         self.questions: dict[int, Question] = {}
         self.claims = Claims(cluster.me.run)
+        self.exclusive = Exclusive()
+        self.queue_settings.adopt = partial(claim_stamps.adopt, self)
         self.is_loading = False
         self.commands: dict[bytes, CommandEntry] = {}
         self.is_journaling = False
@@ -267,6 +272,8 @@ class Broker:
             self.queue_order.append(queue)
             if self.consumers.filters:
                 adopt(self, queue)
+            if self.queue_settings.exclusive and name in self.queue_settings.exclusive:
+                claim_stamps.open_parking(self, queue)
             if self.queue_settings.in_force:
                 index_from_start(self, queue)
             if self.patterns.groups:
@@ -303,6 +310,8 @@ class Broker:
         self.ready.pop(queue, None)
         self.upkeep.sweeps.pop(queue, None)
         queue.is_dropped = True
+        if queue.parking is not None:
+            self.exclusive.queues.pop(queue, None)
         if queue.filters is not None:
             queue.filters.dropped()
         if queue.patterns is not None:

@@ -16,7 +16,8 @@ PAIRS = (
     b"lease", b"", b"delay", b"0", b"ttl", b"86400", b"replicate", b"",
     b"attempts", b"0", b"backoff", b"", b"maxlen", b"0", b"maxsize", b"0",
     b"dead-letter", b"", b"retention", b"604800", b"require-meta", b"", b"index", b"",
-    b"type", b"simple", b"rate", b"none", b"rate-by", b"", b"max-running", b"0", b"max-running-by", b"",
+    b"type", b"simple", b"exclusive-by", b"", b"assign", b"local",
+    b"rate", b"none", b"rate-by", b"", b"max-running", b"0", b"max-running-by", b"",
     b"result-retention", b"3600", b"paused", b"none", b"version", 1, b"behind", 0,
 )  # fmt: skip
 
