@@ -14,7 +14,7 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from persistence.records import DROPPED, GONE, JOB, KEY, PAUSE, RESULT, STATE, TOKEN
+from persistence.records import BATCH, DROPPED, GONE, JOB, KEY, PAUSE, RESULT, STATE, TOKEN
 
 # -- positions --------------------------------------------------------------------------------------
 
@@ -28,6 +28,7 @@ FIELDS: Final = {
     TOKEN: ("token", "goes_on", "deliveries"),
     KEY: ("id", "left_ms"),
     RESULT: ("id", "result", "left_ms", "version", "node"),
+    BATCH: ("batch", "part", "goes_on", "entries"),
 }
 
 
@@ -57,6 +58,8 @@ PAUSE_FLAGS_AT: Final = _at(PAUSE, "flags")
 PAUSE_MS_AT: Final = _at(PAUSE, "version_ms")
 PAUSE_NODE_AT: Final = _at(PAUSE, "version_node")
 TOKEN_AT: Final = _at(TOKEN, "token")
+BATCH_AT: Final = _at(BATCH, "batch")
+BATCH_PART_AT: Final = _at(BATCH, "part")
 
 # -- packed numbers ---------------------------------------------------------------------------------
 

@@ -30,6 +30,7 @@ DROPPED: Final = 5  # A segment's living records stand further on. Its files are
 TOKEN: Final = 6  # Deliveries that can be had again. A record may add to an earlier one.
 KEY: Final = 7  # The job is over, and its key is used until then.
 RESULT: Final = 10  # The result that a job was acknowledged with.
+BATCH: Final = 11  # Ids of a batch, with their statuses. A record may add to an earlier one.
 
 KIND_NAMES: Final = {
     JOB: "job",
@@ -40,6 +41,7 @@ KIND_NAMES: Final = {
     TOKEN: "token",
     KEY: "key",
     RESULT: "result",
+    BATCH: "batch",
 }
 
 # -- files ------------------------------------------------------------------------------------------

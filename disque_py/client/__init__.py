@@ -30,6 +30,7 @@ from disque_py.client.errors import (
     FencedError,
     JobCanceledError,
     LeavingError,
+    LimitError,
     LoadingError,
     LockDoneError,
     LockHeldError,
@@ -40,6 +41,7 @@ from disque_py.client.errors import (
     NoEventLogError,
     NoJobError,
     NoKeyError,
+    NoPermissionError,
     NoQuorumError,
     NoReplError,
     NotConnectedError,
@@ -57,9 +59,11 @@ from disque_py.client.errors import (
 if TYPE_CHECKING:
     from disque_py.client.aio import AsyncDisque
     from disque_py.client.backoff import Backoff
+    from disque_py.client.batch import AsyncBatch, Batch
     from disque_py.client.blocking import Disque
     from disque_py.client.events import Event, EventLines, EventLog
     from disque_py.client.faces import Result
+    from disque_py.client.flow_commands import BatchInfo, JobEnd
     from disque_py.client.job_stream import JobStream
     from disque_py.client.lock import AsyncLock, Lock
     from disque_py.client.options import ClientOptions, ClientSettings
@@ -85,6 +89,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Address",
+    "AsyncBatch",
     "AsyncDisque",
     "AsyncLock",
     "AsyncPipeline",
@@ -92,7 +97,9 @@ __all__ = [
     "AuthError",
     "Backoff",
     "BadIdError",
+    "Batch",
     "BatchError",
+    "BatchInfo",
     "Binding",
     "ClientClosedError",
     "ClientOptions",
@@ -111,9 +118,11 @@ __all__ = [
     "Hello",
     "Job",
     "JobCanceledError",
+    "JobEnd",
     "JobInfo",
     "JobStream",
     "LeavingError",
+    "LimitError",
     "LoadingError",
     "Lock",
     "LockDoneError",
@@ -127,6 +136,7 @@ __all__ = [
     "NoEventLogError",
     "NoJobError",
     "NoKeyError",
+    "NoPermissionError",
     "NoQuorumError",
     "NoReplError",
     "NodeInfo",
@@ -183,6 +193,10 @@ _HOMES: Final = {
     "Retry": "verdict",
     "ScheduleInfo": "schedule_commands",
     "Binding": "topic_commands",
+    "AsyncBatch": "batch",
+    "Batch": "batch",
+    "BatchInfo": "flow_commands",
+    "JobEnd": "flow_commands",
     "Task": "results",
     "Voters": "results",
     "Worker": "worker",

@@ -70,6 +70,7 @@ def add_options(
     replace: bool = False,
     attempts: int | None = None,
     backoff: BackoffPolicy | None = None,
+    batch: str | bytes | None = None,
 ) -> tuple[bytes, ...]:
     """Return ADDJOB's words after the timeout. None leaves the choice to the node."""
     options: list[bytes] = []
@@ -95,6 +96,8 @@ def add_options(
         options += (b"WINDOW", b"%d" % whole("window", seconds("window", window)))
     if replace:
         options.append(b"REPLACE")
+    if batch is not None:
+        options += (b"BATCH", word(batch))
     return tuple(options)
 
 
@@ -117,6 +120,7 @@ def add_job(
     replace: bool = False,
     attempts: int | None = None,
     backoff: BackoffPolicy | None = None,
+    batch: str | bytes | None = None,
     retry_unsafe: bool | None = None,
 ) -> Request[str]:
     """ADDJOB → the job's id.
@@ -144,6 +148,7 @@ def add_job(
                    the queue's settings say, else any number
     backoff        the delay after a NACK without one: a `Backoff`, or text as `exponential:1000:60000:20`. By default
                    as the queue's settings say, else none
+    batch          name of the batch that the job belongs to; None, the default: none
     retry_unsafe   send the command again when its answer was lost. Then the job may exist twice. None, the default,
                    takes the client's setting. With a key and no window it is always sent again, because a key prevents
                    a second job
@@ -166,6 +171,7 @@ def add_job(
         replace=replace,
         attempts=attempts,
         backoff=backoff,
+        batch=batch,
     )
     timeout = milliseconds("timeout_ms", timeout_ms)
     argv = (b"ADDJOB", word(queue), word(body), b"%d" % timeout, *options)
@@ -383,17 +389,22 @@ def _about_jobs(name: bytes, jobs: Iterable[JobRef], repeat: Repeat) -> Request[
     return Request(tuple(argv), int, repeat, node=node, is_consumers=True)
 
 
-def ack(*jobs: JobRef, attempt: int | None = None) -> Request[int]:
+def ack(*jobs: JobRef, attempt: int | None = None, result: str | bytes | None = None) -> Request[int]:
     """ACKJOB → number of jobs that were known at the nodes that delivered them. Unknown jobs are acknowledged too.
 
     jobs      jobs, or their ids
     attempt   the number of the delivery of exactly one job (`Job.attempt`): if a later delivery is known, nothing is
               done and the answer is 0. By default the job is acknowledged whichever delivery it is
+    result    the result of exactly one job, for clients that wait for it; None, the default: none
 
-    Raises BadIdError; ValueError for `attempt` with several jobs.
+    Raises BadIdError; ValueError for `attempt` or `result` with several jobs.
     """
     request = _about_jobs(b"ACKJOB", jobs, Repeat.SAFE)
     request.argv += _of_delivery(jobs, attempt)
+    if result is not None:
+        if len(jobs) != 1:
+            raise ValueError("result is that of exactly one job")
+        request.argv += (b"RESULT", word(result))
     return request
 
 
@@ -884,6 +895,7 @@ def set_queue(
     rate_by: str | bytes | None = None,
     max_running: int | None = None,
     max_running_by: str | bytes | None = None,
+    result_retention: Seconds | Default | None = None,
     more: Mapping[str, str | bytes] | None = None,
 ) -> Request[str]:
     """QUEUE SET → OK: settings of a queue are changed, on all nodes. Fields that are None stay as they are.
@@ -906,6 +918,7 @@ def set_queue(
     rate_by        name of META: `rate` holds for each of its values; "": for the queue. None by default
     max_running    most leases that run at a time; 0: any number. None by default
     max_running_by   name of META: `max_running` holds for each of its values; "": for the queue. None by default
+    result_retention   how long results of jobs stay, in seconds, or a timedelta; "" is an hour. None by default
     more           fields that this library does not know, and their values. None by default
 
     The settings are on the node's disk afterwards, and linked nodes had a second to confirm them. Raises ReplyError
@@ -927,6 +940,8 @@ def set_queue(
         argv += (b"dead-letter", word(dead_letter))
     if retention is not None:
         argv += (b"retention", _setting_span("retention", retention))
+    if result_retention is not None:
+        argv += (b"result-retention", _setting_span("result_retention", result_retention))
     _add(argv, b"maxlen", None if maxlen is None else whole("maxlen", maxlen))
     _add(argv, b"maxsize", None if maxsize is None else whole("maxsize", maxsize))
     if require_meta is not None:

@@ -145,7 +145,15 @@ class LoadingError(ReplyError):
 
 
 class AuthError(ReplyError):
-    """No password, or a wrong one."""
+    """No password, a wrong one, or a user that is unknown or off."""
+
+
+class NoPermissionError(ReplyError):
+    """The user may not run the command, or not use a queue, lock or other name in it."""
+
+
+class LimitError(ReplyError):
+    """The user's limit of connections, queues or commands on this node is reached."""
 
 
 class EventsTrimmedError(ReplyError):
@@ -207,6 +215,8 @@ BY_CODE: Final[dict[str, type[ReplyError]]] = {
     "NOLOG": NoEventLogError,
     "NOAUTH": AuthError,
     "WRONGPASS": AuthError,
+    "NOPERM": NoPermissionError,
+    "LIMIT": LimitError,
 }
 
 # AUTH itself answers with the general code ERR, so only the text identifies its errors.

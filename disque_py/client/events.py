@@ -9,6 +9,7 @@ Pure.
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
@@ -68,6 +69,7 @@ class Event:
     more: dict[str, Any] = field(default_factory=dict, repr=False)
 
 
+_SEQ: Final = re.compile(rb'\{"seq": ?([0-9]+)')
 _FIELDS: Final = frozenset(each.name for each in fields(Event)) - {"more"}
 
 
@@ -93,8 +95,9 @@ class EventLines:
 
     @property
     def next(self) -> int:
-        """The number of the event after these."""
-        return self.seq + len(self)
+        """The number of the event after these. Events that the client's user may not see have numbers, too."""
+        last = _SEQ.match(self.lines, self.lines.rfind(b"\n", 0, -1) + 1)
+        return self.seq if last is None else int(last[1]) + 1
 
     def events(self) -> list[Event]:
         """Return the lines as events."""

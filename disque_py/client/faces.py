@@ -15,8 +15,19 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Itera
 from functools import partial, wraps
 from typing import Any, Concatenate, Final, Generic, ParamSpec, TypeAlias, TypeVar
 
-from disque_py.client import commands, events, scans, schedule_commands, templates, topic_commands, zone_commands
+from disque_py.client import (
+    commands,
+    events,
+    flow_commands,
+    scans,
+    schedule_commands,
+    templates,
+    topic_commands,
+    zone_commands,
+)
+from disque_py.client.batch import AsyncBatch, Batch, Callback
 from disque_py.client.commands import JobRef, by_node
+from disque_py.client.errors import ReplyError
 from disque_py.client.job_stream import JobStream
 from disque_py.client.protocol import text, word
 from disque_py.client.request import Request
@@ -24,7 +35,7 @@ from disque_py.client.results import Job, Outcome
 from disque_py.client.scans import Scan
 from disque_py.client.spans import Seconds, Span
 from disque_py.client.templates import Adding
-from disque_py.client.waiting import Waiting
+from disque_py.client.waiting import Waiting, is_older, outcome_of
 
 # The end of each method's documentation.
 EVERY_COMMAND: Final = """
@@ -192,15 +203,18 @@ class AsyncCommands(ABC):
             return await self.run(build(*next(iter(groups.values()), ())))
         return sum(await asyncio.gather(*(self.run(build(*group)) for group in groups.values())))
 
-    async def ack(self, *jobs: JobRef, attempt: int | None = None) -> int:
+    async def ack(self, *jobs: JobRef, attempt: int | None = None, result: str | bytes | None = None) -> int:
         """ACKJOB, at the nodes that delivered the jobs → number of those known there. Others are acknowledged too.
 
         jobs      jobs, or their ids
         attempt   the number of the delivery of exactly one job (`Job.attempt`): if a later delivery is known, nothing
                   is done and the answer is 0. By default the job is acknowledged whichever delivery it is
+        result    the result of exactly one job, for clients that wait for it; None, the default: none
 
-        Raises BadIdError, ValueError for `attempt` with several jobs, and the errors of every command.
+        Raises BadIdError, ValueError for `attempt` or `result` with several jobs, and the errors of every command.
         """
+        if result is not None:
+            return await self.run(commands.ack(*jobs, attempt=attempt, result=result))
         return await self._run_by_node(partial(commands.ack, attempt=attempt), _one_delivery(jobs, attempt))
 
     async def fast_ack(self, *jobs: JobRef) -> int:
@@ -262,20 +276,38 @@ class AsyncCommands(ABC):
         """
         return await self._run_by_node(commands.nack, jobs)
 
+    def batch(self, name: str | bytes, callback: Callback | None = None) -> AsyncBatch:
+        """Return a batch, to be used as a context. It is closed at the end of the block.
+
+        name       name of the batch
+        callback   queue and body of the job that is added when the batch is done; None, the default: none
+
+        Raises nothing; its `add_job` and the end of the block raise the errors of every command.
+
+        Example: `async with client.batch("upload-77") as batch: await batch.add_job("resize", photo)`
+        """
+        return AsyncBatch(self, name, callback)
+
     async def wait(self, job: JobRef, timeout: Span | None = None) -> Outcome:
-        """Wait until a job is over: completed, canceled, errored, or gone.
+        """Wait until a job is over: completed, canceled, errored, expired, or gone.
 
         job       a job, or its id
         timeout   seconds to wait, with a fraction, or a timedelta; None, the default: for ever
 
-        It asks SHOW CLUSTER after pauses of 20 ms to a second. Nodes forget a job soon after it was acknowledged, so
-        the end of a job that succeeded is often seen as "gone" only. A dead letter is not over: it is in another queue.
+        The node tells it as soon as the job is over (WAITJOB), with the result and the error. "gone" means that no node
+        knows the job. `Outcome.job` is None then. A node without WAITJOB is asked SHOW CLUSTER after pauses of 20 ms to
+        a second. A dead letter is not over: it is in another queue.
 
         Raises TimeoutError when the job is not over in time, BadIdError, ReplyError from a node that knows no
         SHOW CLUSTER, and the errors of every command.
 
-        Example: `client.wait(job_id, timeout=30).status`
+        Example: `client.wait(job_id, timeout=30).result`
         """
+        try:
+            return outcome_of((await self.run(flow_commands.wait_jobs(_id_of(job), timeout=timeout)))[0])
+        except ReplyError as error:
+            if not is_older(error):
+                raise
         loop = asyncio.get_running_loop()
         waiting = Waiting(_id_of(job), timeout, loop.time())
         while True:
@@ -294,6 +326,13 @@ class AsyncCommands(ABC):
     extend_token = _awaited(commands.extend_token)
     working = _awaited(commands.working)
     cancel = _awaited(commands.cancel)
+    wait_jobs = _awaited(flow_commands.wait_jobs)
+    progress = _awaited(flow_commands.progress)
+    batch_info = _awaited(flow_commands.batch_info)
+    wait_batch = _awaited(flow_commands.wait_batch)
+    close_batch = _awaited(flow_commands.close_batch)
+    delete_batch = _awaited(flow_commands.delete_batch)
+    batches = _awaited(flow_commands.batches)
     enqueue = _awaited(commands.enqueue)
     dequeue = _awaited(commands.dequeue)
     promote = _awaited(commands.promote)
@@ -384,15 +423,18 @@ class BlockingCommands(ABC):
             return self.run(build())
         return sum(self.run(build(*group)) for group in groups.values())
 
-    def ack(self, *jobs: JobRef, attempt: int | None = None) -> int:
+    def ack(self, *jobs: JobRef, attempt: int | None = None, result: str | bytes | None = None) -> int:
         """ACKJOB, at the nodes that delivered the jobs → number of those known there. Others are acknowledged too.
 
         jobs      jobs, or their ids
         attempt   the number of the delivery of exactly one job (`Job.attempt`): if a later delivery is known, nothing
                   is done and the answer is 0. By default the job is acknowledged whichever delivery it is
+        result    the result of exactly one job, for clients that wait for it; None, the default: none
 
-        Raises BadIdError, ValueError for `attempt` with several jobs, and the errors of every command.
+        Raises BadIdError, ValueError for `attempt` or `result` with several jobs, and the errors of every command.
         """
+        if result is not None:
+            return self.run(commands.ack(*jobs, attempt=attempt, result=result))
         return self._run_by_node(partial(commands.ack, attempt=attempt), _one_delivery(jobs, attempt))
 
     def fast_ack(self, *jobs: JobRef) -> int:
@@ -454,20 +496,38 @@ class BlockingCommands(ABC):
         """
         return self._run_by_node(commands.nack, jobs)
 
+    def batch(self, name: str | bytes, callback: Callback | None = None) -> Batch:
+        """Return a batch, to be used as a context. It is closed at the end of the block.
+
+        name       name of the batch
+        callback   queue and body of the job that is added when the batch is done; None, the default: none
+
+        Raises nothing; its `add_job` and the end of the block raise the errors of every command.
+
+        Example: `with client.batch("upload-77") as batch: batch.add_job("resize", photo)`
+        """
+        return Batch(self, name, callback)
+
     def wait(self, job: JobRef, timeout: Span | None = None) -> Outcome:
-        """Wait until a job is over: completed, canceled, errored, or gone.
+        """Wait until a job is over: completed, canceled, errored, expired, or gone.
 
         job       a job, or its id
         timeout   seconds to wait, with a fraction, or a timedelta; None, the default: for ever
 
-        It asks SHOW CLUSTER after pauses of 20 ms to a second. Nodes forget a job soon after it was acknowledged, so
-        the end of a job that succeeded is often seen as "gone" only. A dead letter is not over: it is in another queue.
+        The node tells it as soon as the job is over (WAITJOB), with the result and the error. "gone" means that no node
+        knows the job. `Outcome.job` is None then. A node without WAITJOB is asked SHOW CLUSTER after pauses of 20 ms to
+        a second. A dead letter is not over: it is in another queue.
 
         Raises TimeoutError when the job is not over in time, BadIdError, ReplyError from a node that knows no
         SHOW CLUSTER, and the errors of every command.
 
-        Example: `client.wait(job_id, timeout=30).status`
+        Example: `client.wait(job_id, timeout=30).result`
         """
+        try:
+            return outcome_of(self.run(flow_commands.wait_jobs(_id_of(job), timeout=timeout))[0])
+        except ReplyError as error:
+            if not is_older(error):
+                raise
         waiting = Waiting(_id_of(job), timeout, time.monotonic())
         while True:
             found = waiting.outcome(self.run(commands.show(_id_of(job), cluster=True)))
@@ -485,6 +545,13 @@ class BlockingCommands(ABC):
     extend_token = _called(commands.extend_token)
     working = _called(commands.working)
     cancel = _called(commands.cancel)
+    wait_jobs = _called(flow_commands.wait_jobs)
+    progress = _called(flow_commands.progress)
+    batch_info = _called(flow_commands.batch_info)
+    wait_batch = _called(flow_commands.wait_batch)
+    close_batch = _called(flow_commands.close_batch)
+    delete_batch = _called(flow_commands.delete_batch)
+    batches = _called(flow_commands.batches)
     enqueue = _called(commands.enqueue)
     dequeue = _called(commands.dequeue)
     promote = _called(commands.promote)
@@ -568,6 +635,13 @@ class PipelineCommands(ABC):
     extend_token = _queued(commands.extend_token)
     working = _queued(commands.working)
     cancel = _queued(commands.cancel)
+    wait_jobs = _queued(flow_commands.wait_jobs)
+    progress = _queued(flow_commands.progress)
+    batch_info = _queued(flow_commands.batch_info)
+    wait_batch = _queued(flow_commands.wait_batch)
+    close_batch = _queued(flow_commands.close_batch)
+    delete_batch = _queued(flow_commands.delete_batch)
+    batches = _queued(flow_commands.batches)
     enqueue = _queued(commands.enqueue)
     dequeue = _queued(commands.dequeue)
     promote = _queued(commands.promote)

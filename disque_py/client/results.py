@@ -32,6 +32,7 @@ class Job:
     more                           further name-value pairs of the entry
     is_canceled                    set by a worker when it hears that the job was canceled; a function in a thread looks
     node                           the node that delivered it: WORKING and NACK only work where the job is known
+    tell                           set by a worker: takes what `progress` tells
     """
 
     queue: str
@@ -46,6 +47,17 @@ class Job:
     is_canceled: bool = field(default=False, repr=False, compare=False)
     node: Address | None = field(default=None, repr=False, compare=False)
     decode: Decode = field(default=None, repr=False, compare=False)
+    tell: Callable[[Job, int, str], None] | None = field(default=None, repr=False, compare=False)
+
+    def progress(self, percent: int, note: str = "") -> None:
+        """Tell how far the work on a job of a worker is: 0 to 100, and a note of at most 256 bytes.
+
+        It returns at once, also in a thread. The worker sends the newest one. Raises RuntimeError for a job that no
+        worker handles.
+        """
+        if self.tell is None:
+            raise RuntimeError("no worker handles this job: use the client's progress")
+        self.tell(self, percent, note)
 
     @property
     def delivery_count(self) -> int | None:
@@ -147,6 +159,7 @@ class QueueSettings:
     require_meta        names that the META of a job must have
     rate, rate_by       deliveries per time, as `100/10` (seconds) or `none`; for each value of this name, "": in all
     max_running, max_running_by   leases that run, 0: any number; likewise
+    result_retention    how long results of jobs stay; None from a node without results
     type                `simple`
     paused              the state that PAUSE set with BCAST: none, in, out or all
     version             it grows with each change
@@ -173,6 +186,7 @@ class QueueSettings:
     rate_by: str = ""
     max_running: int = 0
     max_running_by: str = ""
+    result_retention: timedelta | None = None
     more: dict[str, Any] = field(default_factory=dict, repr=False)
 
 
@@ -318,16 +332,20 @@ class Outcome:
 
     status   "completed", "canceled" or "errored"; "gone": no linked node knows the job any more. It was completed or
              canceled and is forgotten, or its TTL was over, or the id was never known
-    job      the job as it was shown last; None if no node ever showed it
+    job      the job as it was shown last; None if it was not shown
+    result   the bytes that it was acknowledged with; None without any
+    reason   the error that the node told; None without one
     """
 
-    status: JobStatus | Literal["gone"]
+    status: JobStatus | Literal["gone", "expired"]
     job: JobInfo | None
+    result: bytes | None = None
+    reason: str | None = None
 
     @property
     def error(self) -> str | None:
         """The last error that a worker gave as reason; None without one."""
-        return None if self.job is None else self.job.error
+        return self.reason if self.job is None else self.job.error
 
 
 MILLISECOND: Final = timedelta(milliseconds=1)
@@ -488,6 +506,7 @@ def queue_settings(reply: Reply) -> QueueSettings | None:
         paused=pairs.pop("paused", "none"),
         version=pairs.pop("version", 0),
         behind=pairs.pop("behind", 0),
+        result_retention=_span(pairs.pop("result-retention", "")),
         more=pairs,
     )
 

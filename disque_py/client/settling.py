@@ -35,6 +35,10 @@ SETTINGS_S: Final = 10.0
 GIVEN_BACK_MAX: Final = 1_000
 
 
+# A job that is done, whether the ack names its delivery, and the result if there is one.
+Done = tuple[Job, bool, "bytes | None"]
+
+
 class Settler:
     """The jobs that are done or given back, until a node knows it.
 
@@ -50,8 +54,8 @@ class Settler:
         on_refused: Callable[[GivenBack], None],
         rng: Random,
     ) -> None:
-        # The jobs that are done, and whether the ack names the delivery.
-        self.done: list[tuple[Job, bool]] = []
+        # The jobs that are done, whether the ack names the delivery, and the result if there is one.
+        self.done: list[Done] = []
         self.given_back: list[GivenBack] = []
         self.put_back: list[Job] = []
         self.has_done = asyncio.Event()
@@ -65,9 +69,9 @@ class Settler:
         self._acknowledging = asyncio.Lock()
         self._giving_back = asyncio.Lock()
 
-    def add_done(self, job: Job, took_s: float) -> None:
-        """Acknowledge a job soon, whose handler took so many seconds."""
-        self.done.append((job, 2000 * took_s >= job.lease_ms if job.lease_ms else False))
+    def add_done(self, job: Job, took_s: float, result: bytes | None = None) -> None:
+        """Acknowledge a job soon, whose handler took so many seconds, with its result if there is one."""
+        self.done.append((job, 2000 * took_s >= job.lease_ms if job.lease_ms else False, result))
         self.has_done.set()
 
     def add_given_back(self, back: GivenBack) -> None:
@@ -90,7 +94,11 @@ class Settler:
             done, self.done = self.done, []
             kept = dict(enumerate(done))
             try:
-                exact = [at for at, (job, is_exact) in kept.items() if is_exact and self._attempt_of(job) is not None]
+                exact = [
+                    at
+                    for at, (job, is_exact, result) in kept.items()
+                    if result is not None or (is_exact and self._attempt_of(job) is not None)
+                ]
                 plain = sorted(kept.keys() - set(exact))
                 trouble: DisqueError | None = None
                 for at, outcome in await self._ack_exactly(done, exact):
@@ -112,11 +120,12 @@ class Settler:
     def _attempt_of(self, job: Job) -> int | None:
         return self._dialect.attempt_of(job)
 
-    async def _ack_exactly(self, done: list[tuple[Job, bool]], places: list[int]) -> list[tuple[int, Any]]:
+    async def _ack_exactly(self, done: list[Done], places: list[int]) -> list[tuple[int, Any]]:
         async def ack(group: list[int]) -> list[Any]:
             pipe = self._client.pipeline()
             for at in group:
-                pipe.ack(done[at][0], attempt=self._attempt_of(done[at][0]))
+                job, is_exact, result = done[at]
+                pipe.ack(job, attempt=self._attempt_of(job) if is_exact else None, result=result)
             return await pipe.execute()
 
         return await _in_groups(places, lambda at: done[at][0], ack)

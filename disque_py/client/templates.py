@@ -116,6 +116,7 @@ def add_jobs(
     key: Callable[[Any], Key] | Iterable[Key] | None = None,
     attempts: int | None = None,
     backoff: BackoffPolicy | None = None,
+    batch: str | bytes | None = None,
     retry_unsafe: bool | None = None,
 ) -> Adding:
     """Many ADDJOBs in one pipeline → the jobs' ids, in the order of the bodies.
@@ -140,6 +141,7 @@ def add_jobs(
                    the queue's settings say
     backoff        the delay after a NACK without one: a `Backoff`, or text as `exponential:1000:60000:20`. By default
                    as the queue's settings say
+    batch          name of the batch that the jobs belong to; None, the default: none
     retry_unsafe   send jobs again when their answer was lost. Then they may exist twice. None, the default, takes the
                    client's setting. With keys they are always sent again
 
@@ -180,6 +182,7 @@ def add_jobs(
             meta=meta,
             attempts=attempts,
             backoff=backoff,
+            batch=batch,
         ),
         retry_unsafe=retry_unsafe,
         awaits_nodes=replicate is None,

@@ -1,20 +1,38 @@
-"""Waiting for the end of a job, by looking at it again and again.
+"""Waiting for the end of a job: by WAITJOB, or by looking at the job again and again.
 
-A node tells no client that a job is over, so `wait` asks SHOW CLUSTER, with pauses that grow from 20 ms to a second. A
-node forgets a job soon after it was acknowledged on all nodes that had it. So a completed job is often seen as "gone"
-only. The rule here is the same for both shells, which sleep and ask. Pure.
+A node tells a client that waits (WAITJOB) as soon as a job is over. A node may not know the word, or may wait for older
+nodes to be upgraded. It is asked SHOW CLUSTER instead, with pauses that grow from 20 ms to a second. Such a node
+forgets a job soon after it was acknowledged on all nodes that had it. So a completed job is often seen as "gone" only.
+The rule here is the same for both shells, which sleep and ask. Pure.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
+from disque_py.client.dialect import is_misunderstood
+from disque_py.client.errors import ReplyError
+from disque_py.client.flow_commands import UNKNOWN, JobEnd
 from disque_py.client.results import JobInfo, Outcome
 from disque_py.client.spans import Span, float_seconds
 
 PAUSE_S_MIN: Final = 0.02
 PAUSE_S_MAX: Final = 1.0
 PAUSE_GROWTH: Final = 1.5
+
+
+def is_older(error: ReplyError) -> bool:
+    """Return whether a node, or another one that it knows, is too old for WAITJOB."""
+    return is_misunderstood(error) or "runs an older version" in str(error)
+
+
+def outcome_of(end: JobEnd) -> Outcome:
+    """Return the end of a job as `wait` tells it. Raises TimeoutError if it is not over."""
+    if not end.is_over:
+        raise TimeoutError(f"job {end.id} is not over: {end.status}")
+    if end.status == UNKNOWN:
+        return Outcome("gone", None)
+    return Outcome(end.status, None, end.result, end.error)
 
 
 class Waiting:

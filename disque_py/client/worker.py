@@ -40,6 +40,7 @@ from disque_py.client.commands import Where
 from disque_py.client.dialect import Dialect, is_misunderstood
 from disque_py.client.errors import AttemptsSpentError, DisqueError
 from disque_py.client.heartbeat import Heartbeat
+from disque_py.client.protocol import word
 from disque_py.client.results import Job, is_at_most_once
 from disque_py.client.retry import is_hopeless
 from disque_py.client.settling import Settler
@@ -153,6 +154,8 @@ class Worker:
                    job
     match          patterns, as `["mail.*"]`, 16 at most: jobs of every queue whose name matches; `queues` is empty
                    then. None by default
+    results        the handler's return value, bytes or text, is the job's result; None is no result. False by default:
+                   return values are ignored
     hooks          the notifications (WorkerHooks); by default failures and errors are logged
 
     Spans may be numbers of seconds or a `timedelta`. Handlers always see `Job.nacks`, `Job.additional_deliveries` and
@@ -181,6 +184,7 @@ class Worker:
         lease: Seconds | None = None,
         where: Where | None = None,
         match: Sequence[str | bytes] | None = None,
+        results: bool = False,
         hooks: WorkerHooks | None = None,
     ) -> None:
         if isinstance(queues, (str, bytes)):
@@ -214,7 +218,12 @@ class Worker:
         self._withlease = withlease
         self._lease = lease
         self._where = where
+        self._keeps_results = results
         self._hooks = hooks or WorkerHooks()
+        # The newest progress of running jobs, and whether one of each is on its way.
+        self._progress: dict[str, tuple[Job, int, str]] = {}
+        self._telling: dict[str, asyncio.Task[None]] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._rng = Random()
         self._is_async = _is_coroutine_function(handler)
         self._dialect = Dialect()
@@ -278,7 +287,7 @@ class Worker:
 
         Raises the same errors as `run`.
         """
-        loop = asyncio.get_running_loop()
+        loop = self._loop = asyncio.get_running_loop()
         self._threads = ThreadPoolExecutor(self._concurrency, thread_name_prefix="disque-worker")
         fetcher = loop.create_task(self._fetch_for_ever())
         runners = [loop.create_task(self._run_jobs()) for _ in range(self._concurrency)]
@@ -429,8 +438,14 @@ class Worker:
         if isinstance(answer, (Retry, Fail)):
             return await self._failed(job, answer, loop.time() - began)
         took_s = loop.time() - began
+        result: bytes | None = None
+        if self._keeps_results and answer is not None:
+            try:
+                result = word(answer)
+            except TypeError as error:
+                return await self._failed(job, error, took_s)
         hooks.on_success(job, took_s)
-        self._settler.add_done(job, took_s)
+        self._settler.add_done(job, took_s, result)
         return None
 
     async def _handle(self, job: Job) -> Any:
@@ -438,6 +453,7 @@ class Worker:
         task = asyncio.current_task()
         assert task is not None
         self._handling[job.id] = task
+        job.tell = self._tell
         try:
             return await self._call(self._handler, self._is_async, job)
         finally:
@@ -445,6 +461,28 @@ class Worker:
             if task in self._interrupted:
                 self._interrupted.discard(task)
                 task.uncancel()
+
+    def _tell(self, job: Job, percent: int, note: str) -> None:
+        """Send the progress of a job soon, the newest only. A thread may call it."""
+        loop = self._loop
+        if loop is not None and not loop.is_closed():
+            loop.call_soon_threadsafe(self._tell_soon, job, percent, note)
+
+    def _tell_soon(self, job: Job, percent: int, note: str) -> None:
+        self._progress[job.id] = (job, percent, note)
+        if job.id not in self._telling and job.id in self._handling:
+            self._telling[job.id] = asyncio.get_running_loop().create_task(self._tell_all(job.id))
+
+    async def _tell_all(self, job_id: str) -> None:
+        """Send progress until the newest is sent. A refusal is no trouble: the job is over, or the node is older."""
+        try:
+            while job_id in self._progress and job_id in self._handling:
+                job, percent, note = self._progress.pop(job_id)
+                with suppress(DisqueError):
+                    await self._client.progress(job, percent, note or None, attempt=self._dialect.attempt_of(job))
+        finally:
+            self._progress.pop(job_id, None)
+            del self._telling[job_id]
 
     def _on_canceled(self, job: Job) -> None:
         """Tell the handler that its job was canceled. A thread can't be interrupted; it may look."""

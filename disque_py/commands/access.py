@@ -26,6 +26,8 @@ RATE: Final = "LIMIT the user may run {} commands in {} ms on this node"
 QUEUES: Final = "LIMIT the user may bring {} queues into being on this node"
 # Between two looks for queues that are gone.
 LOOK_MS: Final = 1_000
+# Queues that are gone are looked for when there may be more of them than this, and than queues.
+QUEUES_GONE_MAX: Final = 1_000
 
 # Reasons in ACL LOG.
 COMMAND: Final = "command"
@@ -68,9 +70,14 @@ def denied(broker: Broker, user: User, access: Access, argv: list[bytes], *, is_
             if job is not None and not job.is_dummy and not user.may_name(job.terms.queue):
                 return Refused(NAME, word, NO_NAME)
     if unit.tokens is not None:
-        for word in unit.tokens(argv):
-            for job in broker.tokens.held(word):
-                if not user.may_name(job.terms.queue):
+        for word in dict.fromkeys(unit.tokens(argv)):
+            token = broker.tokens.by_name.get(word)
+            terms = None
+            for job in token.jobs if token is not None else ():
+                if job.terms is terms:
+                    continue  # Most jobs of a delivery are of one queue.
+                terms = job.terms
+                if not user.may_name(terms.queue):
                     return Refused(NAME, word, NO_NAME)
     return None
 
@@ -103,7 +110,8 @@ def _may_make(broker: Broker, user: User, names: list[bytes]) -> bool:
         return True
     meter = broker.users.meter(user.name)
     most = user.limits.queues
-    if len(meter.queues) + len(missing) > most and broker.now_ms - meter.looked_ms >= LOOK_MS:
+    is_due = len(meter.queues) + len(missing) > min(most, 2 * len(known) + QUEUES_GONE_MAX)
+    if is_due and broker.now_ms - meter.looked_ms >= LOOK_MS:
         meter.looked_ms = broker.now_ms
         meter.queues = {name: None for name in meter.queues if name in known}
     if len({**meter.queues, **missing}) > most:
@@ -112,12 +120,12 @@ def _may_make(broker: Broker, user: User, names: list[bytes]) -> bool:
     return True
 
 
-def may_wait_on(client: Client) -> bool:
+def may_wait_on(broker: Broker, client: Client) -> bool:
     """Return whether a client's user still allows what it waits for, or streams: jobs, or each command or event."""
     user = client.user
     if user is None:
         return True
-    if client.is_monitor and not {"monitor", "events|tail"} & user.units:
+    if client.is_monitor and ("monitor" if client in broker.monitors else "events|tail") not in user.units:
         return False
     if client.group is not None:
         return "getjob" in user.units and all(user.may_match(word) for word in client.group.words)

@@ -17,6 +17,7 @@ from disque_py.config.directives import META_PAIRS_MAX
 from disque_py.core import (
     fanout,
     handover,
+    keeping,
     keying,
     keys,
     lifecycle,
@@ -36,7 +37,15 @@ from disque_py.core.errors import OOM, PAUSED, SYNTAX, CommandError
 from disque_py.core.fanout import Plan
 from disque_py.core.firing import META_SCHEDULE, META_TICK
 from disque_py.core.job import Job, terms_of
-from disque_py.core.job_attributes import META_BYTES_MAX, TOPIC, TRACE_BYTES_MAX, TRACE_NAMES, WINDOW, JobAttributes
+from disque_py.core.job_attributes import (
+    BATCH,
+    META_BYTES_MAX,
+    TOPIC,
+    TRACE_BYTES_MAX,
+    TRACE_NAMES,
+    WINDOW,
+    JobAttributes,
+)
 from disque_py.core.queue import PAUSED_IN, Queue
 from disque_py.core.queue_settings import QUORUM, QueueSettings
 from disque_py.core.spilled import size_of
@@ -70,10 +79,11 @@ NOROUTE: Final = "NOROUTE No queue bound to the topic takes this job"
 OF_QUEUES: Final = ("PAUSED", "MAXLEN", "TOOBIG", "NOKEY")
 # Options without a value.
 FLAGS: Final = (b"async", b"replace")
-WORDS: Final = frozenset((b"priority", b"meta", b"key", b"attempts", b"backoff", b"window"))
+WORDS: Final = frozenset((b"priority", b"meta", b"key", b"attempts", b"backoff", b"window", b"batch"))
 WINDOW_NEEDS_KEY: Final = "ERR WINDOW needs KEY"
 REPLACE_NEEDS: Final = "ERR REPLACE needs KEY and a DELAY"
 WINDOW_ERROR: Final = "ERR WINDOW must be a number of seconds >= 0"
+BATCH_ERROR: Final = f"ERR BATCH must have 1 to {keeping.NAME_BYTES_MAX} bytes"
 TTLMS_ERROR: Final = "ERR TTLMS must be a number of milliseconds > 0"
 ATTEMPTS_ERROR: Final = f"ERR ATTEMPTS must be a number from 0 to {ATTEMPTS_MAX}"
 ATTEMPTS_NEED_RETRY: Final = "ERR ATTEMPTS above 1 needs RETRY above 0"
@@ -81,7 +91,7 @@ BACKOFF_ERROR: Final = "ERR BACKOFF must be fixed, linear or exponential:<base-m
 # Names of META that show a job's dead-letter history.
 RESERVED_META: Final = b"x-disque-"
 # The node itself gives these to the jobs of a schedule.
-OF_SCHEDULES: Final = (META_SCHEDULE, META_TICK)
+OF_SCHEDULES: Final = (META_SCHEDULE, META_TICK, keeping.META_BATCH)
 KEY_BYTES_MAX: Final = 1024
 
 PRIORITY_ERROR: Final = "ERR PRIORITY must be a 64-bit integer"
@@ -227,6 +237,10 @@ def addjob(broker: Broker, client: Client, argv: list[bytes], plans: list[Plan] 
     )
     if more is not None:
         job.attributes = more.attributes(ttl_ms, delay_ms)
+        if more.batch:
+            versions.refuse_older(broker, versions.FLOWS)
+            if not broker.recurring.is_checking:
+                keeping.begin(broker, more.batch)
         if more.key:
             if broker.recurring.is_checking:
                 return b""  # A schedule's options were read, which is all that was wanted (schedules.py).
@@ -257,7 +271,7 @@ def addjob(broker: Broker, client: Client, argv: list[bytes], plans: list[Plan] 
         if broker.is_journaling:
             broker.dirty[job] = False
         broker.stats.jobs_added += 1
-        return b"+%b\r\n" % job.id
+        return b"+%b\r\n" % job.id if job.attributes is None else _added(broker, client, job, None)
     if is_async and not timeout_ms:
         timeout_ms = ASYNC_WAIT_MS
     replication.start(
@@ -347,6 +361,18 @@ def _make_alone(broker: Broker, plan: Plan) -> None:
     broker.stats.jobs_added += 1
 
 
+def _added(broker: Broker, client: Client, job: Job, slot: list[bytes | None] | None) -> bytes | None:
+    """Return the reply for a job that needs no more copies; None if a keeper of its batch has to record it first."""
+    reply = b"+%b\r\n" % job.id
+    if job.attributes is None or not broker.batches.is_pending(job):
+        return reply
+    if slot is None:
+        slot = replication.wait_for_copies(client, job)
+        broker.waits.blocked_count += 1
+    broker.batches.hold(client, job, slot, reply)
+    return None
+
+
 def _refuse(
     broker: Broker,
     queue: Queue | None,
@@ -431,7 +457,7 @@ def _create_with_key(
         _start_alone(broker, job, is_quorum)
         lifecycle.mark_dirty(broker, job)
         broker.stats.jobs_added += 1
-        return b"+%b\r\n" % job.id
+        return _added(broker, client, job, slot)
     if is_async and not timeout_ms:
         timeout_ms = ASYNC_WAIT_MS
     replication.start(
@@ -491,6 +517,7 @@ class Adding:
     backoff  empty: none
     window_ms      WINDOW; -1: not given
     is_replacing   REPLACE
+    batch    empty: none
     """
 
     __slots__ = (
@@ -501,6 +528,7 @@ class Adding:
         "_trace_bytes",
         "_trace_count",
         "backoff",
+        "batch",
         "is_replacing",
         "key",
         "limit",
@@ -523,6 +551,7 @@ class Adding:
         self.backoff = b""
         self.window_ms = -1
         self.is_replacing = False
+        self.batch = b""
 
     def read(self, option: bytes, argv: list[bytes], at: int) -> int:
         """Read the option at `at`, which has a word behind it. Return where the next option is."""
@@ -541,6 +570,10 @@ class Adding:
             self.backoff = read_backoff(word, MS_MAX)
             if not self.backoff:
                 raise CommandError(BACKOFF_ERROR)
+        elif option == b"batch":
+            if not 0 < len(word) <= keeping.NAME_BYTES_MAX:
+                raise CommandError(BATCH_ERROR)
+            self.batch = word
         else:
             self._read_pair(argv, at)
             return at + 3
@@ -581,7 +614,7 @@ class Adding:
 
     def attributes(self, ttl_ms: int, delay_ms: int = 0) -> JobAttributes | None:
         """Return the attributes of a job with this TTL and DELAY; None if it has none."""
-        if self._priority is None and not self.meta and not self.key and self.limit <= 0 and not self.backoff:
+        if not (self._priority is not None or self.meta or self.key or self.limit > 0 or self.backoff or self.batch):
             return None
         pairs = tuple(word for pair in self.meta.items() for word in pair)
         attributes = JobAttributes(self._priority, pairs, is_keyed=bool(self.key))
@@ -593,4 +626,6 @@ class Adding:
         if self.limit > 0 or self.backoff:
             attributes.part = Changeable(ttl_ms, max(0, self.limit), self.backoff)
             attributes.measure()
+        if self.batch:
+            attributes.set_extra(BATCH, self.batch)
         return attributes

@@ -60,7 +60,7 @@ from disque_py.core.job import (
     Job,
     Replication,
 )
-from disque_py.core.job_attributes import TOPIC
+from disque_py.core.job_attributes import BATCH, TOPIC
 from disque_py.core.users import sees_bodies
 from disque_py.resp.replies import array, bulk, bulk_array, error, integer, nil_bulk
 
@@ -564,13 +564,15 @@ def described(broker: Broker, protocol: int, job: Job, body: bytes, *, shows_bod
 
 
 def _shown_flows(broker: Broker, job: Job, nil: bytes, *, shows_body: bool) -> tuple[tuple[str, bytes], ...]:
-    """Return the pairs of progress and result."""
+    """Return the pairs of progress, result and batch."""
     progress = broker.progress.get(job)
     result = broker.results.get(job.id) if job.state == ACKED else None
+    batch: bytes | None = None if job.attributes is None else job.attributes.extra(BATCH)
     return (
         ("progress", nil if progress is None else integer(progress.percent)),
         ("progress-text", nil if progress is None or not progress.text or not shows_body else bulk(progress.text)),
         ("result", nil if result is None or not shows_body else bulk(result)),
+        ("batch", nil if batch is None else bulk(batch)),
     )
 
 

@@ -19,7 +19,7 @@ from disque_py.core.access_log import DELAY_MS
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
 from disque_py.core.errors import CommandError
-from disque_py.core.users import DEFAULT, User, name_of
+from disque_py.core.users import DEFAULT, NAME_BYTES_MAX, PASSWORD_BYTES_MAX, User, name_of
 
 WRONG_PASSWORD: Final = "WRONGPASS invalid username-password pair or user is disabled."
 CONNECTIONS: Final = "LIMIT the user may have {} connections to this node"
@@ -40,6 +40,8 @@ def is_stranger(broker: Broker, client: Client) -> bool:
 
 def find(broker: Broker, name: bytes, password: bytes) -> User | None:
     """Return the user with this name and password, if it may log in."""
+    if len(name) > NAME_BYTES_MAX or len(password) > PASSWORD_BYTES_MAX:
+        return None
     found = broker.users.find(name, password)
     required = broker.settings.requirepass
     if name != DEFAULT or not required:

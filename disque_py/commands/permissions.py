@@ -123,6 +123,14 @@ def _schedule_set(argv: list[bytes]) -> list[bytes]:
     return [*argv[2:3], *_behind(argv, b"queue", 3)]
 
 
+def _addjob(argv: list[bytes]) -> list[bytes]:
+    return [*argv[1:2], *_behind(argv, b"batch", 4)]
+
+
+def _batch_close(argv: list[bytes]) -> list[bytes]:
+    return [argv[2], *argv[4:5]]
+
+
 # -- the rows ---------------------------------------------------------------------------------------
 
 
@@ -173,6 +181,8 @@ UNITS: Final = (
     _u("lock|show", "read", second),
     _u("lock|list", "read"),
     _u("schedule|get", "read", second),
+    _u("batch|show", "produce read", second),
+    _u("batch|list", "read"),
     _u("schedule|list", "read"),
     _u("schedule|next", "read", second),
     _u("topic|list", "read"),
@@ -186,11 +196,13 @@ UNITS: Final = (
     _u("events|seek", "bodies"),
     _u("events|tail", "bodies"),
     # Producers.
-    _u("addjob", "produce", first, makes=first),
+    _u("addjob", "produce", _addjob, makes=first),
     _u("canceljob", "produce operate", ids=all_words, is_change=True),
     _u("topic|publish", "produce", second),
     _u("jobid", "produce read", first),
     _u("waitjob", "produce", ids=all_words),
+    _u("batch|close", "produce", _batch_close),
+    _u("batch|wait", "produce read", second),
     # Consumers.
     _u("getjob", "consume", _getjob, makes=_getjob, tokens=_getjob_token),
     _u("ackjob", "consume", ids=all_words),
@@ -216,6 +228,7 @@ UNITS: Final = (
     _u("qredrive", "operate", _qredrive, makes=_qredrive_to, is_change=True),
     _u("qrebalance", "operate", first, is_change=True),
     _u("qtask|cancel", "operate", is_change=True),
+    _u("batch|del", "produce operate", second, is_change=True),
     _u("schedule|set", "operate", _schedule_set, is_change=True),
     _u("schedule|pause", "operate", second, is_change=True),
     _u("schedule|resume", "operate", second, is_change=True),

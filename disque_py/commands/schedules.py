@@ -314,10 +314,10 @@ def _list(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     pattern = text_of(argv[2]) if len(argv) == 3 else "*"
     if len(argv) == 3 and len(argv[2]) > PATTERN_BYTES_MAX:
         raise CommandError(_syntax(argv[2]))
-    return incremental.begin(broker, client, _listed(visible(client, broker.recurring.known), pattern))
+    return incremental.begin(broker, client, listed(visible(client, broker.recurring.known), pattern))
 
 
-def _listed(names: list[bytes], pattern: str) -> incremental.Steps:
+def listed(names: list[bytes], pattern: str) -> incremental.Steps:
     """Sort the names that match, part by part, and merge the parts."""
     parts: list[list[bytes]] = []
     for at in range(0, len(names), NAMES_PER_PART):

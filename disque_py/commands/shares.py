@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import hiredis
 
+from disque_py.commands import batches
 from disque_py.commands.jobs import described
 from disque_py.core import census, electing, filters, locking, pulls, spilling, tasks
 from disque_py.core.broker import Broker
@@ -695,4 +696,5 @@ TOPICS: Final[dict[bytes, Topic]] = {
     TOPIC_SHOW: _show_share,
     electing.TOPIC_VOTER: electing.share,
     locking.TOPIC_LOCKS: locking.share,
+    batches.TOPIC_BATCH: batches.share,
 }

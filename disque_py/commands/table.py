@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 from disque_py.commands import (
     acl,
     adding,
+    batches,
     clients,
     cluster,
     configuring,
@@ -62,7 +63,7 @@ def _c(
 
 ADDJOB: Final = (
     "queue body ms-timeout [REPLICATE count|QUORUM] [ZONES n] [DELAY sec] [RETRY sec] [TTL sec] [MAXLEN count] [ASYNC]"
-    " [PRIORITY n] [META name value ...] [KEY key] [WINDOW sec] [REPLACE] [ATTEMPTS n] [BACKOFF policy] [DELAYMS ms] [RETRYMS ms] [TTLMS ms]"
+    " [PRIORITY n] [META name value ...] [KEY key] [WINDOW sec] [REPLACE] [ATTEMPTS n] [BACKOFF policy] [BATCH name] [DELAYMS ms] [RETRYMS ms] [TTLMS ms]"
 )
 GETJOB_OPTIONS: Final = (
     "[NOHANG] [TIMEOUT ms] [COUNT count] [WITHCOUNTERS] [WITHMETA] [WITHLEASE] [LEASE sec] [LEASEMS ms] [TOKEN token]"
@@ -149,6 +150,7 @@ EXTEND name owner fence ms
 RELEASE name owner fence [DONE ms]
 SHOW name
 LIST [pattern]"""
+BATCH: Final = "SHOW name\nCLOSE name [CALLBACK queue body]\nWAIT name [TIMEOUT ms]\nDEL name\nLIST [pattern]"
 ACL: Final = """SETUSER username [rule ...]
 GETUSER username
 DELUSER username [username ...]
@@ -237,6 +239,7 @@ COMMANDS: Final = (
     # Results and progress of jobs.
     _c("waitjob", flows.waitjob, -2, "readonly", "jobs", "id [id ...] [TIMEOUT ms] [ANY]", "Wait until jobs are over, wherever they are."),
     _c("progress", flows.progress, -3, "write fast", "jobs", "id percent [text] [ATTEMPT n] [FENCE n]", "Tell how far the work on a job is."),
+    _c("batch", batches.batch, -2, "readonly", "jobs", BATCH, "Groups of jobs that are counted together, with a callback at their end."),
     # Moving and changing jobs, on any node; and tasks on the jobs of a queue.
     _c("promote", moving.promote, -2, "write denyoom fast", "jobs", "id [id ...]", "End the delays of jobs, wherever they are."),
     _c("reschedule", moving.reschedule, -2, "write denyoom fast", "jobs", RESCHEDULE, "Give a waiting job another delay or priority."),

@@ -58,7 +58,7 @@ def _obey(broker: Broker, name: bytes) -> None:
             _end(broker, client)
             continue
         client.user = broker.users.pointer(user)
-        if not may_wait_on(client):
+        if not may_wait_on(broker, client):
             _end(broker, client)
 
 

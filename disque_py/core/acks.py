@@ -43,6 +43,7 @@ from disque_py.core.broker_parts import ACK_ASKED_MS
 from disque_py.core.changing import OUTCOME_CANCELED, OUTCOME_REPLACED
 from disque_py.core.ids import is_retried_id, is_valid_id, ttl_minutes
 from disque_py.core.job import ACKED, NO_TERMS, WAIT_REPL, Cancellation, Collection, Job, Replication
+from disque_py.core.job_attributes import BATCH
 from disque_py.core.journaling import mark_holders_dirty
 from disque_py.core.node_sets import EMPTY, NodeSet
 from disque_py.core.schedule import Line
@@ -99,10 +100,12 @@ def acknowledge(broker: Broker, job: Job, *, is_news: bool = False, is_canceled:
             events.learn(broker, job, event_format.CANCELED)
         kept_until_ms = job.requeue_at_ms if _is_running(broker, job) else 0
         lifecycle.acknowledge(broker, job, Cancellation(kept_until_ms))
-        return
-    if is_news:
-        events.acked(broker, job)
-    lifecycle.acknowledge(broker, job)
+    else:
+        if is_news:
+            events.acked(broker, job)
+        lifecycle.acknowledge(broker, job)
+    if is_news and isinstance(job.work, Collection):
+        job.work.is_reported = True  # If it belongs to a batch.
 
 
 def _is_running(broker: Broker, job: Job) -> bool:
@@ -244,6 +247,7 @@ def ack_here(broker: Broker, job_id: bytes) -> int:
         and job.state != WAIT_REPL
         and job.work is None
         and (job.era == broker.era or job.terms.replicate <= 1)
+        and (job.attributes is None or job.attributes.extras is None)
     ):
         # No other node can have a copy, so there is nothing to collect.
         broker.stats.jobs_acked += 1
@@ -353,12 +357,31 @@ def _missing(broker: Broker, job: Job, work: Collection) -> tuple[Node, ...]:
 def finish(broker: Broker, job: Job) -> None:
     """Tell all holders that the collection is over, and forget the job: every holder knows the ack."""
     assert job.state == ACKED
+    if job.attributes is not None and job.attributes.extras is not None and _waits_for_keeper(broker, job):
+        return
     others = broker.sets.others(job.holders)
     if others:
         broker.send(others, DELJOB, (job.id, broker.sets.pack(job.holders)))
     if others or not job.holders:
         broker.tombstones.add(job.id, broker.now_ms)  # A copy that is still on its way finds the ack here.
     _end(broker, job)
+
+
+def _waits_for_keeper(broker: Broker, job: Job) -> bool:
+    """Return whether the record must stay, because no keeper of the job's batch has recorded its end. Spec BT3."""
+    attributes = job.attributes
+    work = job.work
+    name: bytes | None = None if attributes is None else attributes.extra(BATCH)
+    if name is None or not isinstance(work, Collection):
+        return False
+    if not work.is_reported:
+        work.is_reported = True
+        status = event_format.CANCELED if isinstance(work, Cancellation) else event_format.COMPLETED
+        broker.batches.report(name, job, status)
+    if not broker.batches.is_pending(job):
+        return False
+    broker.batches.collect_later(job)
+    return True
 
 
 def _end(broker: Broker, job: Job) -> None:
@@ -432,6 +455,7 @@ def on_setack(broker: Broker, sender: Node, items: list[Any]) -> None:
                 and type(job.work) is Collection
                 and job.era == broker.era
                 and job not in broker.repairs.named
+                and (job.attributes is None or job.attributes.extras is None)
             ):
                 # The sender and we are all holders, and both know the ack: the collection is over (spec A13).
                 finish(broker, job)

@@ -19,6 +19,7 @@ from cluster_bus.node import HANDSHAKE, LEAVING, MYSELF, Node
 from cluster_bus.outgoing import Outgoing
 from disque_py.config.settings import Settings
 from disque_py.core.access_log import AccessLog
+from disque_py.core.batch_state import Batches
 from disque_py.core.broker_parts import (
     Acks,
     Consumers,
@@ -109,6 +110,7 @@ class Broker:
       results              results of finished jobs (results.py)
       progress             progress of running jobs (progress.py)
       job_waits            clients that wait for the ends of jobs (job_waits.py)
+      batches              batches of jobs (batch_state.py, keeping.py)
       behind               job whose changeable part is newer on another node -> how often it is still asked for, and
                            the highest change number heard (changing.py)
 
@@ -180,6 +182,7 @@ class Broker:
         self.results = Results(self)
         self.progress = ProgressTable(self)
         self.job_waits = JobWaits()
+        self.batches = Batches(self)
         self.stats = Stats()
         self.shards: list[dict[bytes, Job]] = [{} for _ in range(SHARDS)]
         self.job_count = 0

@@ -58,6 +58,8 @@ Event = tuple[Any, ...]
 
 def added(broker: Broker, job: Job, code: int) -> None:
     """Note that the job exists (ADDED or ADDED_INVISIBLE), just before its producer is told. Its version stays."""
+    if job.attributes is not None and job.attributes.extras is not None:
+        broker.batches.note_added(job)
     events = broker.events
     if events is None:
         pass
@@ -106,6 +108,8 @@ def note(broker: Broker, job: Job, code: int, rare: dict[str, Any] | None = None
     events = broker.events
     if events is not None:
         events.append(event_of(job, code, rare, left=left))
+    if job.attributes is not None and job.attributes.extras is not None:
+        broker.batches.note(job, code, job.status if left is None else left, _STATUS_OF[code])
     job.status = _STATUS_OF[code]
     job.since_ms = broker.wall_ms
 
@@ -123,6 +127,8 @@ def acked(broker: Broker, job: Job) -> None:
             events.acked(job, len(body) if type(body) is bytes else size_of(body))
         else:
             events.append(event_of(job, ACKED))
+    if job.attributes is not None and job.attributes.extras is not None:
+        broker.batches.note(job, ACKED, job.status, COMPLETED)
     job.status = COMPLETED
     job.since_ms = broker.wall_ms
 

@@ -101,14 +101,16 @@ class Collection:
     """Work on an ACKED job: the nodes that have confirmed the ack (few: a tuple), and how often we asked.
 
     passed   nodes that said that they hold no copy, while the set did not name them; it may name them later
+    is_reported   this node told the keepers of the job's batch of its end (batch_state.py)
     """
 
-    __slots__ = ("attempts", "confirmed", "passed")
+    __slots__ = ("attempts", "confirmed", "is_reported", "passed")
 
     def __init__(self) -> None:
         self.confirmed: tuple[Node, ...] = ()
         self.passed: tuple[Node, ...] = ()
         self.attempts = 0
+        self.is_reported = False
 
     def confirm(self, node: Node) -> None:
         """Note that the node knows the ack."""

@@ -25,6 +25,8 @@ from disque_py.core.spilled import Spilled, size_of
 from persistence.layouts import (
     BASE_BYTES,
     BASE_STATE,
+    BATCH_AT,
+    BATCH_PART_AT,
     BODY_AT,
     ID_AT,
     IS_ACKED,
@@ -39,8 +41,8 @@ from persistence.layouts import (
     TOKEN_AT,
     WAS_QUEUED,
 )
+from persistence.records import BATCH, JOB, KEY, PAUSE, RESULT, STATE, TOKEN
 from persistence.records import GONE as GONE_RECORD
-from persistence.records import JOB, KEY, PAUSE, RESULT, STATE, TOKEN
 
 _pack_base = BASE_STATE.pack
 _pack_state = STATE_FIELDS.pack
@@ -77,6 +79,10 @@ def collect(broker: Broker) -> list[list[Any]]:
         keys = broker.producers.keys.take_records()
         if keys:
             runs.append([KEY, *keys])
+    if broker.batches.recorded:
+        batches = broker.batches.take_records()
+        if batches:
+            runs.append([BATCH, *batches])
     if outbox.results:
         results = broker.results.take_records()
         if results:
@@ -254,6 +260,8 @@ def keep(broker: Broker, number: int, kind: int, item: Any, *, may_matter: bool)
         broker.tokens.record_again(item[TOKEN_AT])
     elif kind == KEY:
         broker.producers.keys.record_again(item[ID_AT], number)
+    elif kind == BATCH:
+        broker.batches.record_again(item[BATCH_AT], item[BATCH_PART_AT])
     elif kind == RESULT:
         broker.results.record_again(item[ID_AT], number)
 

@@ -31,7 +31,7 @@ from disque_py.core.job import (
     Job,
     terms_of,
 )
-from disque_py.core.job_attributes import JobAttributes
+from disque_py.core.job_attributes import BATCH, JobAttributes
 from disque_py.core.parking import Parking
 from disque_py.core.queue import DEAD_ENTRIES_MIN, Queue
 from disque_py.core.spilled import Spilled, released
@@ -115,6 +115,8 @@ def register_queued(broker: Broker, job: Job, queue: Queue | None) -> None:
         broker.schedule.set(job, job.expire_at_ms)
     if broker.is_journaling:
         broker.dirty[job] = False
+    if job.attributes is not None and job.attributes.extras is not None:
+        broker.batches.note_added(job)
     events = broker.events
     if events is not None:
         if job.attributes is not None or broker.settings.events_body:
@@ -154,6 +156,10 @@ def register_acked(broker: Broker, job: Job) -> None:
 def attributes_in(broker: Broker, job: Job, attributes: JobAttributes) -> None:
     """Account for the attributes of a job that is entered."""
     broker.used_memory += attributes.size
+    if attributes.extras is not None:
+        batch = attributes.extra(BATCH)
+        if batch is not None:
+            broker.batches.job_in(batch)
     if attributes.is_keyed:
         broker.producers.keys.enter(job)
         broker.producers.key_events[job.id] = None
@@ -164,6 +170,10 @@ def attributes_out(broker: Broker, job: Job, attributes: JobAttributes) -> None:
     if broker.behind:
         broker.behind.pop(job, None)
     broker.used_memory -= attributes.size
+    if attributes.extras is not None:
+        batch = attributes.extra(BATCH)
+        if batch is not None:
+            broker.batches.job_out(batch)
     if job.place >= broker.journal.first_place:
         broker.journal.live_bytes[job.place] -= attributes.packed_bytes
     if attributes.is_keyed:

@@ -6,7 +6,7 @@ place where it fits. No part is looked for again, so the time is linear in the n
 the node.
 
 A part without `?` and sets is found by `bytes.find`. Another one has a fixed length, and becomes a regular expression
-without repetition. Spec US3.
+without repetition. Such a pattern matches names of at most 1,024 bytes, so its time is bounded. Spec US3.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ import re
 from typing import Final
 
 PATTERN_BYTES_MAX: Final = 1_024
+# A name that a pattern with `?` or sets may match.
+NAME_BYTES_MAX: Final = 1_024
 
 # A part of a pattern between two stars: its text if all of it is text, else an expression; and its length.
 _Part = tuple[bytes, re.Pattern[bytes] | None, int]
@@ -27,7 +29,7 @@ class NamePattern:
     is_all   it is `*`, which matches each name
     """
 
-    __slots__ = ("_ends_open", "_parts", "_size", "_starts_open", "is_all", "text")
+    __slots__ = ("_ends_open", "_has_sets", "_parts", "_size", "_starts_open", "is_all", "text")
 
     def __init__(self, text: bytes) -> None:
         self.text = text
@@ -36,6 +38,7 @@ class NamePattern:
         self._starts_open = len(pieces) > 1 and not pieces[0][2]
         self._ends_open = len(pieces) > 1 and not pieces[-1][2]
         self._parts = [part for part in pieces if part[2]]
+        self._has_sets = any(part[1] is not None for part in self._parts)
         self._size = sum([part[2] for part in self._parts])
         if len(pieces) > 1 and not self._parts:
             self.is_all = True  # Several stars mean the same as one.
@@ -65,7 +68,7 @@ class NamePattern:
         if self.is_all:
             return True
         size = len(name)
-        if size < self._size:
+        if size < self._size or (self._has_sets and size > NAME_BYTES_MAX):
             return False
         parts = self._parts
         if not parts:

@@ -171,7 +171,13 @@ def wait_for_copies(client: Client, job: Job) -> list[bytes | None]:
 
 
 def answer(broker: Broker, client: Client, job: Job, slot: list[bytes | None], reply: bytes) -> None:
-    """End the wait for this job: fill its slot, and send the replies that waited behind it."""
+    """End the wait for this job: fill its slot, and send the replies that waited behind it.
+
+    A job of a batch waits on until a keeper of the batch has recorded it (keeping.py).
+    """
+    if job.attributes is not None and reply.startswith(b"+") and broker.batches.is_pending(job):
+        broker.batches.hold(client, job, slot, reply)
+        return
     client.waiting_jobs.pop(job, None)
     broker.waits.blocked_count -= 1
     slot[0] = reply

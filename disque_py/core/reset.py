@@ -44,6 +44,7 @@ def flush(broker: Broker) -> int:
     broker.caps.clear()
     broker.results.clear()
     broker.progress.clear()
+    broker.batches.clear_jobs()
     broker.ends.clear()
     _drop_jobs(broker)
     _drop_queues(broker)

@@ -28,6 +28,7 @@ from disque_py.core import events, lifecycle, pausing, requeue, windows
 from disque_py.core.broker import Broker
 from disque_py.core.changeable import LEFT_AT, PRIORITY_AT, QUEUE_AT
 from disque_py.core.job import ACKED, ACTIVE, GONE, JOB_BYTES, NAME_BYTES_FREE, QUEUED, Cancellation, Job, terms_of
+from disque_py.core.job_attributes import BATCH as BATCH_EXTRA
 from disque_py.core.job_attributes import JobAttributes
 from disque_py.core.job_attributes import unpack as unpack_attributes
 from disque_py.core.job_snapshot import set_part
@@ -51,7 +52,7 @@ from persistence.layouts import (
     VERSION,
     WAS_QUEUED,
 )
-from persistence.records import DROPPED, IS_ALWAYS, JOB, KEY, PAUSE, RESULT, STATE, TOKEN, FormatError
+from persistence.records import BATCH, DROPPED, IS_ALWAYS, JOB, KEY, PAUSE, RESULT, STATE, TOKEN, FormatError
 from persistence.records import GONE as GONE_RECORD
 
 _unpack_header = HEADER.unpack_from
@@ -86,6 +87,8 @@ class Restoring:
         self._tokens: dict[bytes, tuple[int, list[tuple[bytes, int]]]] = {}
         # id of a job that is over and whose key is used -> (when its TTL is over, segment)
         self._keys: dict[bytes, tuple[int, int]] = {}
+        # (batch, part) -> [(entries, segment, whether they add to earlier ones) …]
+        self._batches: dict[tuple[bytes, int], list[tuple[bytes, int, bool]]] = {}
         # id -> (result, version, node, when its time is over or 0, segment)
         self._results: dict[bytes, tuple[bytes, int, bytes, int, int]] = {}
         self.expired = self.queued = self.waiting = self.lost = 0
@@ -130,6 +133,9 @@ class Restoring:
                     now_ms = self._broker.now_ms
                     for job_id, left_ms, *_ in items:
                         self._keys[job_id] = (now_ms + left_ms - elapsed_ms, number)
+                elif kind == BATCH:
+                    for name, part, goes_on, data, *_ in items:
+                        self._batches.setdefault((name, part), []).append((data, number, bool(goes_on)))
                 elif kind == RESULT:
                     self._take_results(number, items, elapsed_ms)
         except (ValueError, TypeError, IndexError, struct.error) as broken:
@@ -316,6 +322,13 @@ class Restoring:
                 broker.results.restored(job_id, value, version, node, expire_at_ms, number)
         self._results = {}
 
+    def _restore_batches(self) -> None:
+        for (name, part), records in self._batches.items():
+            for data, number, goes_on in records:
+                if number not in self.dropped:
+                    self._broker.batches.restored(name, part, data, number, goes_on=goes_on)
+        self._batches = {}
+
     def _restore_keys(self) -> None:
         for job_id, (expire_at_ms, number) in self._keys.items():
             if number not in self.dropped:
@@ -350,6 +363,9 @@ class Restoring:
         if job.attributes is not None:
             broker.used_memory -= job.attributes.size
             broker.producers.keys.leave(job.id)
+            batch = job.attributes.extra(BATCH_EXTRA)
+            if batch is not None:
+                broker.batches.job_out(batch)
         if job.awake_at_ms:
             broker.schedule.cancel(job)  # The sweep over all jobs has met it meanwhile.
         job.state = GONE
@@ -388,6 +404,7 @@ class Restoring:
         self._restore_pauses()
         self._restore_keys()
         self._restore_results()
+        self._restore_batches()
         jobs = self.jobs
         spread_ms = min(len(jobs) // ASKED_PER_MS, ASK_SPREAD_MS_MAX)
         was_always = is_whole and not self._uncertain

@@ -21,6 +21,7 @@ from disque_py.core import (
     handover,
     incremental,
     job_waits,
+    keeping,
     leaving,
     memory,
     pattern_interest,
@@ -190,6 +191,8 @@ def _keep_house(broker: Broker) -> None:
     repair.look(broker, slept_ms)
     pulls.ask_for_waiting(broker, ASKING_PER_TICK)
     settings_sync.step(broker)
+    if broker.batches.by_name or broker.batches.reports:
+        keeping.step(broker)
     if broker.progress.due:
         telling.step(broker)
     claim_messages.step(broker)

@@ -36,6 +36,8 @@ NAME_BYTES_MAX: Final = 1_024
 RULES_BYTES_MAX: Final = 60_000
 USERS_MAX: Final = 10_000
 PASSWORDS_MAX: Final = 100
+# A stranger may send a password of any length, and hashing it takes time.
+PASSWORD_BYTES_MAX: Final = 4_096
 PATTERNS_MAX: Final = 500
 NUMBER_MAX: Final = 1_000_000_000
 # Names whose answer is remembered per user. Longer names are matched each time.
@@ -46,6 +48,7 @@ SYNTAX: Final = "Syntax error"
 UNKNOWN: Final = "Unknown command or category name in ACL"
 NO_PASSWORD: Final = "The password you are trying to remove from the user does not exist"
 BAD_HASH: Final = "The password hash must be exactly 64 characters and contain only lowercase hexadecimal characters"
+LONG_PASSWORD: Final = f"A password has at most {PASSWORD_BYTES_MAX} bytes"
 AFTER_ALL: Final = (
     "Adding a pattern after the * pattern (or the 'allkeys' flag) is not valid and does not have any effect."
     " Try 'resetkeys' to start with an empty list of patterns"
@@ -311,6 +314,8 @@ class _Draft:
             if _HASH.fullmatch(word) is None:
                 raise RuleError(rule, BAD_HASH)
             hashed = word.decode()
+        elif len(word) > PASSWORD_BYTES_MAX:
+            raise RuleError(rule, LONG_PASSWORD)
         else:
             hashed = sha256(word).hexdigest()
         if first in (b">", b"#"):
@@ -473,10 +478,11 @@ class Users:
     by_name      all users, `default` first
     of_clients   the user that a new connection begins with; None: `default` without restrictions
     meters       name -> the use that it makes of this node
+    is_audited   there is an audit log, so each client has a pointer
     actor        the client whose command changes users now; is_actor_gone: its own user may not go on
     """
 
-    __slots__ = ("actor", "by_name", "catalog", "is_actor_gone", "meters", "of_clients")
+    __slots__ = ("actor", "by_name", "catalog", "is_actor_gone", "is_audited", "meters", "of_clients")
 
     def __init__(self) -> None:
         self.catalog = Catalog({})
@@ -485,10 +491,12 @@ class Users:
         self.meters: dict[bytes, Meter] = {}
         self.actor: Client | None = None
         self.is_actor_gone = False
+        self.is_audited = False
 
-    def install(self, catalog: Catalog) -> None:
+    def install(self, catalog: Catalog, *, is_audited: bool = False) -> None:
         """Take the units that exist. Users that are known already are read again."""
         self.catalog = catalog
+        self.is_audited = is_audited
         self.by_name = {name: changed(new_user(name), user.words(), catalog) for name, user in self.by_name.items()}
         self.of_clients = self.pointer(self.by_name[DEFAULT])
 
@@ -497,6 +505,7 @@ class Users:
         limits = user.limits
         is_plain = (
             user.name == DEFAULT
+            and not self.is_audited
             and user.is_on
             and user.is_nopass
             and user.has_all_names

@@ -36,6 +36,7 @@ from disque_py.core import (
     handover,
     interest,
     job_waits,
+    keeping,
     keying,
     leaving,
     matching,
@@ -143,6 +144,11 @@ MESSAGES: Final[dict[int, MessageHandler]] = {
     messages.ASKCHANGED: changing.on_askchanged,
     messages.ACKATTEMPT: acks.on_ackattempt,
     messages.RESULT: acks.on_result,
+    messages.BATCHADD: keeping.on_batchadd,
+    messages.BATCHGOT: keeping.on_batchgot,
+    messages.BATCHSUM: keeping.on_batchsum,
+    messages.BATCHFLUSH: keeping.on_batchflush,
+    messages.BATCHFLUSHED: keeping.on_batchflushed,
     messages.WAITFOR: job_waits.on_waitfor,
     messages.WAITIS: job_waits.on_waitis,
     messages.JOBOVER: job_waits.on_jobover,
@@ -205,9 +211,11 @@ def install(broker: Broker, renamed: list[tuple[str, str]] | tuple[tuple[str, st
             entry = _entry(command)
             for key in {name.lower(): None, name.upper(): None, name: None}:
                 broker.commands[key.encode()] = entry
-    broker.users.install(Catalog({unit.name: unit.categories for each in COMMANDS for unit in each.access.units}))
+    catalog = Catalog({unit.name: unit.categories for each in COMMANDS for unit in each.access.units})
+    broker.users.install(catalog, is_audited=bool(broker.settings.audit_log))
     firing.install(broker, addjob)
     broker.queue_settings.watch_queues(partial(capping.settings_changed, broker))
+    keeping.install(broker)
 
 
 def _entry(command: Command) -> CommandEntry:
@@ -352,7 +360,6 @@ def _needs_checks(broker: Broker) -> bool:
     return (
         bool(broker.settings.requirepass)
         or bool(broker.monitors)
-        or bool(broker.settings.audit_log)
         or broker.is_loading
         or broker.journal.disk_level > 0
         or broker.queue_settings.exchange.wait_until_ms > 0
@@ -536,6 +543,7 @@ def link_up(broker: Broker, node: Node) -> None:
     acks.collect_again(broker)
     keying.on_link_up(broker, node)
     job_waits.on_link_up(broker, node)
+    keeping.on_link_up(broker, node)
 
 
 def link_lost(broker: Broker, node: Node) -> None:
@@ -548,6 +556,7 @@ def link_lost(broker: Broker, node: Node) -> None:
     repair.on_link_lost(broker, node)
     claim_messages.on_link_lost(broker, node)
     job_waits.on_link_lost(broker, node)
+    keeping.on_link_lost(broker, node)
 
 
 def incoming_lost(broker: Broker, node: Node) -> None:
@@ -562,6 +571,7 @@ def incoming_lost(broker: Broker, node: Node) -> None:
     tasks.node_lost(broker, node)
     claim_messages.on_link_lost(broker, node)
     job_waits.on_incoming_lost(broker, node)
+    keeping.on_link_lost(broker, node)
 
 
 def new_run(broker: Broker, node: Node) -> None:
@@ -574,6 +584,7 @@ def new_run(broker: Broker, node: Node) -> None:
     handover.on_run_over(broker, node)
     tasks.node_lost(broker, node)
     job_waits.on_incoming_lost(broker, node)
+    keeping.on_link_lost(broker, node)
 
 
 def forgotten(broker: Broker, node: Node) -> None:
@@ -590,6 +601,7 @@ def forgotten(broker: Broker, node: Node) -> None:
     repair.forgotten(broker, node)
     acks.collect_again(broker)
     job_waits.forgotten(broker, node)
+    keeping.on_link_lost(broker, node)
 
 
 # -- time -------------------------------------------------------------------------------------------
@@ -639,5 +651,10 @@ def settle(broker: Broker) -> None:
         filter_interest.send_hints(broker)
     if broker.claims.is_due:
         claim_messages.settle(broker)
+    batches = broker.batches
+    if batches.noted or batches.to_sync or batches.flush_answers:
+        keeping.settle(broker)
+    if batches.callbacks:
+        keeping.call_back(broker)
     if broker.ends.noted or broker.job_waits.given_up:
         job_waits.settle(broker)

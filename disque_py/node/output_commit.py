@@ -134,6 +134,7 @@ class OutputCommit:
             or outbox.tokens
             or outbox.keys
             or outbox.results
+            or broker.batches.recorded
         ):
             runs = journaling.collect(broker)
             if runs:

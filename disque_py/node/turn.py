@@ -157,6 +157,7 @@ class Driver:
         broker.outbox.tokens = {}
         broker.outbox.keys = {}
         broker.outbox.results = {}
+        broker.batches.recorded = {}
         broker.outbox.is_void = False
         broker.journal.first_place = NO_PLACE
         broker.journal.live_bytes = {}

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 # The file is rewritten when it is this large, and twice as large as after the last rewrite.
 REWRITE_BYTES: Final = 1024 * 1024
+# Queue settings may have users with hashes of their passwords among them.
+PRIVATE: Final = 0o600
 
 
 class FramedStore:
@@ -76,6 +78,7 @@ class FramedStore:
             return
         self._is_torn = True
         fd = os.open(self.path, os.O_WRONLY | os.O_CLOEXEC)
+        os.fchmod(fd, PRIVATE)
         with open(fd, "wb", buffering=0) as file:
             file.seek(self._good_bytes)
             _write_all(fd, added)
@@ -97,7 +100,8 @@ class FramedStore:
                 raise OSError(f"{self.path} is damaged: {error}") from None
         data = self._layout.rewritten([*old, *items])
         new_path = f"{self.path}.new"
-        fd = os.open(new_path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        fd = os.open(new_path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, PRIVATE)
+        os.fchmod(fd, PRIVATE)  # An earlier file of this name may have had other permissions.
         with open(fd, "wb") as file:
             file.write(data)
             file.flush()

@@ -28,6 +28,8 @@ COMPLETION_S: Final = 0.5
 ADVICE: Final = (
     ("NOAUTH", "Give the password with -a, or in the environment variable DISQUECLI_AUTH"),
     ("WRONGPASS", "Check -a, --user and the environment variable DISQUECLI_AUTH"),
+    ("NOPERM", "The user may not do this: `disque-cli ACL DRYRUN USER COMMAND …` by an operator says why"),
+    ("LIMIT", "The user's limit on this node is reached: wait, or have it raised (docs/users.md)"),
     ("DENIED", "Run the command on the node's own machine, or see protected-mode in docs/operations.md"),
     ("ERR not while node", "Upgrade that node first, or take it out of the cluster with `disque-cluster remove-node`"),
     ("ERR unknown command", "This server is older than the command, or no disque-py: see `disque-cli INFO server`"),

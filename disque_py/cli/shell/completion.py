@@ -22,6 +22,8 @@ from disque_py.cli.shell.hints import hint
 from disque_py.cli.shell.words import UnbalancedQuotesError, split_line
 
 HISTORY_LINES_MAX: Final = 1000
+# Rules of ACL SETUSER with a password or its hash.
+SECRET_RULES: Final = (">", "<", "#", "!")
 SECRET_DIRECTIVES: Final = frozenset({"requirepass", "cluster-secret", "tls-key-file-pass"})
 
 
@@ -103,5 +105,7 @@ def is_secret(line: str) -> bool:
     return (
         words[:1] == ["auth"]
         or (words[:1] == ["hello"] and "auth" in words)
+        or (words[:2] == ["acl", "setuser"] and any(word.startswith(SECRET_RULES) for word in words[3:]))
+        or (words[:2] == ["acl", "dryrun"] and is_secret(" ".join(words[3:])))
         or (words[:2] == ["config", "set"] and not SECRET_DIRECTIVES.isdisjoint(words))
     )

@@ -42,10 +42,12 @@ class Shell:
 
     @property
     def prompt(self) -> str:
-        """`host:port> `, or that there is no connection."""
+        """`host:port> `, with the user in front unless it is `default`; or that there is no connection."""
         if self.session.connection is None:
             return "not connected> "
-        return f"{prompt_of(self.session.target.address)}> "
+        user = self.session.user
+        named = f"{user}@" if user not in ("", "default") else ""
+        return f"{named}{prompt_of(self.session.target.address)}> "
 
     def connect(self) -> None:
         """Connect if there is no connection, and ask the server for its docs; print a failure."""

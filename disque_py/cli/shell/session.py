@@ -21,19 +21,26 @@ from disque_py.cli.shell.replies import PUSH, Reply
 from disque_py.cli.shell.suggestions import suggestion
 from disque_py.client import Address
 
+# Commands that may change the user of a connection.
+LOGINS: Final = (b"AUTH", b"HELLO", b"RESET")
 _REPLIES_ON: Final = 0
 _REPLIES_OFF: Final = 1
 _REPLIES_SKIP: Final = 2  # None for the next command.
 
 
 class Session:
-    """Runs commands and prints their replies in a style; `ConnectError` leaves it without a connection."""
+    """Runs commands and prints their replies in a style; `ConnectError` leaves it without a connection.
+
+    user   the name of the user that the connection is logged in as, once `ask_for_docs` was called; empty: unknown
+    """
 
     def __init__(self, target: Target, style: Style, out: BinaryIO) -> None:
         self.target = target
         self.style = style
         self.connection: Connection | None = None
+        self.user = ""
         self._docs: CommandDocs | None = None
+        self._is_asking_user = False
         self._out = out
         self._replies = _REPLIES_ON
 
@@ -46,7 +53,13 @@ class Session:
 
     def ask_for_docs(self) -> None:
         """Connect if there is no connection, and take over the server's docs. ConnectError, ConnectionLostError."""
+        self._is_asking_user = True  # The prompt shows it.
         self._docs = docs_of(self.connect())
+
+    def _ask_for_user(self, connection: Connection) -> None:
+        """Note the user of the connection, for the prompt. A server without users, or without a login, tells none."""
+        reply = connection.call("ACL", "WHOAMI")
+        self.user = "" if reply.is_error else reply.text.decode(errors="replace")
 
     def connect(self) -> Connection:
         """Return the connection, opened if there is none. ConnectError if it can't be opened."""
@@ -55,6 +68,8 @@ class Session:
             self._replies = _REPLIES_ON
             for warning in self.connection.warnings:
                 print(f"Warning: {warning}", file=sys.stderr)
+            if self._is_asking_user:
+                self._ask_for_user(self.connection)
         return self.connection
 
     def move(self, address: Address) -> None:
@@ -109,8 +124,12 @@ class Session:
             reply = connection.read()
         self._print(words, reply)
         if reply.is_error:
+            if self._is_asking_user and words[0].upper() in LOGINS:
+                self._ask_for_user(connection)
             self._suggest(words, reply)
             return False
+        if self._is_asking_user and words[0].upper() in LOGINS:
+            self._ask_for_user(connection)
         if words[0].upper() == b"MONITOR":
             self._stream(connection)
         return True

@@ -291,6 +291,7 @@ def check_books(machine: Machine) -> None:
     used = sum(map(memory_of, jobs))
     used += USED_BYTES * len(broker.producers.keys.over) + ENTRY_BYTES * len(broker.tokens.by_job)
     used += sum(TOKEN_BYTES + len(name) for name in broker.tokens.by_name)
+    used += broker.batches.size
     used += sum(RESULT_BYTES + len(result.value) for result in broker.results.by_id.values())
     used += sum(PROGRESS_BYTES + len(progress.text) for progress in broker.progress.by_job.values())
     used += sum(QUEUE_BYTES + len(name) + _bytes_of_filters(queue) for name, queue in broker.queues.items())

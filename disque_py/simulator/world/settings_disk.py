@@ -6,6 +6,7 @@ from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from disque_py.commands import user_changes
 from disque_py.core import settings_sync
 from disque_py.core.queue_settings import Item, QueueSettingsTable
 from disque_py.simulator.world.framed_disk import FramedDisk
@@ -32,6 +33,7 @@ class SettingsDisk:
         """Read the file at the start of a process."""
         items, _ = self.file.load()
         settings_sync.start(self._machine.broker, items)
+        user_changes.join(self._machine.broker)
         self._machine.world.watcher.on_settings_read(self._machine)
 
     def table(self) -> QueueSettingsTable:

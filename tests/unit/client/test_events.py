@@ -85,3 +85,9 @@ def test_a_read_that_waits_has_a_connection_of_its_own():
     assert request.argv[2:] == (b"l1", b"3", b"COUNT", b"10000", b"MAXBYTES", b"7", b"BLOCK", b"500", b"READER", b"me")
     assert (request.wait_ms, request.is_pinned) == (500, False)
     assert request.value(None, None, None) == EventLines("l1", 3, b"")
+
+
+def test_the_next_event_is_the_one_after_the_last_line():
+    """A user may not see all events, so lines have gaps. Spec US6."""
+    assert EventLines("l1", 3, b'{"seq":3,"ts":1}\n{"seq":9,"ts":2}\n').next == 10
+    assert EventLines("l1", 3, b"").next == 3

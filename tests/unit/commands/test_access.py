@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from random import Random
+
 import pytest
 
 from brokers import ask, ask_parsed, make_broker, make_client, pass_time, port_of
@@ -294,3 +297,117 @@ def test_bodies_of_schedules_need_their_category_and_lists_show_own_ones():
     assert ask_parsed(broker, client, "SCHEDULE", "LIST") == [b"mine"]
     assert b"secret" not in ask(broker, client, "SCHEDULE", "GET", "mine")
     assert b"secret" in ask(broker, admin, "SCHEDULE", "GET", "mine")
+
+
+def test_queues_that_are_gone_are_forgotten_also_far_below_the_limit():
+    broker = make_broker()
+    client = make_user(broker, "~*", "+@all", "limit:queues=1000000")
+    for number in range(2_500):
+        ask(broker, client, "GETJOB", "NOHANG", "FROM", f"q{number}")
+        broker.queues.clear()
+        pass_time(broker, 10)
+    assert len(broker.users.meters[b"ann"].queues) < 1_200
+
+
+def test_a_client_that_reads_events_is_disconnected_with_its_permission():
+    """MONITOR is another permission. Spec US8."""
+    broker = make_broker()
+    client = make_user(broker, "+monitor", "+events")
+    client.is_monitor = True
+    ask(broker, make_client(broker), "ACL", "SETUSER", "ann", "-monitor")
+    assert port_of(client).closed == []
+    ask(broker, make_client(broker), "ACL", "SETUSER", "ann", "-events")
+    assert port_of(client).closed == [False]
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
+def test_readers_of_requests_take_any_number_of_words(unit):
+    """A request of the right length may lack words that a subcommand needs."""
+    command, _, subcommand = unit.name.partition("|")
+    for word in (b"from", b"queue", b"to", b"token", b"x"):
+        for count in range(9):
+            argv = [command.encode(), *([subcommand.encode()] if subcommand else []), *[word] * count]
+            for read in (unit.names, unit.makes, unit.ids, unit.tokens):
+                assert read is None or isinstance(read(argv), list)
+
+
+NUMBERS = ("sec", "ms", "n", "count", "ms-timeout", "seconds", "fence", "percent", "cursor", "time")
+CHOICES = {"status": [b"pending", b"running"], "policy": [b"fixed:1:1"], "expression": [b"* * * * *"]}
+
+
+def request_like(rng, form, names, ids):
+    """A request of this syntax: options in any order, values of the right kind, sometimes a word too many."""
+    parts = re.findall(r"\[[^\[\]]*\]|\S+", form.replace("CRON expression|EVERY", "EVERY"))
+    lists = [part for part in parts if re.fullmatch(r"\[[a-z]+ \.\.\.\]", part)]
+    fixed = [part.strip("[]") for part in parts if not part.startswith("[") or part in lists]
+    options = [part.strip("[]") for part in parts if part not in fixed and part not in lists and rng.random() < 0.4]
+    rng.shuffle(options)
+    # The options of GETJOB stand in front of its queues.
+    groups = [*options, *fixed] if fixed and fixed[0] in ("FROM", "FROMMATCH") else [*fixed, *options]
+    words = []
+    for word in " ".join(groups).split():
+        alternatives = word.split("|")
+        word = rng.choice(alternatives) if len(alternatives) > 1 and alternatives[0].isupper() else word
+        if word == "...":
+            words += rng.choices(names + ids, k=rng.randrange(2))
+        elif word.isupper():
+            words.append(word.encode())
+        elif word in NUMBERS:
+            words.append(rng.choice([b"0", b"1", b"50"]))
+        elif word in ("id", "token"):
+            words.append(rng.choice(ids))
+        else:
+            words.append(rng.choice(CHOICES.get(word, names)))
+    if rng.random() < 0.1:
+        words.insert(rng.randrange(len(words) + 1), rng.choice([b"FROM", b"TO", b"QUEUE", b"TOKEN", b"where", *names]))
+    return words
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_random_requests_never_reach_another_queue(seed):
+    """The readers of names must never see fewer names than a command uses. Spec US4, US6."""
+    rng = Random(seed)
+    broker = make_broker()
+    admin = make_client(broker)
+    job_id = ask(broker, admin, "ADDJOB", "other", "their-body", 0, "META", "k", "their-meta")[1:-2]
+    ask(broker, admin, "ADDJOB", "other", "their-body", 0)
+    ask(broker, admin, "GETJOB", "TOKEN", "their-token", "LEASE", 100_000, "FROM", "other")
+    ask(broker, admin, "QUEUE", "SET", "other", "lease", 7)
+    client = make_user(broker, "~mine*", "+@all", "-@admin")
+    commands = [each for each in COMMANDS if each.name not in ("monitor", "auth", "hello", "reset")]
+    names = [b"other", b"mine", b"mine-2", b"other", b"mine", b"from", b"to", b"o*", b"m*"]
+    unknown = job_id[:20] + b"A" * 12 + job_id[32:]
+    job = broker.find(job_id)
+
+    def state():
+        queue = broker.queues[b"other"]
+        return (
+            queue.length, queue.paused, queue.jobs_in, queue.jobs_out, job.state, job.attempt, job.nacks,
+            job.requeue_at_ms, job.terms.queue, broker.queue_settings.shown(b"other"), list(broker.recurring.known),
+        )  # fmt: skip
+
+    before = state()
+    for _ in range(1_500):
+        command = rng.choice(commands)
+        form = rng.choice(command.syntax.split("\n"))
+        argv = [command.name.encode(), *request_like(rng, form, names, [job_id, b"their-token", unknown])]
+        dispatch.execute(broker, client, [argv])
+        replies = b"".join(client.out)
+        client.out.clear()
+        assert b"their-body" not in replies, argv
+        assert b"their-meta" not in replies, argv
+        for _ in range(3):
+            dispatch.tick(broker)
+            pass_time(broker, 1)
+        assert b"their-body" not in b"".join(client.out), argv
+        if client.waiting or client.close_asked or client.is_in_multi:
+            dispatch.disconnect(broker, client)
+            broker.clients.pop(client.id, None)
+            client = make_client(broker)
+            ask(broker, client, "AUTH", "ann", "pw")
+        client.reply_mode = 0
+        broker.queue_settings.exchange.waiting.clear()
+        assert not [name for name in broker.queues if not name.startswith(b"mine") and name != b"other"], argv
+        now = state()
+        assert (now[:7], now[8:10]) == (before[:7], before[8:10]), argv
+    assert not [name for name in broker.recurring.known if not name.startswith(b"mine")]

@@ -8,7 +8,8 @@ from typing import Any
 import hiredis
 import pytest
 
-from brokers import ask_parsed, make_broker, make_client
+from brokers import ask, ask_parsed, make_broker, make_client
+from disque_py.core.client import Client
 from evented import EventedNode
 
 
@@ -154,3 +155,54 @@ def test_without_a_log_every_form_says_so(words):
     reply = ask_parsed(broker, make_client(broker), "EVENTS", *words)
     assert isinstance(reply, hiredis.ReplyError)
     assert str(reply) == "NOLOG none"
+
+
+def restrict(node: EventedNode, client: Client, *rules: str) -> None:
+    """Make a user of these rules, and the client one of it."""
+    assert ask(node.broker, make_client(node.broker), "ACL", "SETUSER", "ann", "on", "nopass", *rules) == b"+OK\r\n"
+    assert ask(node.broker, client, "AUTH", "ann", "x") == b"+OK\r\n"
+
+
+def test_a_restricted_user_reads_the_events_of_its_queues():
+    """Spec US6."""
+    node = filled(2)
+    node.wait_for("ADDJOB", "mine", "body", 0)
+    node.wait_for("ADDJOB", "q", "body", 0)
+    node.settle(2_000)
+    restrict(node, node.broker.clients[1], "~mine", "+@bodies")
+    lines = [json.loads(line) for line in node.read(1).splitlines()]
+    assert [(line["seq"], line["event"], line["queue"]) for line in lines] == [
+        (3, "added", "mine"),
+        (4, "hidden", None),
+    ]
+    assert seqs(node.read(1, "COUNT", 1)) == [1]
+    log_id = node.service.log.log_id
+    assert str(node.wait_for("EVENTS", "READ", log_id, 1, "FORMAT", "PACKED")).startswith("NOPERM")
+
+
+def test_a_read_that_waits_obeys_the_rules_of_its_end():
+    """Spec US8."""
+    node = filled(1)
+    restrict(node, node.broker.clients[1], "~*", "+@bodies")
+    assert node.ask("EVENTS", "READ", node.service.log.log_id, 2, "BLOCK", 5_000) == []
+    ask(node.broker, make_client(node.broker), "ACL", "SETUSER", "ann", "-@bodies")
+    ask(node.broker, make_client(node.broker), "ADDJOB", "q", "body", 0)
+    node.settle(2_000)
+    assert str(node.taken()[0]).startswith("NOPERM")
+
+
+def test_a_tail_of_a_restricted_user_has_the_events_of_its_queues():
+    """Spec US6."""
+    node = filled(1)
+    client = make_client(node.broker)
+    restrict(node, client, "~mine", "+@bodies")
+    ask(node.broker, client, "EVENTS", "TAIL")
+    for queue in ("q", "mine", "q"):
+        node.wait_for("ADDJOB", queue, "body", 0)
+    node.settle(2_000)
+    _, *lines, _ = b"".join(client.out).split(b"\r\n")
+    assert seqs(b"".join(lines)) == [3]
+    client.out.clear()
+    node.wait_for("ADDJOB", "mine", "body", 0)
+    node.settle(2_000)
+    assert b'"seq":5' in b"".join(client.out)

@@ -143,3 +143,12 @@ def test_connections_of_default_are_counted_as_they_come():
     make_client(broker)
     assert logins.is_full(broker)
     assert logins.connections_text(broker).startswith("LIMIT the user may have 2")
+
+
+def test_a_password_of_any_length_is_refused_at_once():
+    """A stranger must not make the node hash megabytes. Spec US1."""
+    broker = with_ann()
+    assert ask(broker, make_client(broker), "AUTH", "ann", b"x" * 5_000) == WRONG
+    assert ask(broker, make_client(broker), "AUTH", b"a" * 5_000, "x") == WRONG
+    reply = ask(broker, make_client(broker), "ACL", "SETUSER", "ann", b">" + b"x" * 5_000)
+    assert reply == b"-ERR Error in ACL SETUSER modifier '>...': A password has at most 4096 bytes\r\n"

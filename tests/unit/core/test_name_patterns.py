@@ -83,3 +83,10 @@ def test_patterns_that_begin_with_different_texts_are_apart():
     assert NamePattern(b"mail-*").is_apart(b"sms-*")
     assert not NamePattern(b"mail-*").is_apart(b"ma*")
     assert not NamePattern(b"*").is_apart(b"ma*")
+
+
+def test_a_long_name_matches_no_pattern_with_sets():
+    """Spec US3."""
+    assert NamePattern(b"[ab]*").matches(b"a" * 1_024)
+    assert not NamePattern(b"[ab]*").matches(b"a" * 1_025)
+    assert NamePattern(b"a*a").matches(b"a" * 1_000_000)

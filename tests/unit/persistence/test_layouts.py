@@ -31,6 +31,8 @@ def recorded():
         dispatch.settle(broker)
         found.update((kind, run[-1]) for kind, *run in journaling.collect(broker))
 
+    ask(broker, make_client(broker), "ADDJOB", "other", "x", 0, "BATCH", "b")
+    collect()
     reply = ask(broker, client, "ADDJOB", "q", "body", 0, "KEY", "k", "RETRY", 30, "ATTEMPTS", 3)
     collect()
     ask(broker, client, "GETJOB", "TOKEN", "t", "FROM", "q")

@@ -10,6 +10,7 @@ import uvloop
 
 from cluster_bus.messages import GOTJOB
 from disque_py.core.client import WAITS_FOR_COPIES
+from disque_py.core.users import DEFAULT, changed
 from disque_py.server import connection as connection_module
 from loopback import encode, fill, serve, until
 
@@ -572,6 +573,54 @@ def test_a_connection_that_was_reset_before_it_was_accepted_counts_as_foreign():
     sent, is_closed, _ = greeted(None)
     assert sent.startswith(b"-DENIED ")
     assert is_closed
+
+
+def test_a_node_that_serves_users_only_is_open():
+    """Spec US1: `default` is off, so a client from elsewhere can't do anything without a login."""
+
+    async def story(server):
+        users = server.broker.users
+        users.put(changed(users.by_name[DEFAULT], [b"off"], users.catalog))
+        transport = ForeignTransport("10.0.0.9")
+        connection_module.ClientConnection(server.turns).connection_made(transport)
+        assert transport.sent == b""
+        (client,) = server.broker.clients.values()
+        assert client.user is users.by_name[DEFAULT]
+        transport.close()
+
+    serve(story)
+
+
+def test_default_has_so_many_connections():
+    """Spec US11."""
+
+    async def story(server):
+        users = server.broker.users
+        users.put(changed(users.by_name[DEFAULT], [b"limit:connections=1"], users.catalog))
+        transports = [ForeignTransport("127.0.0.1") for _ in range(2)]
+        for transport in transports:
+            connection_module.ClientConnection(server.turns).connection_made(transport)
+        assert [transport.sent for transport in transports] == [
+            b"",
+            b"-LIMIT the user may have 1 connections to this node\r\n",
+        ]
+        for transport in transports:
+            transport.close()
+
+    serve(story)
+
+
+def test_the_short_way_checks_permissions():
+    """A single command that comes in one piece. Spec US4."""
+
+    async def story(server):
+        users = server.broker.users
+        users.put(changed(users.by_name[DEFAULT], [b"-@read"], users.catalog))
+        talk = await server.connect()
+        talk.send("QLEN q")
+        assert (await talk.reply()).args[0].startswith("NOPERM this user")
+
+    serve(story)
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.8.0.1", "::1"])

@@ -103,3 +103,13 @@ def test_after_a_write_that_failed_the_next_makes_a_new_file(path, monkeypatch):
     assert contents(path) == [item(b"a")]
     store.write([item(b"b"), item(b"c")], is_void=False)
     assert contents(path) == [item(b"a"), item(b"b"), item(b"c")]
+
+
+def test_only_the_nodes_user_reads_the_file(path):
+    """It may have users with hashes of their passwords. Spec US9."""
+    store = store_of(path)
+    store.load()
+    store.write([item(b"q")], is_void=False)
+    os.chmod(path, 0o644)
+    store.write([item(b"q", 2)], is_void=False)
+    assert os.stat(path).st_mode & 0o777 == 0o600

@@ -107,6 +107,9 @@ def test_passwords_stay_out_of_the_history(tmp_path):
         "hello 3 'auth' default x",
         'CONFIG SET maxmemory 1gb "requirepass" x',
         'auth "x',
+        "acl setuser ann on >x",
+        "ACL SETUSER ann #0",
+        "acl dryrun ann auth x",
     ],
 )
 def test_commands_with_passwords_are_known(line):
@@ -116,6 +119,7 @@ def test_commands_with_passwords_are_known(line):
 def test_other_commands_are_no_secret():
     assert not is_secret("ADDJOB auth x 0")
     assert not is_secret("CONFIG GET requirepass")
+    assert not is_secret("ACL SETUSER ann on ~x +@read")
 
 
 def test_a_history_that_can_not_be_written_does_not_end_the_session(tmp_path):

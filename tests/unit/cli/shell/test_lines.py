@@ -70,6 +70,16 @@ def test_the_prompt_says_where_we_are(scripted, shell_to, capsys):
     assert "Connection refused" in capsys.readouterr().err
 
 
+def test_the_prompt_shows_the_user(scripted, shell_to):
+    users = [b"$3\r\nann\r\n", b"$7\r\ndefault\r\n"]
+    node = scripted({"ACL": lambda words: users.pop(0), "AUTH": b"+OK\r\n"})
+    shell = shell_to(node.port)
+    shell.connect()
+    assert shell.prompt == f"ann@127.0.0.1:{node.port}> "
+    shell.line("AUTH x")
+    assert shell.prompt == f"127.0.0.1:{node.port}> "
+
+
 def test_connect_goes_to_another_node_and_learns_its_commands(scripted, shell_to):
     shell = shell_to(1)
     node = scripted(

@@ -1,0 +1,212 @@
+"""Commands about the ends of jobs, their progress, and batches. Pure. Spec RW4, RW5, BT6."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, TypeAlias
+
+from disque_py.client.commands import QUEUE_SET_MS, Body, JobRef
+from disque_py.client.protocol import Reply, text, word
+from disque_py.client.request import Lane, Request
+from disque_py.client.results import Job
+from disque_py.client.spans import Span, float_seconds, whole
+from disque_py.event_format import COMPLETED, STATUS_NAMES, JobStatus
+
+# The end of a job; or, at a time-out, the status that it has.
+EndStatus: TypeAlias = JobStatus | Literal["expired", "unknown"]
+UNKNOWN: Final = "unknown"
+# Statuses of jobs that are over. "expired" is the last name of the table.
+OVER: Final = frozenset((*STATUS_NAMES[COMPLETED:], UNKNOWN))
+
+
+@dataclass(frozen=True, slots=True)
+class JobEnd:
+    """One job in the answer to WAITJOB.
+
+    status   the end of the job; "unknown": no node knows it. At a time-out, or with `first`, also a status that is no
+             end
+    result   the bytes that it was acknowledged with; None without any
+    error    the reason of an errored job; None without one
+    """
+
+    id: str
+    status: EndStatus
+    result: bytes | None
+    error: str | None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the job is over, or unknown."""
+        return self.status in OVER
+
+
+@dataclass(frozen=True, slots=True)
+class BatchInfo:
+    """The answer to BATCH SHOW and BATCH WAIT: the jobs of a batch by status.
+
+    closed     no job is added any more
+    total      all jobs that were ever added
+    done       it is closed, and each job is over or errored
+    callback   the job that was added at the end; None if there is none
+    more       fields that this library does not know
+    """
+
+    name: str
+    closed: bool
+    total: int
+    invisible_or_pending: int
+    running: int
+    completed: int
+    canceled: int
+    errored: int
+    expired: int
+    done: bool
+    callback: str | None
+    more: dict[str, Any] = field(default_factory=dict, repr=False)
+
+
+def _milliseconds(timeout: Span | None) -> int:
+    """Return a time-out in milliseconds, at least one; 0 for none."""
+    return 0 if timeout is None else max(1, round(1000 * float_seconds("timeout", timeout)))
+
+
+def _id(job: JobRef) -> bytes:
+    return job.id.encode() if isinstance(job, Job) else word(job)
+
+
+def wait_jobs(*jobs: JobRef, timeout: Span | None = None, first: bool = False) -> Request[list[JobEnd]]:
+    """WAITJOB → the end of each job, in their order, when all of them are over.
+
+    jobs      jobs, or their ids; at most 1024
+    timeout   seconds to wait, with a fraction, or a timedelta; None, the default: for ever. Afterwards the answer has
+              the statuses of that moment
+    first     wait only until one of them is over
+
+    Any node will do. Raises BadIdError; ValueError without a job.
+
+        first, second = client.wait_jobs(one, other, timeout=30)
+    """
+    if not jobs:
+        raise ValueError("wait_jobs needs a job")
+    wait_ms = _milliseconds(timeout)
+    argv = (b"WAITJOB", *map(_id, jobs), *((b"ANY",) if first else ()), b"TIMEOUT", b"%d" % wait_ms)
+    return Request(
+        argv, _ends, lane=Lane.OWN, wait_ms=wait_ms, wait_word=len(argv) - 1 if timeout is not None else None
+    )
+
+
+def _ends(reply: Reply) -> list[JobEnd]:
+    return [
+        JobEnd(text(job_id), text(status), result, None if error is None else error.decode("utf-8", "replace"))  # type: ignore[arg-type]
+        for job_id, status, result, error, *_ in reply
+    ]
+
+
+def progress(job: JobRef, percent: int, note: str | bytes | None = None, *, attempt: int | None = None) -> Request[str]:
+    """PROGRESS, at the node that delivered the job → OK: it tells how far the work is.
+
+    job       a job, or its id
+    percent   0 to 100
+    note      at most 256 bytes that say more; None by default
+    attempt   the number of the delivery (`Job.attempt`); by default whichever it is
+
+    Raises NoJobError, CanceledError, and ReplyError if a later delivery is known.
+
+        client.progress(job, 40, "page 4 of 10")
+    """
+    argv = [b"PROGRESS", _id(job), b"%d" % whole("percent", percent)]
+    if note is not None:
+        argv.append(word(note))
+    if attempt is not None:
+        argv += (b"ATTEMPT", b"%d" % whole("attempt", attempt))
+    return Request(tuple(argv), text, node=job.node if isinstance(job, Job) else None, is_consumers=True)
+
+
+def batch_info(name: str | bytes) -> Request[BatchInfo | None]:
+    """BATCH SHOW → the jobs of a batch by status; None if there is no such batch.
+
+    name   name of the batch
+
+    Raises ReplyError for a name that no batch can have.
+
+        client.batch_info("upload-77").completed
+    """
+    return Request((b"BATCH", b"SHOW", word(name)), _info)
+
+
+def wait_batch(name: str | bytes, timeout: Span | None = None) -> Request[BatchInfo | None]:
+    """BATCH WAIT → the jobs of a batch by status, when the batch is done; None if it was deleted meanwhile.
+
+    name      name of the batch
+    timeout   seconds to wait, with a fraction, or a timedelta; None, the default: for ever. Look at `BatchInfo.done`
+              afterwards
+
+    Raises ReplyError if there is no such batch.
+
+        client.wait_batch("upload-77", timeout=60).done
+    """
+    wait_ms = _milliseconds(timeout)
+    argv = (b"BATCH", b"WAIT", word(name), b"TIMEOUT", b"%d" % wait_ms)
+    return Request(argv, _info, lane=Lane.OWN, wait_ms=wait_ms, wait_word=4 if timeout is not None else None)
+
+
+def close_batch(name: str | bytes, callback: tuple[str | bytes, Body] | None = None) -> Request[str]:
+    """BATCH CLOSE → OK: no job is added any more, so the batch can be done.
+
+    name       name of the batch
+    callback   queue and body of the job that is added when it is done; None, the default: none. That of the first
+               close counts
+
+    Raises ReplyError if there is no such batch.
+
+        client.close_batch("upload-77", callback=("mail", "upload 77 is ready"))
+    """
+    argv: tuple[bytes, ...] = (b"BATCH", b"CLOSE", word(name))
+    if callback is not None:
+        argv += (b"CALLBACK", word(callback[0]), word(callback[1]))
+    return Request(argv, text, lane=Lane.ADDS, wait_ms=QUEUE_SET_MS)
+
+
+def delete_batch(name: str | bytes) -> Request[bool]:
+    """BATCH DEL → whether there was such a batch. Its jobs stay.
+
+    name   name of the batch
+
+    Raises ReplyError for a name that no batch can have.
+
+        client.delete_batch("upload-77")
+    """
+    return Request((b"BATCH", b"DEL", word(name)), bool, lane=Lane.ADDS, wait_ms=QUEUE_SET_MS)
+
+
+def batches(pattern: str | bytes = "*") -> Request[list[str]]:
+    """BATCH LIST → names of batches, sorted.
+
+    pattern   of the names, as `upload-*`; all by default
+
+    Raises nothing of its own.
+
+        client.batches("upload-*")
+    """
+    return Request((b"BATCH", b"LIST", word(pattern)), lambda reply: [text(name) for name in reply])
+
+
+def _info(reply: Reply) -> BatchInfo | None:
+    if reply is None:
+        return None
+    pairs = {text(name): value for name, value in zip(reply[::2], reply[1::2], strict=True)}
+    callback = pairs.pop("callback", None)
+    return BatchInfo(
+        name=text(pairs.pop("name")),
+        closed=bool(pairs.pop("closed")),
+        total=pairs.pop("total"),
+        invisible_or_pending=pairs.pop("invisible-or-pending"),
+        running=pairs.pop("running"),
+        completed=pairs.pop("completed"),
+        canceled=pairs.pop("canceled"),
+        errored=pairs.pop("errored"),
+        expired=pairs.pop("expired"),
+        done=bool(pairs.pop("done")),
+        callback=None if callback is None else text(callback),
+        more=pairs,
+    )

@@ -1,0 +1,160 @@
+"""Sets of job ids with a status each, in few bytes: the ids of a batch (batch_state.py).
+
+An id takes 24 bytes without its punctuation: 4 of the node, 18 of chance, 2 of the TTL. With a status and a version an
+*entry* has 29 bytes. Entries lie behind each other in byte arrays, the *buckets* of a linear hash table: whenever the
+buckets have FILL entries on average, one of them is split. So no insertion takes long, and a job costs about 35 bytes.
+
+Of two entries of one id the higher (rank, version, status) stays. The rank is that of the order of events: completed
+beats canceled, canceled beats expired, and these beat all others. So sets merge in any order, any number of times, to
+the same set. `digest` is a sum over all entries that does not depend on their order. Spec BT2.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from binascii import Error, a2b_base64, b2a_base64, hexlify, unhexlify
+from collections.abc import Iterator
+from typing import Final
+
+from disque_py.event_format import FINAL_RANKS
+
+KEY_BYTES: Final = 24
+ENTRY_BYTES: Final = 29
+# Status and version behind the key.
+_TAIL: Final = struct.Struct("<BI")
+FILL: Final = 64
+VERSION_LIMIT: Final = 1 << 31
+_HASH_AT: Final = 13
+_HASH_END: Final = 17
+DIGEST_MASK: Final = (1 << 62) - 1
+STATUSES: Final = 8
+
+
+def pack_id(job_id: bytes) -> bytes | None:
+    """Return an id without its punctuation; None for an id that no node makes."""
+    try:
+        key = unhexlify(job_id[2:10]) + a2b_base64(job_id[11:35]) + unhexlify(job_id[36:40])
+    except (Error, ValueError):
+        return None
+    return key if len(key) == KEY_BYTES and unpack_id(key) == job_id else None
+
+
+def unpack_id(key: bytes) -> bytes:
+    """Return the id of a packed one."""
+    return b"D-%b-%b-%b" % (hexlify(key[:4]), b2a_base64(key[4:22], newline=False), hexlify(key[22:]))
+
+
+def entry_of(key: bytes, status: int, version: int) -> bytes:
+    """Return an entry."""
+    return key + _TAIL.pack(status, version if version < VERSION_LIMIT else VERSION_LIMIT - 1)
+
+
+def check_entries(data: bytes) -> None:
+    """Raise ValueError if these are no entries that a node sends."""
+    if type(data) is not bytes or len(data) % ENTRY_BYTES:
+        raise ValueError("entries of a batch that are none")
+    for at in range(KEY_BYTES, len(data), ENTRY_BYTES):
+        status, version = _TAIL.unpack_from(data, at)
+        if status >= STATUSES or version >= VERSION_LIMIT:
+            raise ValueError("an entry of a batch that is none")
+
+
+def _order(status: int, version: int) -> tuple[int, int, int]:
+    return FINAL_RANKS.get(status, 0), version, status
+
+
+class IdSet:
+    """Ids with their statuses.
+
+    count    how many there are
+    counts   how many have each status
+    digest   of all entries
+    """
+
+    __slots__ = ("_buckets", "_level", "_split", "count", "counts", "digest")
+
+    def __init__(self) -> None:
+        self._buckets: list[bytearray] = [bytearray()]
+        self._level = 1  # Buckets when this round of splits began.
+        self._split = 0  # The next bucket that is split.
+        self.count = 0
+        self.counts = [0] * STATUSES
+        self.digest = 0
+
+    def merge(self, key: bytes, status: int, version: int) -> bool:
+        """Enter an id, or a later status of it. Return whether that changes anything."""
+        bucket = self._buckets[self._number(key)]
+        at = _find(bucket, key)
+        if at >= 0:
+            old_status, old_version = _TAIL.unpack_from(bucket, at + KEY_BYTES)
+            if _order(status, version) <= _order(old_status, old_version):
+                return False
+            self.counts[old_status] -= 1
+            self._note(bucket[at : at + ENTRY_BYTES])
+            _TAIL.pack_into(bucket, at + KEY_BYTES, status, version)
+            self.counts[status] += 1
+            self._note(bucket[at : at + ENTRY_BYTES])
+            return True
+        entry = entry_of(key, status, version)
+        bucket += entry
+        self._note(entry)
+        self.count += 1
+        self.counts[status] += 1
+        if self.count > FILL * len(self._buckets):
+            self._split_one()
+        return True
+
+    def status_of(self, key: bytes) -> int | None:
+        """Return the status of an id; None if it is not in the set."""
+        bucket = self._buckets[self._number(key)]
+        at = _find(bucket, key)
+        return None if at < 0 else bucket[at + KEY_BYTES]
+
+    def entries(self) -> Iterator[bytes]:
+        """Yield all entries, a bucket at a time. The set may grow meanwhile; what it gets then may be missing."""
+        at = 0
+        while at < len(self._buckets):
+            yield bytes(self._buckets[at])
+            at += 1
+
+    @property
+    def size(self) -> int:
+        """The bytes of all entries."""
+        return self.count * ENTRY_BYTES
+
+    def _note(self, entry: bytes | bytearray) -> None:
+        """Add an entry to the digest, or take it out: both are the same operation."""
+        self.digest ^= (zlib.crc32(entry) << 31 ^ zlib.crc32(entry, 0x5BD1E995)) & DIGEST_MASK
+
+    def _number(self, key: bytes) -> int:
+        value = int.from_bytes(key[_HASH_AT:_HASH_END], "little")
+        number = value % self._level
+        return value % (2 * self._level) if number < self._split else number
+
+    def _split_one(self) -> None:
+        """Split the next bucket: half of its entries go to a new one."""
+        old = self._buckets[self._split]
+        self._buckets.append(bytearray())
+        stays = bytearray()
+        goes = self._buckets[-1]
+        wide = 2 * self._level
+        for at in range(0, len(old), ENTRY_BYTES):
+            value = int.from_bytes(old[at + _HASH_AT : at + _HASH_END], "little")
+            if value % wide == self._split:
+                stays += old[at : at + ENTRY_BYTES]
+            else:
+                goes += old[at : at + ENTRY_BYTES]
+        self._buckets[self._split] = stays
+        self._split += 1
+        if self._split == self._level:
+            self._level = wide
+            self._split = 0
+
+
+def _find(bucket: bytearray, key: bytes) -> int:
+    """Return where the entry of a key begins; -1 if there is none."""
+    at = bucket.find(key)
+    while at >= 0 and at % ENTRY_BYTES:
+        at = bucket.find(key, at + 1)
+    return at

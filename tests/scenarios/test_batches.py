@@ -1,0 +1,193 @@
+"""Batches: exact counts, whatever nodes and links do (spec BT1 to BT6)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from world import Talker, World
+
+
+def joined(names: str = "abc", **settings: Any) -> World:
+    world = World(names, **settings)
+    world.join()
+    return world
+
+
+def add(world: World, node: str, batch: str = "b", *words: str | int, queue: str = "q") -> bytes:
+    reply = world.ask(node, "ADDJOB", queue, "body", 0, "BATCH", batch, *words)
+    assert isinstance(reply, bytes), reply
+    return reply
+
+
+def shown(world: World, node: str, batch: str = "b") -> dict[str, Any]:
+    reply = world.ask(node, "BATCH", "SHOW", batch)
+    return {name.decode(): value for name, value in zip(reply[::2], reply[1::2], strict=True)} if reply else {}
+
+
+def counts(world: World, node: str, batch: str = "b") -> tuple[int, ...]:
+    found = shown(world, node, batch)
+    names = ("total", "invisible-or-pending", "running", "completed", "canceled", "errored", "expired", "done")
+    return tuple(found[name] for name in names)
+
+
+def take(world: World, node: str, queue: str = "q") -> bytes:
+    return bytes(world.ask(node, "GETJOB", "FROM", queue)[0][1])
+
+
+def wait(world: World, node: str, *words: str | int) -> Talker:
+    talker = world.client(node)
+    talker.say("BATCH", "WAIT", *words)
+    world.run(50)
+    return talker
+
+
+def test_each_job_counts_once_in_its_status() -> None:
+    """Spec BT1, BT2: on every node, whatever its copies."""
+    world = joined("abcd")
+    jobs = [add(world, name, "b", "REPLICATE", 2) for name in "abcdab"]
+    assert take(world, "a")
+    assert world.ask("d", "ACKJOB", jobs[1]) in (0, 1)
+    assert world.ask("c", "CANCELJOB", jobs[2]) == 1
+    world.run(1_000)
+    for name in "abcd":
+        assert counts(world, name) == (6, 3, 1, 1, 1, 0, 0, 0)
+
+
+def test_a_batch_is_done_when_it_is_closed_and_all_its_jobs_are_over() -> None:
+    """Spec BT4: WAIT tells it, and the callback is one job."""
+    world = joined()
+    jobs = [add(world, name) for name in "abc"]
+    waiting = wait(world, "c", "b")
+    assert world.ask("b", "BATCH", "CLOSE", "b", "CALLBACK", "after", "report") == b"OK"
+    assert world.ask("a", "ADDJOB", "q", "x", 0, "BATCH", "b").args[0] == "CLOSED The batch is closed"
+    for job in jobs:
+        assert waiting.replies == []
+        world.ask("a", "ACKJOB", job)
+        world.run(300)
+    world.run(1_000)
+    assert len(waiting.replies) == 1
+    assert counts(world, "b") == (3, 0, 0, 3, 0, 0, 0, 1)
+    world.run(2_000)
+    assert sum(world.ask(name, "QLEN", "after") for name in "abc") == 1
+    entry = world.ask("a", "GETJOB", "WITHMETA", "FROM", "after")[0]
+    assert entry[1] == shown(world, "c")["callback"]
+    assert (entry[2], entry[4]) == (b"report", [b"x-disque-batch", b"b"])
+    assert world.ask("a", "BATCH", "CLOSE", "b", "CALLBACK", "other", "x") == b"OK"
+    world.run(2_000)
+    assert not world.ask("a", "QLEN", "other")
+
+
+def test_a_redriven_job_makes_the_batch_undone_again() -> None:
+    """Spec BT4."""
+    world = joined()
+    job = add(world, "a", "b", "ATTEMPTS", 1)
+    world.ask("a", "BATCH", "CLOSE", "b")
+    assert take(world, "a") == job
+    assert world.ask("a", "NACK", job) == 1
+    world.run(2_000)
+    assert counts(world, "c") == (1, 0, 0, 0, 0, 1, 0, 1)
+    assert world.ask("a", "ENQUEUE", job) == 1
+    world.run(2_000)
+    assert counts(world, "c") == (1, 1, 0, 0, 0, 0, 0, 0)
+    world.ask("a", "ACKJOB", job)
+    world.run(2_000)
+    assert counts(world, "b") == (1, 0, 0, 1, 0, 0, 0, 1)
+
+
+def test_a_dead_letter_counts_as_errored_until_it_is_over() -> None:
+    """Spec BT2."""
+    world = joined("ab")
+    world.ask("a", "QUEUE", "SET", "q", "dead-letter", "dead", "attempts", "1")
+    job = add(world, "a", "b", "RETRY", 30)
+    assert take(world, "a") == job
+    world.ask("a", "NACK", job)
+    assert take(world, "a", "dead") == job
+    world.run(1_000)
+    assert counts(world, "b") == (1, 0, 0, 0, 0, 1, 0, 0)
+    world.ask("a", "ACKJOB", job)
+    world.run(1_000)
+    assert counts(world, "b") == (1, 0, 0, 1, 0, 0, 0, 0)
+
+
+def test_an_addjob_that_fails_adds_nothing() -> None:
+    """Spec BT1."""
+    world = joined("ab")
+    add(world, "a")
+    assert world.ask("a", "ADDJOB", "q", "x", 100, "REPLICATE", 5, "BATCH", "b").args[0].startswith("NOREPL")
+    world.ask("a", "PAUSE", "p", "in")
+    assert world.ask("a", "ADDJOB", "p", "x", 0, "BATCH", "b").args[0].startswith("PAUSED")
+    assert counts(world, "b")[0] == 1
+
+
+def test_the_counts_survive_keepers_that_are_lost() -> None:
+    """Spec BT3: they are replaced, and the new ones get the ids."""
+    world = joined("abcde", cluster_node_timeout=1_000)
+    for name in "abcdeabcde":
+        add(world, name, "b", "REPLICATE", 3)
+    world.ask("a", "ACKJOB", take(world, "a"))
+    world.run(1_000)
+    batch = world.machines["a"].broker.batches.by_name[b"b"]
+    keepers = [node.id[:1].decode() for node in batch.keepers]
+    survivor = next(name for name in "abcde" if name not in keepers)
+    for name in keepers[:2]:
+        world.crash(name)
+        world.run(20_000)
+    assert counts(world, survivor)[0] == 10
+    assert counts(world, survivor)[3] == 1
+    now = [node.id[:1].decode() for node in world.machines[survivor].broker.batches.by_name[b"b"].keepers]
+    assert len(now) == 3
+    assert not set(now) & set(keepers[:2])
+
+
+def test_the_sets_of_both_sides_merge_after_a_partition() -> None:
+    """Spec BT3: each side counts its own meanwhile."""
+    world = joined("ab", cluster_node_timeout=1_000)
+    add(world, "a", "b", "REPLICATE", 1)
+    world.run(1_000)
+    world.cut("a", "b")
+    world.run(5_000)
+    for name in "ab":
+        for _ in range(3):
+            add(world, name, "b", "REPLICATE", 1)
+    assert counts(world, "a")[0] == 4
+    world.heal()
+    world.run(20_000)
+    for name in "ab":
+        assert counts(world, name)[:2] == (7, 7)
+
+
+def test_a_node_without_a_keeper_in_reach_becomes_one() -> None:
+    """Spec BT3."""
+    world = joined("abcd", cluster_node_timeout=1_000)
+    add(world, "a", "b", "REPLICATE", 1)
+    world.run(1_000)
+    keepers = [node.id[:1].decode() for node in world.machines["a"].broker.batches.by_name[b"b"].keepers]
+    other = next(name for name in "abcd" if name not in keepers)
+    for name in keepers:
+        world.cut(name, other)
+    world.run(5_000)
+    add(world, other, "b", "REPLICATE", 1)
+    assert counts(world, other)[0] >= 1
+    world.heal()
+    world.run(20_000)
+    for name in "abcd":
+        assert counts(world, name)[0] == 2
+
+
+def test_a_deleted_batch_is_gone_and_its_jobs_stay() -> None:
+    """Spec BT6."""
+    world = joined()
+    job = add(world, "a")
+    waiting = wait(world, "c", "b")
+    assert world.ask("b", "BATCH", "LIST") == [b"b"]
+    assert world.ask("b", "BATCH", "DEL", "b") == 1
+    world.run(100)
+    assert waiting.replies == [None]
+    assert world.ask("a", "BATCH", "DEL", "b") == 0
+    assert world.ask("c", "BATCH", "LIST") == []
+    assert take(world, "a") == job
+    assert world.ask("a", "ACKJOB", job) == 1
+    world.run(3_000)
+    for name in "abc":
+        assert not world.machines[name].broker.job_count
+        assert not world.machines[name].broker.batches.by_name

@@ -1,0 +1,38 @@
+"""client/batch.py: batches as contexts. tests/integration/test_flows.py has real nodes."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from client_node import JOB_A, Node
+from disque_py.client import AsyncDisque, Disque
+
+ANSWERS = {"ADDJOB": b"+%b\r\n" % JOB_A.encode(), "BATCH": b"+OK\r\n"}
+
+
+def test_the_end_of_the_block_closes_the_batch():
+    with Node(answers=ANSWERS) as node, Disque(node.address) as disque:
+        with disque.batch("b", callback=("q", "x")) as batch:
+            batch.add_job("q", "body", delay=5)
+        assert batch.job_ids == [JOB_A]
+        assert node.named("ADDJOB")[0][-2:] == [b"BATCH", b"b"]
+        assert node.named("BATCH") == [[b"BATCH", b"CLOSE", b"b", b"CALLBACK", b"q", b"x"]]
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_a_block_that_fails_or_adds_nothing_closes_nothing(fails):
+    async def run(address):
+        async with AsyncDisque(address) as disque, disque.batch("b") as batch:
+            if fails:
+                await batch.add_job("q", "body")
+                raise KeyError("x")
+
+    with Node(answers=ANSWERS) as node:
+        if fails:
+            with pytest.raises(KeyError):
+                asyncio.run(run(node.address))
+        else:
+            asyncio.run(run(node.address))
+        assert node.named("BATCH") == []

@@ -1,0 +1,100 @@
+"""commands/batches.py: BATCH, and BATCH of ADDJOB."""
+
+from __future__ import annotations
+
+import pytest
+
+from brokers import ask, ask_parsed, error_of, make_broker, make_client, pass_time
+from copies import advance
+from disque_py.node import dispatch
+
+LONG = "x" * 65_537
+
+
+def start(count=2):
+    broker = make_broker()
+    client = make_client(broker)
+    ids = []
+    for _ in range(count):
+        reply = ask(broker, client, "ADDJOB", "q", "x", 0, "BATCH", "b")
+        advance(broker, 1)
+        ids.append((reply + b"".join(client.out))[1:-2])
+        client.out.clear()
+    return broker, client, ids
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (("BATCH", "CLOSE", "none"), "ERR no such batch"),
+        (("BATCH", "WAIT", "none"), "ERR no such batch"),
+        (("BATCH", "WAIT", "b", "TIMEOUT", "-1"), "ERR TIMEOUT must be a number of milliseconds >= 0"),
+        (("BATCH", "WAIT", "b", "UNTIL", 5), "ERR syntax error: 'UNTIL'"),
+        (("BATCH", "CLOSE", "b", "CALLBACK", "q"), "ERR syntax error: 'CALLBACK'"),
+        (
+            ("BATCH", "CLOSE", "b", "CALLBACK", "q", LONG),
+            "ERR the callback's queue and body have at most 65536 bytes",
+        ),
+        (("BATCH", "OPEN", "b"), "ERR syntax error: 'OPEN'"),
+        (("BATCH", "SHOW", "x" * 1025), "ERR BATCH must have 1 to 1024 bytes"),
+        (("ADDJOB", "q", "x", 0, "BATCH", ""), "ERR BATCH must have 1 to 1024 bytes"),
+        (("ADDJOB", "q", "x", 0, "BATCH", "x" * 1025), "ERR BATCH must have 1 to 1024 bytes"),
+    ],
+)
+def test_bad_words_are_refused(words, text):
+    broker, client, _ = start()
+    assert error_of(broker, client, *words) == text
+
+
+def test_the_pairs_of_show():
+    """Spec BT6."""
+    broker, client, ids = start()
+    ask(broker, client, "ACKJOB", ids[0])
+    advance(broker, 10)
+    reply = ask_parsed(broker, client, "BATCH", "SHOW", "b")
+    assert reply == [
+        b"name", b"b", b"closed", 0, b"total", 2, b"invisible-or-pending", 1, b"running", 0, b"completed", 1,
+        b"canceled", 0, b"errored", 0, b"expired", 0, b"done", 0, b"callback", None,
+    ]  # fmt: skip
+    assert ask_parsed(broker, client, "BATCH", "SHOW", "none") is None
+    shown = ask_parsed(broker, client, "SHOW", ids[1])
+    assert shown[shown.index(b"batch") + 1] == b"b"
+
+
+def test_names_are_listed_by_pattern():
+    """Spec BT6."""
+    broker, client, _ = start()
+    ask(broker, client, "ADDJOB", "q", "x", 0, "BATCH", "a")
+    assert ask_parsed(broker, make_client(broker), "BATCH", "LIST") == [b"a", b"b"]
+    assert ask_parsed(broker, make_client(broker), "BATCH", "LIST", "b*") == [b"b"]
+
+
+def test_wait_ends_at_its_time_out():
+    """Spec BT4."""
+    broker, client, _ = start()
+    assert ask(broker, client, "BATCH", "WAIT", "b", "TIMEOUT", 300) == b""
+    advance(broker, 250)
+    assert client.out == []
+    advance(broker, 300)
+    assert b"total" in b"".join(client.out)
+    assert broker.batches.waiting == {}
+
+
+def test_a_client_that_goes_waits_no_more():
+    """Spec BT4."""
+    broker, client, _ = start()
+    ask(broker, client, "BATCH", "WAIT", "b")
+    dispatch.disconnect(broker, client)
+    advance(broker, 300)
+    assert broker.batches.waiting == {}
+
+
+def test_a_batch_that_was_never_closed_is_forgotten_a_day_after_its_last_job():
+    """Spec BT5."""
+    broker, client, ids = start()
+    for job in ids:
+        ask(broker, client, "ACKJOB", job)
+    advance(broker, 1_000)
+    pass_time(broker, 86_400_000)
+    advance(broker, 11_000)
+    assert broker.batches.by_name == {}

@@ -1,0 +1,135 @@
+"""core/keeping.py: nodes that record the ids of a batch. tests/scenarios/test_batches.py has whole stories."""
+
+from __future__ import annotations
+
+import pytest
+
+from brokers import add_node, ask, make_broker, make_client
+from cluster_bus.messages import BATCHADD, BATCHFLUSH, BATCHFLUSHED, BATCHGOT, BATCHSUM, SETTING
+from copies import advance, make_id, say, sent_of
+from disque_py.core.batch_state import KEEPERS, LIVE, MADE, PARTS
+from disque_py.core.id_sets import ENTRY_BYTES, entry_of, pack_id
+from disque_py.core.queue_settings import BATCH, state_key
+from disque_py.event_format import COMPLETED
+from disque_py.node import dispatch
+from disque_py.node.dispatch import MalformedMessageError
+
+KEY = state_key(BATCH, b"b")
+ENTRY = entry_of(pack_id(make_id(1)), LIVE, 1)
+
+
+def start(*, is_keeper=False):
+    """A node, and another one that is the keeper of batch b, or both are."""
+    broker = make_broker()
+    other = add_node(broker, number=2)
+    keepers = other.id + (broker.me.id if is_keeper else b"")
+    say(broker, other, SETTING, (KEY, MADE, b"1-x", 1, other.id), (KEY, KEEPERS, keepers, 1, other.id))
+    dispatch.settle(broker)
+    sent_of(broker, BATCHSUM)
+    return broker, make_client(broker), other
+
+
+def add(broker, client):
+    reply = ask(broker, client, "ADDJOB", "q", "x", 0, "REPLICATE", 1, "BATCH", "b")
+    dispatch.settle(broker)
+    return reply + b"".join(client.out)
+
+
+def test_a_producer_is_answered_when_a_keeper_has_recorded_the_job():
+    """Spec BT1."""
+    broker, client, other = start()
+    assert add(broker, client) == b""
+    ((nodes, (number, name, data)),) = sent_of(broker, BATCHADD)
+    assert (nodes, name, len(data)) == ((other,), b"b", ENTRY_BYTES)
+    say(broker, other, BATCHGOT, number)
+    assert b"".join(client.out).startswith(b"+D-")
+
+
+def test_a_report_is_repeated_until_it_is_recorded():
+    """Spec BT3."""
+    broker, client, other = start()
+    add(broker, client)
+    advance(broker, 3_500)
+    numbers = [number for _, (number, _, _) in sent_of(broker, BATCHADD)]
+    assert len(numbers) >= 3
+    say(broker, other, BATCHGOT, numbers[-1])
+    advance(broker, 3_500)
+    assert sent_of(broker, BATCHADD) == []
+
+
+def test_the_record_of_an_ended_job_stays_until_a_keeper_has_its_end():
+    """Spec BT3."""
+    broker, client, other = start()
+    add(broker, client)
+    say(broker, other, BATCHGOT, sent_of(broker, BATCHADD)[0][1][0])
+    job_id = b"".join(client.out)[1:-2]
+    ask(broker, client, "ACKJOB", job_id)
+    dispatch.settle(broker)
+    ((_, (number, _, data)),) = sent_of(broker, BATCHADD)
+    assert data[24] == COMPLETED
+    assert broker.find(job_id) is not None
+    say(broker, other, BATCHGOT, number)
+    assert broker.find(job_id) is None
+
+
+def test_keepers_tell_each_other_what_differs():
+    """Spec BT3."""
+    broker, _, other = start(is_keeper=True)
+    say(broker, other, BATCHADD, (5, b"b", ENTRY))
+    assert sent_of(broker, BATCHGOT) == [((other,), 5)]
+    say(broker, other, BATCHSUM, (b"b", [0] * PARTS, 0))
+    advance(broker, 10)
+    assert sent_of(broker, BATCHADD) == [((other,), (0, b"b", ENTRY))]
+    say(broker, other, BATCHSUM, (b"b", broker.batches.by_name[b"b"].digests(), 0))
+    advance(broker, 10)
+    assert sent_of(broker, BATCHADD) == []
+
+
+def test_a_node_that_is_no_keeper_any_more_gives_its_ids_away():
+    """Spec BT3."""
+    broker, _, other = start(is_keeper=True)
+    say(broker, other, BATCHADD, (0, b"b", ENTRY))
+    say(broker, other, SETTING, (KEY, KEEPERS, other.id, 2, other.id))
+    dispatch.settle(broker)
+    advance(broker, 10)
+    ((_, (number, _, data)),) = sent_of(broker, BATCHADD)
+    assert (bool(number), data) == (True, ENTRY)
+    say(broker, other, BATCHGOT, number)
+    assert broker.batches.by_name[b"b"].count == 0
+
+
+def test_a_question_about_reports_is_answered_behind_them():
+    """Spec BT4."""
+    broker, client, other = start(is_keeper=True)
+    say(broker, other, BATCHFLUSH, (7, b"b"))
+    ask(broker, client, "ADDJOB", "q", "x", 0, "REPLICATE", 1, "BATCH", "b")
+    dispatch.settle(broker)
+    runs = [kind for _, kind, items in broker.outbox.messages.take() for _ in items]
+    assert runs.index(BATCHADD) < runs.index(BATCHFLUSHED)
+
+
+@pytest.mark.parametrize(
+    ("kind", "item"),
+    [
+        (BATCHADD, (1, b"b", b"short")),
+        (BATCHADD, (1, b"", ENTRY)),
+        (BATCHADD, (1, b"b", ENTRY * 501)),
+        (BATCHGOT, b"x"),
+        (BATCHSUM, (b"b", [1], 0)),
+        (BATCHFLUSH, (b"x", b"b")),
+        (BATCHFLUSHED, (1, b"x", 1)),
+    ],
+)
+def test_a_message_that_no_node_sends_closes_the_link(kind, item):
+    broker, _, other = start()
+    with pytest.raises(MalformedMessageError):
+        say(broker, other, kind, item)
+
+
+def test_a_name_in_an_unknown_batch_waits_for_its_shared_state():
+    """Spec BT3: an end that is heard of before the state is not lost."""
+    broker = make_broker()
+    other = add_node(broker, number=2)
+    say(broker, other, BATCHADD, (3, b"new", ENTRY))
+    assert broker.batches.by_name[b"new"].count == 1
+    assert not broker.batches.by_name[b"new"].is_known
