@@ -20,6 +20,7 @@ def test_kinds_about_jobs_are_these_numbers():
         "VOTERS": 110, "CLAIM": 111, "CLAIM_IS": 112, "RELEASE": 113, "RELEASED": 114,
         "VOTE": 115, "VOTE_IS": 116, "RECALL": 117, "RECALLED": 118,
         "PATTERN_INTEREST": 132, "PATTERN_QUEUE": 133, "REPLACED": 134,
+        "BATCHADD": 147, "BATCHGOT": 148, "BATCHSUM": 149, "BATCHFLUSH": 150, "BATCHFLUSHED": 151,
         "WAITFOR": 140, "WAITIS": 141, "JOBOVER": 142, "JOBHAS": 143, "NOWAIT": 144, "RESULT": 145, "PROGRESS": 146,
         "CAP_FOLLOW": 155, "CAP_ASK": 156, "CAP_GRANT": 157, "CAP_SETTLE": 158, "CAP_USE": 159,
     }  # fmt: skip
