@@ -60,6 +60,8 @@ FILTER_NEED: Final = 72  # queue, pairs, count, flags as NEEDJOBS
 # Patterns of queue names (disque_py/core/pattern_interest.py). An older node ignores them, and takes no part.
 # [pattern, …], waiting clients without a filter (as INTEREST), those that take RETRY 0, clients with a filter
 PATTERN_INTEREST: Final = 132
+# id of a job, id of the job that took its place (ADDJOB … REPLACE, disque_py/core/replacing.py)
+REPLACED: Final = 134
 PATTERN_QUEUE: Final = 133  # queue: it has jobs, and matches a pattern that clients with a filter wait for
 # Tasks (disque_py/core/tasks.py): work on the jobs of a queue, on all nodes.
 TASK: Final = 92  # number, action (0 begin, 1 go on, 2 end), fields of the action
@@ -82,6 +84,11 @@ VOTE_IS: Final = 116  # number of the vote, 0 yes, 1 no, 2 unable, highest ballo
 RECALL: Final = 117  # number, epoch, page, is it for the next list: tell the grants that you gave in this epoch
 # number of the request, outcome (0 a page, 1 not now, 2 begin again), floor, items, is it the end
 RECALLED: Final = 118
+
+# Deliveries under a claim (disque_py/core/exclusive.py).
+FREED: Final = 119  # key: the grant that kept you from it is over here
+CLAIM_ENDED: Final = 120  # job id, fence: the worker of this delivery of yours is done
+ACKFENCED: Final = 121  # job id, fence, attempt, result or None: a client acknowledged the delivery under this claim
 
 CHANGED: Final = 56  # job id, its changeable part (core/changeable.py)
 ASKCHANGED: Final = 57  # job id: tell its changeable part

@@ -83,6 +83,7 @@ if TYPE_CHECKING:
         Voters,
     )
     from disque_py.client.schedule_commands import ScheduleInfo
+    from disque_py.client.topic_commands import Binding
     from disque_py.client.verdict import Fail, Retry
     from disque_py.client.worker import Worker, WorkerHooks
 
@@ -99,6 +100,7 @@ __all__ = [
     "Batch",
     "BatchError",
     "BatchInfo",
+    "Binding",
     "ClientClosedError",
     "ClientOptions",
     "ClientSettings",
@@ -194,6 +196,7 @@ _HOMES: Final = {
     "Batch": "batch",
     "BatchInfo": "flow_commands",
     "JobEnd": "flow_commands",
+    "Binding": "topic_commands",
     "Task": "results",
     "Voters": "results",
     "Worker": "worker",

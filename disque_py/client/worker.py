@@ -154,6 +154,8 @@ class Worker:
                    job
     results        the handler's return value, bytes or text, is the job's result; None is no result. False by default:
                    return values are ignored
+    match          patterns, as `["mail.*"]`, 16 at most: jobs of every queue whose name matches; `queues` is empty
+                   then. None by default
     hooks          the notifications (WorkerHooks); by default failures and errors are logged
 
     Spans may be numbers of seconds or a `timedelta`. Handlers always see `Job.nacks`, `Job.additional_deliveries` and
@@ -182,6 +184,7 @@ class Worker:
         lease: Seconds | None = None,
         where: Where | None = None,
         results: bool = False,
+        match: Sequence[str | bytes] | None = None,
         hooks: WorkerHooks | None = None,
     ) -> None:
         if isinstance(queues, (str, bytes)):
@@ -195,7 +198,12 @@ class Worker:
         if lease is not None:
             time_words("lease", lease)
         self._client = client
+        if isinstance(match, (str, bytes)):
+            raise TypeError("match is a list of patterns, not one pattern")
+        if match is not None and bool(queues) == bool(match):
+            raise ValueError("a worker has either queues or patterns")
         self._queues = tuple(queues)
+        self._match = None if match is None else tuple(match)
         self._handler = handler
         self._concurrency = whole("concurrency", concurrency)
         self._heartbeat_s = None if heartbeat_s is None else float_seconds("heartbeat_s", heartbeat_s)
@@ -373,6 +381,7 @@ class Worker:
                     withmeta=self._withmeta,
                     withlease=self._withlease or self._dialect.fetches_attempts,
                     where=self._where,
+                    match=self._match,
                     lease=self._lease,
                 )
             except DisqueError as error:

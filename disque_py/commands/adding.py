@@ -15,6 +15,8 @@ from disque_py.commands.options import INT64_MAX, MS_MAX, SECONDS_MAX, between, 
 from disque_py.commands.subcommands import text_of
 from disque_py.config.directives import META_PAIRS_MAX
 from disque_py.core import (
+    exclusive,
+    fanout,
     handover,
     keeping,
     keying,
@@ -24,19 +26,33 @@ from disque_py.core import (
     replication,
     settings_sync,
     spilling,
+    topics,
     versions,
+    windows,
     zones,
 )
 from disque_py.core.broker import Broker
 from disque_py.core.changeable import ATTEMPTS_MAX, Changeable, read_backoff
+from disque_py.core.claim_stamps import new_stamp
 from disque_py.core.client import Client
 from disque_py.core.errors import OOM, PAUSED, SYNTAX, CommandError
+from disque_py.core.fanout import Plan
 from disque_py.core.firing import META_SCHEDULE, META_TICK
 from disque_py.core.job import Job, terms_of
-from disque_py.core.job_attributes import BATCH, META_BYTES_MAX, TRACE_BYTES_MAX, TRACE_NAMES, JobAttributes
+from disque_py.core.job_attributes import (
+    BATCH,
+    CLAIM,
+    META_BYTES_MAX,
+    TOPIC,
+    TRACE_BYTES_MAX,
+    TRACE_NAMES,
+    WINDOW,
+    JobAttributes,
+)
 from disque_py.core.queue import PAUSED_IN, Queue
 from disque_py.core.queue_settings import QUORUM, QueueSettings
 from disque_py.core.spilled import size_of
+from disque_py.resp.replies import EMPTY_ARRAY
 
 TTL_DEFAULT_S: Final = 86_400
 RETRY_DEFAULT_S_MAX: Final = 300
@@ -59,10 +75,19 @@ MAXLEN_ERROR: Final = "ERR MAXLEN must be a positive number"
 MAXLEN_REACHED: Final = "MAXLEN Queue is already longer than the specified MAXLEN count"
 TOOBIG: Final = "TOOBIG Body is longer than the queue's maxsize"
 NOKEY: Final = "NOKEY The queue requires META '{}'"
+CLAIM_NEEDS_RETRY: Final = "ERR an exclusive queue needs RETRY above 0"
 NO_META: Final[dict[bytes, bytes]] = {}
 
-WORDS: Final = frozenset((b"priority", b"meta", b"key", b"attempts", b"backoff", b"batch"))
 BATCH_ERROR: Final = f"ERR BATCH must have 1 to {keeping.NAME_BYTES_MAX} bytes"
+NOROUTE: Final = "NOROUTE No queue bound to the topic takes this job"
+# Refusals that concern one queue of a topic.
+OF_QUEUES: Final = ("PAUSED", "MAXLEN", "TOOBIG", "NOKEY")
+# Options without a value.
+FLAGS: Final = (b"async", b"replace")
+WORDS: Final = frozenset((b"priority", b"meta", b"key", b"attempts", b"backoff", b"window", b"batch"))
+WINDOW_NEEDS_KEY: Final = "ERR WINDOW needs KEY"
+REPLACE_NEEDS: Final = "ERR REPLACE needs KEY and a DELAY"
+WINDOW_ERROR: Final = "ERR WINDOW must be a number of seconds >= 0"
 TTLMS_ERROR: Final = "ERR TTLMS must be a number of milliseconds > 0"
 ATTEMPTS_ERROR: Final = f"ERR ATTEMPTS must be a number from 0 to {ATTEMPTS_MAX}"
 ATTEMPTS_NEED_RETRY: Final = "ERR ATTEMPTS above 1 needs RETRY above 0"
@@ -79,8 +104,13 @@ META_ERROR: Final = "ERR syntax error: META needs a name and a value"
 KEY_ERROR: Final = f"ERR KEY must have 1 to {KEY_BYTES_MAX} bytes"
 
 
-def addjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
-    """ADDJOB queue body ms-timeout [REPLICATE n] [DELAY s] [RETRY s] [TTL s] [MAXLEN n] [ASYNC] …."""
+def addjob(broker: Broker, client: Client, argv: list[bytes], plans: list[Plan] | None = None) -> bytes | None:
+    """ADDJOB queue body ms-timeout [REPLICATE n] [DELAY s] [RETRY s] [TTL s] [MAXLEN n] [ASYNC] ….
+
+    plans   takes the plan of the job instead of making it (fanout.py); None: make the job
+    """
+    if broker.topics and plans is None and argv[1] in broker.topics:
+        return publish(broker, client, argv, is_listed=False)
     replicate = 0
     zone_count = 0
     is_quorum = False
@@ -101,6 +131,12 @@ def addjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
         option = argv[at].lower()
         if option == b"async":
             is_async = True
+            at += 1
+            continue
+        if option == b"replace":
+            if more is None:
+                more = Adding(broker)
+            more.is_replacing = True
             at += 1
             continue
         if at + 1 >= end:
@@ -154,6 +190,8 @@ def addjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
         if more.limit > 1 and not retry_ms:
             raise CommandError(ATTEMPTS_NEED_RETRY)
         versions.refuse_older(broker)
+    if more is not None and (more.window_ms >= 0 or more.is_replacing):
+        more.check_window(broker, delay_ms)
     if not retry_ms:
         if is_quorum:
             raise CommandError(QUORUM_AND_RETRY)
@@ -167,6 +205,9 @@ def addjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
         if zone_count:
             raise CommandError(QUORUM_AND_ZONES)
         replicate = zones.quorum(broker)
+    is_claimed = rules is not None and (rules.is_quorum or bool(rules.exclusive_by))
+    if is_claimed:
+        _refuse_claim(broker, retry_ms)
     if delay_ms >= ttl_ms:
         raise CommandError("ERR The specified DELAY is greater than TTL. Job refused since would never be delivered")
     is_external = False
@@ -201,13 +242,16 @@ def addjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
         broker.now_ms + ttl_ms,
         broker.sets.mine,
     )
-    if more is not None:
-        job.attributes = more.attributes(ttl_ms)
-        if more.batch:
-            versions.refuse_older(broker, versions.FLOWS)
-            if not broker.recurring.is_checking:
-                keeping.begin(broker, more.batch)
-        if more.key:
+    if more is not None or is_claimed:
+        if more is not None:
+            job.attributes = more.attributes(ttl_ms, delay_ms)
+            if more.batch:
+                versions.refuse_older(broker, versions.FLOWS)
+                if not broker.recurring.is_checking:
+                    keeping.begin(broker, more.batch)
+        if is_claimed and rules is not None:
+            _stamp(job, rules)
+        if more is not None and more.key:
             if broker.recurring.is_checking:
                 return b""  # A schedule's options were read, which is all that was wanted (schedules.py).
             job.id = broker.ids.keyed(keys.key_chars(name, more.key), job.id)
@@ -218,7 +262,13 @@ def addjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
             if broker.used_memory > broker.memory.limits[1] and memory.is_full(broker):
                 job.body = b""  # Other nodes are asked whether there is such a job. There is no room for a new one.
                 create = _refuse_full
+            if plans is not None:
+                plans.append(_plan(job, timeout_ms, create, is_default, is_external, is_async, zone_count, is_quorum))
+                return None
             return keying.add(broker, client, job, timeout_ms, create)
+    if plans is not None:
+        plans.append(_plan(job, timeout_ms, None, is_default, is_external, is_async, zone_count, is_quorum))
+        return None
     if is_external and not retry_ms:
         handover.start_once(broker, client, job, timeout_ms)
         return None
@@ -259,6 +309,80 @@ def _added(broker: Broker, client: Client, job: Job, slot: list[bytes | None] | 
     return None
 
 
+def _plan(
+    job: Job,
+    timeout_ms: int,
+    create: keying.Create | None,
+    is_default: bool,
+    is_external: bool,
+    is_async: bool,
+    zone_count: int,
+    is_quorum: bool,
+) -> Plan:
+    """Return the plan of a job for a topic's queue. CommandError."""
+    if is_external and not job.terms.retry_ms:
+        raise CommandError(NOREPL)  # Its only copy would be handed over before the other jobs are there.
+    return Plan(
+        job,
+        ASYNC_WAIT_MS if is_async and not timeout_ms else timeout_ms,
+        is_default=is_default,
+        is_external=is_external,
+        is_async=is_async,
+        zone_count=zone_count,
+        is_quorum=is_quorum,
+        create=create,
+    )
+
+
+def publish(broker: Broker, client: Client, argv: list[bytes], *, is_listed: bool) -> bytes | None:
+    """Make a job in each queue of a topic that takes it: all or none. The words are those of ADDJOB. Spec TP8.
+
+    is_listed   the reply names all jobs, and none is no error
+    """
+    topic = argv[1]
+    if broker.recurring.is_checking:
+        return addjob(broker, client, argv, [])  # A schedule's options are read.
+    versions.refuse_older(broker, versions.FLOWS)
+    queues = topics.queues_for(broker.topics[topic], _meta_of(argv))
+    if not queues:
+        addjob(broker, client, argv, [])  # Wrong words are refused, whatever the filters say.
+        if is_listed:
+            return EMPTY_ARRAY
+        raise CommandError(NOROUTE)
+    plans: list[Plan] = []
+    for queue in queues:
+        try:
+            addjob(broker, client, [argv[0], queue, *argv[2:]], plans)
+        except CommandError as refused:
+            if refused.text.startswith(OF_QUEUES):
+                raise CommandError(f"{refused.text}: {text_of(queue)}") from None
+            raise
+        job = plans[-1].job
+        if job.attributes is None:
+            job.attributes = JobAttributes(None, ())
+        job.attributes.set_extra(TOPIC, topic)
+    return fanout.start(broker, client, plans, _make_alone, is_listed=is_listed)
+
+
+def _meta_of(argv: list[bytes]) -> dict[bytes, bytes]:
+    """Return the META of an ADDJOB. Other options are not checked."""
+    found: dict[bytes, bytes] = {}
+    at = 4
+    while at + 2 < len(argv):
+        option = argv[at].lower()
+        if option == b"meta":
+            found[argv[at + 1]] = argv[at + 2]
+        at += 1 if option in FLAGS else 3 if option == b"meta" else 2
+    return found
+
+
+def _make_alone(broker: Broker, plan: Plan) -> None:
+    """Make and queue a job of a topic that needs no copy elsewhere first."""
+    _start_alone(broker, plan.job, plan.is_quorum)
+    lifecycle.mark_dirty(broker, plan.job)
+    broker.stats.jobs_added += 1
+
+
 def _refuse(
     broker: Broker,
     queue: Queue | None,
@@ -293,11 +417,29 @@ def _refuse_by_settings(
     """Refuse a new job that its queue's settings forbid. As `_refuse`. Spec QS7. CommandError."""
     if rules.maxsize and body_bytes > rules.maxsize:
         raise CommandError(TOOBIG)
+    if rules.exclusive_by and rules.exclusive_by not in meta:
+        raise CommandError(NOKEY.format(text_of(rules.exclusive_by)))
     for required in rules.require_meta:
         if required not in meta:
             raise CommandError(NOKEY.format(text_of(required)))
     if rules.maxlen and settings_sync.pending(broker, name) >= rules.maxlen:
         raise CommandError(MAXLEN_REACHED)
+
+
+def _refuse_claim(broker: Broker, retry_ms: int) -> None:
+    """Refuse a job that can't be delivered under a claim. Spec EX1. CommandError."""
+    if not retry_ms:
+        raise CommandError(CLAIM_NEEDS_RETRY)
+    versions.refuse_older(broker, versions.FLOWS)
+    exclusive.refuse_long(broker, retry_ms)
+
+
+def _stamp(job: Job, rules: QueueSettings) -> None:
+    """Let the job carry the key under which it may be delivered. Spec EX1."""
+    attributes = job.attributes
+    if attributes is None:
+        attributes = job.attributes = JobAttributes(None, ())
+    attributes.set_extra(CLAIM, tuple(new_stamp(job.terms.queue, rules, attributes.meta)))
 
 
 def _create_with_key(
@@ -328,9 +470,16 @@ def _create_with_key(
     _refuse(broker, queue, job.terms.replicate, is_external, maxlen, zone_count, is_quorum)
     if broker.used_memory > broker.memory.limits[1] and memory.is_full(broker):
         raise CommandError(OOM)
+    if is_external and windows.replaced_ids(job):
+        raise CommandError(NOREPL)  # Only a node with a copy may take another job's place.
     timeout_ms = max(1, deadline_ms - broker.now_ms) if deadline_ms else 0
     if is_external and not job.terms.retry_ms:
         handover.start_once(broker, client, job, timeout_ms, slot)
+        return None
+    if slot is not None and broker.producers.fans and job in broker.producers.fans:
+        plan = _plan(job, timeout_ms, None, is_default, is_external, is_async, zone_count, is_quorum)
+        plan.slot = slot
+        fanout.hold(broker, client, plan)
         return None
     if not is_external and (is_async or job.terms.replicate == 1):
         _start_alone(broker, job, is_quorum)
@@ -376,7 +525,7 @@ def _key_of(argv: list[bytes]) -> bytes:
         option = argv[at].lower()
         if option == b"key":
             key = argv[at + 1]
-        at += 1 if option == b"async" else 3 if option == b"meta" else 2
+        at += 1 if option in FLAGS else 3 if option == b"meta" else 2
     return key
 
 
@@ -395,6 +544,8 @@ class Adding:
     limit    ATTEMPTS; -1: not given
     backoff  empty: none
     batch    empty: none
+    window_ms      WINDOW; -1: not given
+    is_replacing   REPLACE
     """
 
     __slots__ = (
@@ -406,9 +557,11 @@ class Adding:
         "_trace_count",
         "backoff",
         "batch",
+        "is_replacing",
         "key",
         "limit",
         "meta",
+        "window_ms",
     )
 
     def __init__(self, broker: Broker) -> None:
@@ -425,6 +578,8 @@ class Adding:
         self.limit = -1
         self.backoff = b""
         self.batch = b""
+        self.window_ms = -1
+        self.is_replacing = False
 
     def read(self, option: bytes, argv: list[bytes], at: int) -> int:
         """Read the option at `at`, which has a word behind it. Return where the next option is."""
@@ -437,6 +592,8 @@ class Adding:
             self.key = word
         elif option == b"attempts":
             self.limit = between(word or b"-", 0, ATTEMPTS_MAX, ATTEMPTS_ERROR)
+        elif option == b"window":
+            self.window_ms = 1000 * between(word or b"-", 0, SECONDS_MAX, WINDOW_ERROR)
         elif option == b"backoff":
             self.backoff = read_backoff(word, MS_MAX)
             if not self.backoff:
@@ -475,12 +632,25 @@ class Adding:
         if self._meta_bytes > META_BYTES_MAX:
             raise CommandError(f"ERR META: at most {META_BYTES_MAX} bytes per job")
 
-    def attributes(self, ttl_ms: int) -> JobAttributes | None:
-        """Return the attributes of a job with this TTL; None if it has none."""
+    def check_window(self, broker: Broker, delay_ms: int) -> None:
+        """Refuse a window or a replacement that can't be. CommandError."""
+        if self.is_replacing and not (self.key and delay_ms > 0):
+            raise CommandError(REPLACE_NEEDS)
+        if not self.key:
+            raise CommandError(WINDOW_NEEDS_KEY)
+        versions.refuse_older(broker, versions.FLOWS)
+
+    def attributes(self, ttl_ms: int, delay_ms: int = 0) -> JobAttributes | None:
+        """Return the attributes of a job with this TTL and DELAY; None if it has none."""
         if not (self._priority is not None or self.meta or self.key or self.limit > 0 or self.backoff or self.batch):
             return None
         pairs = tuple(word for pair in self.meta.items() for word in pair)
         attributes = JobAttributes(self._priority, pairs, is_keyed=bool(self.key))
+        if self.is_replacing:
+            window_ms = self.window_ms if self.window_ms >= 0 else delay_ms
+            attributes.set_extra(WINDOW, [windows.number_of(ttl_ms, window_ms)])
+        elif self.window_ms >= 0:
+            attributes.set_extra(WINDOW, windows.number_of(ttl_ms, self.window_ms))
         if self.limit > 0 or self.backoff:
             attributes.part = Changeable(ttl_ms, max(0, self.limit), self.backoff)
             attributes.measure()

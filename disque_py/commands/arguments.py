@@ -119,7 +119,7 @@ def subcommands_of(forms: list[str]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for form in forms:
         word, _, rest = form.partition(" ")
-        if form and not _is_token(word):
+        if form and (not _is_token(word) or word.startswith("[")):
             return {}
         if form:
             found.setdefault(word.lower(), []).append(rest)

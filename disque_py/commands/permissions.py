@@ -28,6 +28,11 @@ def second(argv: list[bytes]) -> list[bytes]:
     return argv[2:3]
 
 
+def second_and_third(argv: list[bytes]) -> list[bytes]:
+    """Return the second and the third argument."""
+    return argv[2:4]
+
+
 def both(argv: list[bytes]) -> list[bytes]:
     """Return the first two arguments."""
     return argv[1:3]
@@ -180,6 +185,7 @@ UNITS: Final = (
     _u("batch|list", "read"),
     _u("schedule|list", "read"),
     _u("schedule|next", "read", second),
+    _u("topic|list", "read"),
     _u("qtask|list", "read"),
     _u("qtask|show", "read"),
     # Bodies and metadata.
@@ -192,6 +198,7 @@ UNITS: Final = (
     # Producers.
     _u("addjob", "produce", _addjob, makes=first),
     _u("canceljob", "produce operate", ids=all_words, is_change=True),
+    _u("topic|publish", "produce", second),
     _u("jobid", "produce read", first),
     _u("waitjob", "produce", ids=all_words),
     _u("batch|close", "produce", _batch_close),
@@ -227,6 +234,8 @@ UNITS: Final = (
     _u("schedule|resume", "operate", second, is_change=True),
     _u("schedule|del", "operate", second, is_change=True),
     _u("schedule|run", "operate", second, is_change=True),
+    _u("topic|bind", "operate", second_and_third, is_change=True),
+    _u("topic|unbind", "operate", second_and_third, is_change=True),
     _u("queue|set", "operate", _queue_set, is_change=True),
     _u("queue|reset", "operate", second, is_change=True),
     # Operators of nodes.

@@ -34,6 +34,7 @@ from disque_py.commands import (
     server,
     tasks,
     tokens,
+    topics,
 )
 from disque_py.commands.permissions import access_of
 from disque_py.core.command_entry import Handler
@@ -62,7 +63,7 @@ def _c(
 
 ADDJOB: Final = (
     "queue body ms-timeout [REPLICATE count|QUORUM] [ZONES n] [DELAY sec] [RETRY sec] [TTL sec] [MAXLEN count] [ASYNC]"
-    " [PRIORITY n] [META name value ...] [KEY key] [ATTEMPTS n] [BACKOFF policy] [BATCH name] [DELAYMS ms] [RETRYMS ms] [TTLMS ms]"
+    " [PRIORITY n] [META name value ...] [KEY key] [WINDOW sec] [REPLACE] [ATTEMPTS n] [BACKOFF policy] [BATCH name] [DELAYMS ms] [RETRYMS ms] [TTLMS ms]"
 )
 GETJOB_OPTIONS: Final = (
     "[NOHANG] [TIMEOUT ms] [COUNT count] [WITHCOUNTERS] [WITHMETA] [WITHLEASE] [LEASE sec] [LEASEMS ms] [TOKEN token]"
@@ -75,7 +76,7 @@ JSCAN: Final = (
 )
 QSCAN: Final = "[cursor] [COUNT n] [BUSYLOOP] [MINLEN n] [MAXLEN n] [IMPORTRATE n]"
 IDS: Final = "[id ...]"
-NACK: Final = "[id ...] [DELAY sec] [DELAYMS ms] [REASON text] [FINAL] [ATTEMPT n]"
+NACK: Final = "[id ...] [DELAY sec] [DELAYMS ms] [REASON text] [FINAL] [ATTEMPT n] [FENCE n]"
 # A command with several forms has one per line.
 CLIENT: Final = """LIST
 INFO
@@ -134,6 +135,10 @@ RESUME name
 DEL name
 RUN name
 NEXT name [COUNT n]"""
+TOPIC: Final = """BIND topic queue [WHERE name value ...]
+UNBIND topic queue
+LIST [pattern]
+PUBLISH topic body ms-timeout [ADDJOB-option ...]"""
 RESCHEDULE: Final = "id [DELAY sec] [DELAYMS ms] [PRIORITY n]"
 QPURGE: Final = "queue [WHERE name value ...] [STATUS status] [ASYNC]"
 QMOVE: Final = "from to [WHERE name value ...] [STATUS status] [LIMIT n] [RATE n] [ASYNC]"
@@ -179,7 +184,7 @@ COMMANDS: Final = (
     _c("hello", hello.hello, -1, "readonly fast", "cluster", HELLO, "Show the nodes and their priorities, or agree on the protocol version."),
     _c("addjob", adding.addjob, -4, "write denyoom fast", "jobs", ADDJOB, "Add a job to a queue."),
     _c("getjob", fetching.getjob, -2, "write fast", "jobs", GETJOB, "Take jobs from queues, or wait for one."),
-    _c("ackjob", jobs.ackjob, -1, "write fast", "jobs", IDS + " [ATTEMPT n] [RESULT bytes]", "Acknowledge jobs as processed."),
+    _c("ackjob", jobs.ackjob, -1, "write fast", "jobs", IDS + " [ATTEMPT n] [FENCE n] [RESULT bytes]", "Acknowledge jobs as processed."),
     _c("fastack", jobs.fastack, -1, "write fast", "jobs", IDS, "Acknowledge with fewer messages and less certainty."),
     _c("deljob", jobs.deljob, -1, "write fast", "jobs", IDS, "Delete jobs from this node only."),
     _c("show", queues.show, -2, "readonly fast", "jobs", "id [CLUSTER]", "Describe a job."),
@@ -209,7 +214,7 @@ COMMANDS: Final = (
     _c("enqueue", jobs.enqueue, -1, "write denyoom fast", "jobs", IDS, "Queue jobs now if they are not queued."),
     _c("nack", jobs.nack, -1, "write denyoom fast", "jobs", NACK, "Give jobs back: processing failed."),
     _c("dequeue", jobs.dequeue, -1, "write fast", "jobs", IDS, "Take jobs out of their queues on this node."),
-    _c("working", jobs.working, -2, "write fast", "jobs", "id [sec] [LEASEMS ms] [ATTEMPT n]", "Postpone the next delivery by the job's RETRY, or so long."),
+    _c("working", jobs.working, -2, "write fast", "jobs", "id [sec] [LEASEMS ms] [ATTEMPT n] [FENCE n]", "Postpone the next delivery by the job's RETRY, or so long."),
     _c("pause", queues.pause, -3, "readonly fast", "queues", "queue in|out|all|none|state|bcast [...]", "Pause input or output of a queue."),
     # Commands that generic clients send by habit.
     _c("echo", connection.echo, 2, "readonly fast", "connection", "message", "Reply with the given message."),
@@ -230,7 +235,7 @@ COMMANDS: Final = (
     _c("nacktoken", tokens.nacktoken, -2, "write denyoom fast", "jobs", "token [token ...] [DELAY sec] [DELAYMS ms] [REASON text]", "Give all jobs of deliveries back."),
     _c("extendtoken", tokens.extendtoken, 3, "write fast", "jobs", "token sec", "Make the leases of a delivery last so long from now."),
     # Cancellation, on any node.
-    _c("canceljob", jobs.canceljob, -2, "write fast", "jobs", "id [id ...]", "Cancel jobs, wherever they are."),
+    _c("canceljob", jobs.canceljob, -2, "write fast", "jobs", "id [id ...] [FENCE n]", "Cancel jobs, wherever they are."),
     # Results and progress of jobs.
     _c("waitjob", flows.waitjob, -2, "readonly", "jobs", "id [id ...] [TIMEOUT ms] [ANY]", "Wait until jobs are over, wherever they are."),
     _c("progress", flows.progress, -3, "write fast", "jobs", "id percent [text] [ATTEMPT n] [FENCE n]", "Tell how far the work on a job is."),
@@ -249,6 +254,8 @@ COMMANDS: Final = (
     _c("queue", queue_settings.queue, -2, "readonly admin", "queues", QUEUE, "Read and change the settings of a queue, on all nodes."),
     # Schedules.
     _c("schedule", schedules.schedule, -2, "write", "jobs", SCHEDULE, "Add jobs at the moments of a cron expression, or every so often."),
+    # Topics.
+    _c("topic", topics.topic, -2, "write", "queues", TOPIC, "Bind queues to a topic, and add jobs to all of them."),
     # Locks.
     _c("lock", locks.lock, -2, "write fast", "cluster", LOCK, "Locks that one owner has at a time, also when the network parts."),
     # Users.

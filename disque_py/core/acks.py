@@ -37,10 +37,10 @@ from typing import Any, Final
 from cluster_bus.messages import ACKATTEMPT, DELJOB, GOTACK, RESULT, SETACK
 from cluster_bus.node import FORGOTTEN, Node
 from disque_py import event_format
-from disque_py.core import events, lifecycle, replication, results
+from disque_py.core import changing, events, lifecycle, replication, results, windows
 from disque_py.core.broker import SHARDS, Broker
 from disque_py.core.broker_parts import ACK_ASKED_MS
-from disque_py.core.changing import OUTCOME_CANCELED
+from disque_py.core.changing import OUTCOME_CANCELED, OUTCOME_REPLACED
 from disque_py.core.ids import is_retried_id, is_valid_id, ttl_minutes
 from disque_py.core.job import ACKED, NO_TERMS, WAIT_REPL, Cancellation, Collection, Job, Replication
 from disque_py.core.job_attributes import BATCH
@@ -288,7 +288,7 @@ def try_collect(broker: Broker, job: Job) -> None:
             if result is not None:
                 broker.send(asked, RESULT, result)
         item = (job.id, broker.sets.pack(holders), job.version if holders else UNTOLD)
-        broker.send(asked, SETACK, item if type(work) is Collection else (*item, OUTCOME_CANCELED))
+        broker.send(asked, SETACK, item if type(work) is Collection else (*item, changing.canceled_outcome(job)))
     attempts = work.attempts
     work.attempts = attempts + 1
     if attempts:
@@ -435,6 +435,8 @@ def on_setack(broker: Broker, sender: Node, items: list[Any]) -> None:
         if not was_acked:
             is_news = len(item) > 2 and item[2] == UNTOLD
             acknowledge(broker, job, is_news=is_news, is_canceled=_is_canceled(item))
+            if len(item) > OUTCOME_AT and item[OUTCOME_AT] == OUTCOME_REPLACED and not windows.is_replaced(job):
+                changing.begin(broker, job).error = windows.REPLACED_BY + b"another job"
         elif type(job.work) is Cancellation and len(item) > 2 and not _is_canceled(item):
             if item[2] == UNTOLD and ours:
                 events.acked(broker, job)
@@ -469,7 +471,7 @@ def on_setack(broker: Broker, sender: Node, items: list[Any]) -> None:
 
 def _is_canceled(item: Any) -> bool:
     """Whether a SETACK tells of a job that was canceled."""
-    return len(item) > OUTCOME_AT and item[OUTCOME_AT] == OUTCOME_CANCELED
+    return len(item) > OUTCOME_AT and item[OUTCOME_AT] in (OUTCOME_CANCELED, OUTCOME_REPLACED)
 
 
 def _collect_too(broker: Broker, job: Job, theirs: NodeSet) -> None:

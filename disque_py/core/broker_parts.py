@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from disque_py.core.broker import Broker
     from disque_py.core.census import Census
     from disque_py.core.client import Client
+    from disque_py.core.fanout import Fanout
     from disque_py.core.filters import Group
     from disque_py.core.incremental import Steps
     from disque_py.core.job import Job
@@ -172,6 +173,7 @@ class Consumers:
     told_filter_bytes   bytes of these queues' names and pairs
     untold_filters   groups that are told of when there is room: a link carries a bounded number and size of filters
     filter_due       groups whose interest may have to be told at the end of the turn
+    is_telling       there were too many of them for a turn: the next one comes a millisecond later
     filter_hints     groups whose jobs might interest another node
     filter_lines     groups that clients wait for here
     filter_asked_ms, filter_asking   the last walk that asked all nodes for jobs with filters, while it lasts
@@ -191,6 +193,7 @@ class Consumers:
         "hint_due",
         "interest",
         "interest_due",
+        "is_telling",
         "plain_interest",
         "renewals",
         "rivals",
@@ -218,6 +221,7 @@ class Consumers:
         self.told_filter_bytes = 0
         self.untold_filters: dict[Group, Queue] = {}
         self.filter_due: dict[Group, Queue] = {}
+        self.is_telling = False
         self.filter_hints: dict[Group, Queue] = {}
         self.filter_lines = 0
         self.filter_asked_ms = 0
@@ -235,6 +239,9 @@ class Producers:
     key_conflicts     jobs that another node refused because it knows another job with their key
     outcome_waits     job id -> nodes that want to know its outcome
     lookups           number of a question -> the JOBID that waits for its answers
+    fans              job that is made for a topic -> its fan-out (fanout.py)
+    fans_due          fan-outs whose jobs had news in this turn
+    replaced          (id of a job, id of the job that took its place), to be told at the end of the turn (replacing.py)
     question_number   the number of the last question; no two questions of a process have the same
     caller_count      ADDJOBs that wait until it is known whether their key is used
     is_repeating      whether the one timer that repeats unanswered questions is pending
@@ -242,6 +249,8 @@ class Producers:
 
     __slots__ = (
         "caller_count",
+        "fans",
+        "fans_due",
         "is_repeating",
         "key_conflicts",
         "key_events",
@@ -249,6 +258,7 @@ class Producers:
         "lookups",
         "outcome_waits",
         "question_number",
+        "replaced",
         "searches",
     )
 
@@ -260,6 +270,9 @@ class Producers:
         self.outcome_waits: dict[bytes, dict[Node, None]] = {}
         self.lookups: dict[int, Lookup] = {}
         self.question_number = 0
+        self.fans: dict[Job, Fanout] = {}
+        self.fans_due: dict[Fanout, None] = {}
+        self.replaced: list[tuple[bytes, bytes]] = []
         self.caller_count = 0
         self.is_repeating = False
 

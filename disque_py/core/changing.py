@@ -18,7 +18,7 @@ from typing import Any, Final
 from cluster_bus.messages import ASKCHANGED, CHANGED, SETACK
 from cluster_bus.node import Node
 from disque_py import event_format
-from disque_py.core import changeable, events, lifecycle
+from disque_py.core import changeable, events, lifecycle, windows
 from disque_py.core.broker import Broker
 from disque_py.core.changeable import LEASE_EXPIRED, NUMBER_STEP_MAX, Changeable
 from disque_py.core.ids import TTL_MINUTES_MAX, ttl_minutes
@@ -32,6 +32,8 @@ ASK_AGAIN_MS: Final = 1_000
 ASKS_MAX: Final = 5
 # Fourth field of SETACK: the job was canceled.
 OUTCOME_CANCELED: Final = 1
+# … because another job took its place, so its key is not used any more (spec TP6).
+OUTCOME_REPLACED: Final = 2
 NO_CHANGE: Final[tuple[int, bytes]] = (0, b"")
 # Of a job whose part is the newest that this node heard of: questions left, highest number heard.
 NOT_BEHIND: Final[tuple[int, int]] = (0, 0)
@@ -155,11 +157,18 @@ def give_up(broker: Broker, job: Job, error: bytes | None) -> bool:
         return _move(broker, job, part, rules.dead_letter)
     events.note(broker, job, event_format.ERRORED_EVENT, None if error is None else {"error": _text(error)})
     part.is_errored = True
-    job.expire_at_ms = max(job.expire_at_ms, broker.now_ms + rules.retention_ms)
+    _expire_at(broker, job, max(job.expire_at_ms, broker.now_ms + rules.retention_ms))
     lifecycle.rest(broker, job)
     broker.stats.jobs_errored += 1
     change(broker, job)
     return False
+
+
+def _expire_at(broker: Broker, job: Job, expire_at_ms: int) -> None:
+    """Let a job end at another moment. A repair may have left it alone, as it had not long to live (spec RC1)."""
+    if expire_at_ms > job.expire_at_ms:
+        broker.repairs.lengthened(job, job.expire_at_ms - broker.now_ms, broker.now_ms)
+    windows.move_end(job, expire_at_ms)
 
 
 def _move(broker: Broker, job: Job, part: Changeable, name: bytes) -> bool:
@@ -174,7 +183,7 @@ def _move(broker: Broker, job: Job, part: Changeable, name: bytes) -> bool:
     part.start = job.attempt
     left = events.status_of(job)
     lifecycle.rename_queue(broker, job, name)
-    job.expire_at_ms = broker.now_ms + rules.retention_ms
+    _expire_at(broker, job, broker.now_ms + rules.retention_ms)
     broker.stats.jobs_dead_lettered += 1
     rare = {"error": _text(part.error or b""), "from_queue": _text(source)}
     queue = broker.queues.get(name)
@@ -198,7 +207,7 @@ def renew(broker: Broker, job: Job) -> None:
     part.is_delayed = False
     part.start = job.attempt
     part.error = None
-    job.expire_at_ms = broker.now_ms + part.ttl_ms
+    _expire_at(broker, job, broker.now_ms + part.ttl_ms)
     lifecycle.arm(broker, job)
     change(broker, job)
 
@@ -211,8 +220,13 @@ def setack_of(broker: Broker, job: Job) -> tuple[Any, ...]:
     """Return the SETACK that tells a node of an acked record, with its outcome if it was canceled."""
     packed = broker.sets.pack(job.holders)
     if type(job.work) is Cancellation:
-        return (job.id, packed, job.version, OUTCOME_CANCELED)
+        return (job.id, packed, job.version, canceled_outcome(job))
     return (job.id, packed)
+
+
+def canceled_outcome(job: Job) -> int:
+    """Return the outcome that a SETACK of a canceled job names."""
+    return OUTCOME_REPLACED if windows.is_replaced(job) else OUTCOME_CANCELED
 
 
 # -- other nodes ----------------------------------------------------------------------------------------
@@ -358,7 +372,7 @@ def adopt(broker: Broker, job: Job, part: Changeable, field: Any) -> None:
     if priority != attributes.priority:
         lifecycle.set_priority(broker, job, attributes, priority)
     attributes.part = part
-    job.expire_at_ms = broker.now_ms + left_ms
+    _expire_at(broker, job, broker.now_ms + left_ms)
     measure(broker, job, attributes)
     lifecycle.mark_dirty(broker, job)
     if job.state == WAIT_REPL:

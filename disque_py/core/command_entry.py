@@ -86,7 +86,7 @@ class CommandEntry:
         self.disk_level = _disk_level(name, flags)
         self.is_for_loading = "loading" in flags
         self.awaits_loading = not self.is_for_loading and name != "ping"
-        self.awaits_settings = name in ("addjob", "getjob")
+        self.awaits_settings = name in ("addjob", "getjob", "topic")
         self.is_fast = "fast" in flags
         self.is_admin = "admin" in flags or name in ("auth", "hello", "monitor", "reset")
         self.is_for_strangers = name in ("auth", "hello", "quit", "reset")

@@ -59,6 +59,7 @@ class Replication:
     is_default   the producer asked for no number of copies
     zones        zones that must have a copy, too; 0: any
     is_quorum    copies of other data centres do not count (zones.py)
+    is_held      it has its copies, and waits for those of others (fanout.py)
     """
 
     __slots__ = (
@@ -68,6 +69,7 @@ class Replication:
         "deadline_ms",
         "is_default",
         "is_external",
+        "is_held",
         "is_quorum",
         "slot",
         "zones",
@@ -92,6 +94,7 @@ class Replication:
         self.is_default = is_default
         self.zones = 0
         self.is_quorum = False
+        self.is_held = False
 
 
 class Collection:

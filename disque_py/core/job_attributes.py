@@ -35,7 +35,7 @@ TRACE_BYTES_MAX: Final = 1_024
 
 # Codes of extras.
 CLAIM: Final = 1  # The key under which the job may be delivered.
-WINDOW: Final = 2  # How long its KEY is used.
+WINDOW: Final = 2  # How long its KEY is used (windows.py).
 TOPIC: Final = 3  # The topic that it was published to.
 BATCH: Final = 4  # The batch that it belongs to.
 SCHEDULE: Final = 5  # The schedule that made it.
@@ -43,6 +43,9 @@ SCHEDULE: Final = 5  # The schedule that made it.
 EXTRAS_MAX: Final = 32
 EXTRAS_BYTES_MAX: Final = 65_536
 EXTRA_BYTES: Final = 120
+
+# Of the words of CLAIM: queue, name, value, flags, fence, fence of the job's own key, holder.
+STAMP_TYPES: Final = (bytes, bytes, bytes, int, int, int, bytes)
 
 Extras = dict[int, Any]
 # Priority, pairs, 1 if keyed; extras if there are any.
@@ -181,14 +184,26 @@ def _is_count(value: Any) -> bool:
     return type(value) is int and 0 <= value < 1 << 53
 
 
-def _is_key(value: Any) -> bool:
-    return type(value) in (list, tuple) and len(value) > 0 and all(type(each) is bytes for each in value)
+def _is_window(value: Any) -> bool:
+    """A number, or with REPLACE a list of a number and ids."""
+    if type(value) not in (list, tuple):
+        return _is_count(value)
+    return len(value) > 0 and _is_count(value[0]) and all(type(each) is bytes for each in value[1:])
+
+
+def _is_stamp(value: Any) -> bool:
+    """Return whether a value can be a claim's stamp (claim_stamps.py)."""
+    if type(value) not in (list, tuple) or len(value) < len(STAMP_TYPES):
+        return False
+    if any(type(each) is not kind for each, kind in zip(value, STAMP_TYPES, strict=False)):
+        return False
+    return 0 <= value[3] < 1 << 31 and 0 <= value[4] < 1 << 63 and 0 <= value[5] < 1 << 63 and len(value[6]) <= 64
 
 
 # Code -> whether a peer's value can be one. Other codes are of newer versions.
 CHECKS: Final[dict[int, Callable[[Any], bool]]] = {
-    CLAIM: _is_key,
-    WINDOW: _is_count,
+    CLAIM: _is_stamp,
+    WINDOW: _is_window,
     TOPIC: _is_text,
     BATCH: _is_text,
     SCHEDULE: _is_text,

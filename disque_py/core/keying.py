@@ -25,6 +25,11 @@ refuses the copy of a new one. The creator drops its job and asks that node.
 Every change of a job with a key leaves its id in `broker.producers.key_events`. At the end of the turn `settle` finds
 the nodes and producers that waited for it.
 
+With REPLACE (spec TP6) a used key is no end of the search: if its job still waits for its DELAY, the new job takes its
+place. So the node asks all others, and waits for all answers. An answer that names a job says whether that one waits
+for its DELAY (KEYIS). Two nodes that want this are put in order as above, and while the new job waits for copies nodes
+that ask wait, too. replacing.py then cancels the old job.
+
 JOBID asks the same question and creates nothing (`look_up`). Spec K2, K3, K4, K5, K7, Z5.
 """
 
@@ -36,12 +41,13 @@ from typing import Any, Final
 
 from cluster_bus.messages import ISKEY, KEYIS, OUTCOME, OUTCOME_IS
 from cluster_bus.node import Node
-from disque_py.core import replication
+from disque_py.core import replication, windows
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
 from disque_py.core.errors import CommandError
 from disque_py.core.ids import ID_BYTES, is_valid_id
-from disque_py.core.job import ACTIVE, QUEUED, WAIT_REPL, Handover, Job, Replication, Wanted, memory_of
+from disque_py.core.job import ACTIVE, GONE, QUEUED, WAIT_REPL, Handover, Job, Replication, Wanted, memory_of
+from disque_py.core.job_attributes import WINDOW
 from disque_py.core.keys import KEY_AT, KEY_END, KEY_LENGTH
 from disque_py.resp.replies import error
 
@@ -68,15 +74,19 @@ class Search:
     answers_due  nodes that asked us and must hear the outcome -> number of their question
     making       the job of a caller, waiting for its copies; None: none
     wanted       its Wanted, in case it has to begin again
+    named        id of a job that has the key elsewhere -> whether it waits for its DELAY (REPLACE)
+    replaced     ids of jobs whose place others have taken
     creator      the node that was asked whether the copy that we have exists; None: none
     """
 
-    __slots__ = ("answers_due", "asked", "callers", "creator", "making", "unanswered", "wanted")
+    __slots__ = ("answers_due", "asked", "callers", "creator", "making", "named", "replaced", "unanswered", "wanted")
 
     def __init__(self) -> None:
         self.callers: list[Job] = []
         self.asked: dict[Node, int] = {}
         self.unanswered: dict[Node, int] = {}
+        self.named: dict[bytes, bool] = {}
+        self.replaced: dict[bytes, None] = {}
         self.answers_due: dict[Node, int] = {}
         self.making: Job | None = None
         self.wanted: Wanted | None = None
@@ -103,19 +113,25 @@ class Lookup:
 # -- callers ----------------------------------------------------------------------------------------
 
 
-def add(broker: Broker, client: Client, job: Job, timeout_ms: int, create: Create) -> bytes | None:
-    """Handle ADDJOB of a job with a key: return the reply, or None if its client waits. CommandError refuses it."""
+def add(
+    broker: Broker, client: Client, job: Job, timeout_ms: int, create: Create, slot: list[bytes | None] | None = None
+) -> bytes | None:
+    """Handle ADDJOB of a job with a key: return the reply, or None if its client waits. CommandError refuses it.
+
+    slot   where the reply comes, if the client waits for it already (fanout.py)
+    """
     chars = job.id[KEY_AT:KEY_END]
     search = broker.producers.searches.get(chars)
     if search is None:
         named = broker.producers.keys.named(chars)
-        if named and not _is_open(broker, named):
+        if named and not _is_open(broker, named) and not windows.is_replacing(job) and not _may_change(broker, named):
             return b"+%b\r\n" % named
         if not named and not broker.cluster.linked:
-            return _create_alone(broker, client, job, timeout_ms, create)
+            return _create_alone(broker, client, job, timeout_ms, create, slot)
         search = _search(broker, chars)
-    slot = replication.wait_for_copies(client, job)
-    broker.waits.blocked_count += 1
+    if slot is None:
+        slot = replication.wait_for_copies(client, job)
+        broker.waits.blocked_count += 1
     deadline_ms = broker.now_ms + timeout_ms if timeout_ms else 0
     job.work = Wanted(client, slot, deadline_ms, create)
     search.callers.append(job)
@@ -124,6 +140,14 @@ def add(broker: Broker, client: Client, job: Job, timeout_ms: int, create: Creat
     if deadline_ms:
         _watch(broker, job, deadline_ms)
     return None
+
+
+def _may_change(broker: Broker, job_id: bytes) -> bool:
+    """Whether another node may have replaced this job of ours a moment ago."""
+    job = broker.find(job_id)
+    if job is None or not windows.is_replacing(job) or not broker.cluster.linked:
+        return False
+    return windows.is_delayed(broker, job)
 
 
 def caller_in(broker: Broker, job: Job) -> None:
@@ -143,10 +167,12 @@ def may_ask(broker: Broker) -> bool:
     return bool(broker.cluster.linked) and broker.producers.caller_count < CALLERS_SPARE
 
 
-def _create_alone(broker: Broker, client: Client, job: Job, timeout_ms: int, create: Create) -> bytes | None:
+def _create_alone(
+    broker: Broker, client: Client, job: Job, timeout_ms: int, create: Create, slot: list[bytes | None] | None
+) -> bytes | None:
     """Create the job at once, because there is no node to ask."""
     _refuse_unsure(broker, job, {})
-    reply = create(broker, client, job, None)
+    reply = create(broker, client, job, slot)
     if reply is None and _is_waiting(job):
         search = _search(broker, job.id[KEY_AT:KEY_END])
         search.making = job
@@ -328,13 +354,20 @@ def _look(broker: Broker, chars: bytes, search: Search) -> None:
     """Go on with a search as far as possible now."""
     search.callers = [job for job in search.callers if isinstance(job.work, Wanted) and not job.work.is_over]
     if search.making is not None and not _is_waiting(search.making):
+        _made(broker, search.making)
         search.making = search.wanted = None
         search.asked = {}
     while True:
         named = broker.producers.keys.named(chars)
+        if search.callers and _asks_all(broker, search, named) and not (named and _is_open(broker, named)):
+            search.creator = None
+            if not _decide(broker, chars, search, named):
+                return
+            continue
         if named:
             if not _is_open(broker, named):
-                _end(broker, chars, search, named)
+                if _end(broker, chars, search, named):
+                    continue
             elif search.making is None:
                 _ask_creator(broker, search, named)
             return
@@ -352,6 +385,63 @@ def _look(broker: Broker, chars: bytes, search: Search) -> None:
         if search.unanswered:
             return
         _make(broker, search)
+
+
+def _asks_all(broker: Broker, search: Search, named: bytes) -> bool:
+    """Whether the first caller needs the answers of all nodes: its job, or the one that is known, replaces another."""
+    job = search.callers[0]
+    if windows.is_replacing(job) or search.named:
+        return True
+    known = broker.find(named) if named else None
+    return known is not None and windows.is_replacing(known) and windows.is_delayed(broker, known)
+
+
+def _decide(broker: Broker, chars: bytes, search: Search, named: bytes) -> bool:
+    """Go on for a first caller that needs the answers of all nodes. Return whether there is more to do."""
+    if search.making is not None:
+        return False
+    if not search.asked:
+        _tell(broker, chars, search, named)
+        _ask(broker, chars, search)
+    if search.unanswered:
+        return False
+    job = search.callers[0]
+    found = dict(search.named)
+    if named:
+        known = broker.find(named)
+        found[named] = known is not None and windows.is_delayed(broker, known)
+        search.replaced.update(dict.fromkeys(windows.replaced_ids(known) if known is not None else []))
+    found = {other: is_delayed for other, is_delayed in found.items() if other not in search.replaced}
+    others = [other for other, is_delayed in found.items() if not is_delayed]
+    if not windows.is_replacing(job) and found:
+        others = others or list(found)
+    if others:
+        search.callers.pop(0)
+        search.asked = {}
+        search.named = {}
+        work = job.work
+        if isinstance(work, Wanted) and not work.is_over:
+            _answer(broker, job, work, b"+%b\r\n" % others[0])
+        return True
+    if windows.is_replacing(job):
+        attributes = job.attributes
+        assert attributes is not None
+        before = attributes.size
+        attributes.set_extra(WINDOW, [windows.number(job), *found])
+        broker.used_memory += attributes.size - before
+    _make(broker, search)
+    if search.making is None:
+        _made(broker, job)
+        search.asked = {}
+        search.named = {}
+    return search.making is None
+
+
+def _made(broker: Broker, job: Job) -> None:
+    """Let the jobs be canceled whose place a new one has taken, if that came to be."""
+    if job.state != GONE and broker.find(job.id) is job:
+        for old in windows.replaced_ids(job):
+            broker.producers.replaced.append((old, job.id))
 
 
 def _is_waiting(job: Job) -> bool:
@@ -377,20 +467,38 @@ def _make(broker: Broker, search: Search) -> None:
         search.wanted = wanted
 
 
-def _end(broker: Broker, chars: bytes, search: Search, named: bytes) -> None:
-    """Tell all that wait that a job which exists uses this key, or that no caller is left."""
-    broker.producers.searches.pop(chars, None)
+def _end(broker: Broker, chars: bytes, search: Search, named: bytes) -> bool:
+    """Tell all that wait that a job which exists uses this key, or that no caller is left.
+
+    Return whether callers are left that want to replace that job.
+    """
     _tell(broker, chars, search, named)
+    left = [job for job in search.callers if windows.is_replacing(job)]
     for job in search.callers:
         work = job.work
-        if isinstance(work, Wanted) and not work.is_over:
+        if isinstance(work, Wanted) and not work.is_over and not windows.is_replacing(job):
             _answer(broker, job, work, b"+%b\r\n" % named)
+    search.callers = left
+    search.asked = {}
+    search.named = {}
+    search.unanswered = {}
+    if not left:
+        broker.producers.searches.pop(chars, None)
+    return bool(left)
 
 
 def _tell(broker: Broker, chars: bytes, search: Search, named: bytes) -> None:
     for node, number in search.answers_due.items():
-        broker.send(broker.sets.only(node), KEYIS, (number, chars, named))
+        broker.send(broker.sets.only(node), KEYIS, _answer_of(broker, number, chars, named))
     search.answers_due = {}
+
+
+def _answer_of(broker: Broker, number: int, chars: bytes, named: bytes) -> tuple[Any, ...]:
+    """Return a KEYIS: the job that has the key, whether it waits for its DELAY, and the jobs whose place it took."""
+    job = broker.find(named) if named else None
+    if job is not None and windows.is_delayed(broker, job):
+        return (number, chars, named, 1, windows.replaced_ids(job))
+    return (number, chars, named)
 
 
 def _begin_again(broker: Broker, job: Job) -> None:
@@ -410,6 +518,10 @@ def _begin_again(broker: Broker, job: Job) -> None:
     replication.give_up(broker, job, None)
     client.waiting_jobs[again] = slot
     broker.waits.blocked_count += 1
+    fan = broker.producers.fans.pop(job, None)
+    if fan is not None:
+        broker.producers.fans[again] = fan
+        fan.goes_on_as(job, again)
     again.work = Wanted(client, slot, wanted.deadline_ms, wanted.create)
     search.callers.insert(0, again)
     caller_in(broker, again)
@@ -427,6 +539,8 @@ def _ask(broker: Broker, chars: bytes, search: Search) -> None:
     """Ask every linked node, leaving ones included."""
     broker.producers.question_number += 1
     linked = broker.cluster.linked
+    search.named = {}
+    search.replaced = {}
     search.asked = dict.fromkeys(linked, broker.producers.question_number)
     search.unanswered = dict(search.asked)
     if linked:
@@ -455,9 +569,10 @@ def on_iskey(broker: Broker, sender: Node, items: list[Any]) -> None:
             raise ValueError("a question for a key that is none")
         named = broker.producers.keys.named(chars)
         search = broker.producers.searches.get(chars)
-        if named and not _is_open(broker, named):
-            broker.send(only, KEYIS, (number, chars, named))
-        elif named:
+        is_replacing = search is not None and bool(search.callers) and windows.is_replacing(search.callers[0])
+        if named and not _is_open(broker, named) and not is_replacing:
+            broker.send(only, KEYIS, _answer_of(broker, number, chars, named))
+        elif named and _is_open(broker, named):
             search = _search(broker, chars)
             search.answers_due[sender] = number
             _look(broker, chars, search)
@@ -466,14 +581,14 @@ def on_iskey(broker: Broker, sender: Node, items: list[Any]) -> None:
         elif broker.me.id < sender.id:
             search.answers_due[sender] = number
         else:
-            broker.send(only, KEYIS, (number, chars, b""))
+            broker.send(only, KEYIS, _answer_of(broker, number, chars, named))
             if search.asked and sender.is_linked:
                 _ask_one(broker, chars, search, sender)
 
 
 def on_keyis(broker: Broker, sender: Node, items: list[Any]) -> None:
     """Note a node's last word on a key: the id of its job, or that it knows none."""
-    for number, chars, named, *_ in items:
+    for number, chars, named, *later in items:
         if type(named) is not bytes or (named and (len(named) != ID_BYTES or not is_valid_id(named))):
             raise ValueError("an answer that is no id")
         lookup = broker.producers.lookups.get(number)
@@ -483,10 +598,15 @@ def on_keyis(broker: Broker, sender: Node, items: list[Any]) -> None:
         search = broker.producers.searches.get(chars)
         if search is None or search.making is not None or not search.callers:
             broker.stats.ignored("answer about a key that no producer waits for")
-        elif named:
-            _end(broker, chars, search, named)
+        elif named and not windows.is_replacing(search.callers[0]) and not (later and later[0]):
+            if _end(broker, chars, search, named):
+                broker.producers.key_events[named] = None
         elif search.unanswered.get(sender) == number:
             del search.unanswered[sender]
+            if named:
+                search.named[named] = search.named.get(named, True) and bool(later and later[0])
+                for other in later[1] if len(later) > 1 else ():
+                    search.replaced[other] = None
             if not search.unanswered:
                 _look(broker, chars, search)
 

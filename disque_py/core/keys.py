@@ -8,7 +8,10 @@ Only a job that was not created (its copies could not be made) frees its key.
 One key may name several jobs, when nodes could not ask each other. They are never merged. The first that was known here
 is the one named.
 
-Which node asks which is keying.py. Spec K1, K6.
+A job with a window uses its key for another time (windows.py). A job that takes the place of another one is the one
+that is named.
+
+Which node asks which is keying.py. Spec K1, K6, TP5.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
+from disque_py.core import windows
 from disque_py.core.job import Job
 
 if TYPE_CHECKING:
@@ -46,7 +50,7 @@ class Keys:
     """All keys that are used here.
 
     jobs   characters -> ids of jobs, the first that was known first
-    over   id of a job that is no longer here -> (when its TTL is over, segment of the journal that says so; 0: none)
+    over   id of a job that is no longer here -> (when its key is free, segment of the journal that says so; 0: none)
     """
 
     __slots__ = ("_broker", "_spans", "jobs", "over")
@@ -62,11 +66,24 @@ class Keys:
 
     def named(self, chars: bytes) -> bytes:
         """Return the id of the job that has this key; empty if none has, as far as this node knows."""
-        for job_id in self.jobs.get(chars, ()):
+        ids = self.jobs.get(chars, ())
+        broker = self._broker
+        found = b""
+        for job_id in ids:
             known = self.over.get(job_id)
-            if known is None or known[0] > self._broker.now_ms:
+            if known is not None:
+                if known[0] > broker.now_ms:
+                    return found or job_id
+                continue
+            job = broker.find(job_id)
+            if job is not None and not windows.is_used(job, broker.now_ms):
+                continue
+            if len(ids) == 1:
                 return job_id
-        return b""
+            # Of a job and the one that takes its place, the latter is named.
+            if not found or (job is not None and found in windows.replaced_ids(job)):
+                found = job_id
+        return found
 
     def enter(self, job: Job) -> None:
         """Enter the key of a job that is entered."""
@@ -90,10 +107,11 @@ class Keys:
     def finish(self, job: Job) -> None:
         """Keep the key of a job that is no longer here until its TTL is over."""
         broker = self._broker
-        if job.expire_at_ms <= broker.now_ms:
+        until_ms = windows.until_ms(job, broker.now_ms)
+        if until_ms <= broker.now_ms or windows.is_replaced(job) or windows.number(job) == windows.WHILE_IT_LIVES:
             self.leave(job.id)
             return
-        self._remember(job.id, job.expire_at_ms, 0)
+        self._remember(job.id, until_ms, 0)
         if broker.is_journaling:
             broker.outbox.keys[job.id] = None
 

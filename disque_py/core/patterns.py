@@ -254,14 +254,17 @@ class Patterns:
             self._broker.used_memory -= LISTED_BYTES
 
     def clear_queues(self) -> None:
-        """Forget all queues, because they are gone (reset.py)."""
+        """Forget all queues, because they are gone. The caller counts the memory anew (reset.py)."""
         for group in self.groups.values():
-            self._broker.used_memory -= LISTED_BYTES * len(group.names)
             group.names = []
             group.listed = {}
             group.build = None
         self.to_join = {}
         self.found = {}
+
+    def group_bytes(self) -> int:
+        """Return the accounted bytes of groups without queues."""
+        return sum([GROUP_BYTES + sum(map(len, words)) for words in self.groups])
 
     # -- the life of a group ------------------------------------------------------------------------
 

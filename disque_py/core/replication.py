@@ -34,7 +34,7 @@ from cluster_bus.messages import (
 )
 from cluster_bus.node import Node
 from disque_py import event_format
-from disque_py.core import changing, events, lifecycle, zones
+from disque_py.core import changing, events, lifecycle, windows, zones
 from disque_py.core.broker import Broker
 from disque_py.core.client import RUNNING, WAITS_FOR_COPIES, WROTE, Client
 from disque_py.core.job import (
@@ -65,10 +65,10 @@ RESEND_MS: Final = 1_000
 
 COPIES_DEFAULT: Final = 3
 
-NOREPL_TIMEOUT: Final = b"-NOREPL Timeout reached before replicating to the requested number of nodes\r\n"
-NOREPL_REMOVED: Final = b"-NOREPL job removed (expired?) before the requested replication level was achieved\r\n"
+NOREPL_TIMEOUT: Final[bytes] = b"-NOREPL Timeout reached before replicating to the requested number of nodes\r\n"
+NOREPL_REMOVED: Final[bytes] = b"-NOREPL job removed (expired?) before the requested replication level was achieved\r\n"
 NOREPL_REFUSED: Final = b"-NOREPL Not enough reachable nodes for the requested replication level\r\n"
-LEAVING_REPLY: Final = b"-LEAVING This node is leaving the cluster, please connect to a different one\r\n"
+LEAVING_REPLY: Final[bytes] = b"-LEAVING This node is leaving the cluster, please connect to a different one\r\n"
 
 # Answers to REPLJOB as repairs note them; any other is the reason of a refusal (repair.py).
 COPY_TAKEN: Final = -1
@@ -181,6 +181,8 @@ def answer(broker: Broker, client: Client, job: Job, slot: list[bytes | None], r
     client.waiting_jobs.pop(job, None)
     broker.waits.blocked_count -= 1
     slot[0] = reply
+    if broker.producers.fans and (fan := broker.producers.fans.get(job)) is not None:
+        broker.producers.fans_due[fan] = None
     slots = client.slots
     if slots is None:
         return
@@ -219,7 +221,8 @@ def on_repljob(broker: Broker, sender: Node, items: list[Any]) -> None:
             continue
         if job.attributes is not None and item[1] == NEW_KEY:
             job.attributes.is_open = True
-            if broker.producers.keys.named(job_id[KEY_AT:KEY_END]):
+            named = broker.producers.keys.named(job_id[KEY_AT:KEY_END])
+            if named and named not in windows.replaced_ids(job):
                 broker.send(only, REFUSED, (job_id, REFUSED_KEY))
                 continue
         if is_choosy or broker.used_memory > high_memory:
@@ -357,6 +360,10 @@ def on_gotjob(broker: Broker, sender: Node, items: list[Any]) -> None:
 def achieve(broker: Broker, job: Job, work: Replication) -> None:
     """Queue a job that enough nodes hold, or have it queued, and answer the producer."""
     assert job.state == WAIT_REPL
+    if broker.producers.fans and (fan := broker.producers.fans.get(job)) is not None:
+        work.is_held = True
+        broker.producers.fans_due[fan] = None
+        return
     assert len(work.confirmed) >= (job.terms.replicate if work.is_external else job.terms.replicate - 1)
     reply = b"+" + job.id + b"\r\n"
     if work.is_external:
@@ -373,6 +380,18 @@ def achieve(broker: Broker, job: Job, work: Replication) -> None:
         lifecycle.mark_dirty(broker, job)
     broker.stats.jobs_added += 1
     answer(broker, work.client, job, work.slot, reply)
+
+
+def hold_alone(broker: Broker, client: Client, job: Job, timeout_ms: int, slot: list[bytes | None]) -> None:
+    """Enter a job that needs no copy elsewhere and waits for others, as one that has its copies (fanout.py)."""
+    deadline_ms = broker.now_ms + timeout_ms if timeout_ms else 0
+    job.work = work = Replication(client, slot, broker.sets.only(broker.me), broker.now_ms, deadline_ms, False, False)
+    lifecycle.register_waiting(broker, job)
+    work.is_held = True
+    _schedule(broker, job, work, RESEND_MS)
+    fan = broker.producers.fans.get(job)
+    if fan is not None:
+        broker.producers.fans_due[fan] = None
 
 
 def default_copies(broker: Broker, *, is_external: bool) -> int:
@@ -517,6 +536,8 @@ def caller_out(broker: Broker, job: Job) -> None:
 def drop_client(broker: Broker, client: Client, reply: bytes | None) -> None:
     """Drop the producer's jobs that miss copies. It is gone (`reply` None), or it gets this error."""
     for job, slot in list(client.waiting_jobs.items()):
+        if broker.producers.fans and (fan := broker.producers.fans.get(job)) is not None:
+            broker.producers.fans_due[fan] = None
         if job.state == WAIT_REPL:
             give_up(broker, job, reply)
             continue
@@ -548,6 +569,9 @@ def on_timer(broker: Broker, job: Job, work: Replication) -> None:
     if work.deadline_ms and broker.now_ms >= work.deadline_ms:
         broker.stats.replication_timeouts += 1
         give_up(broker, job, NOREPL_TIMEOUT)
+        return
+    if work.is_held:
+        _schedule(broker, job, work, RESEND_MS)
         return
     has_asked = _extend(broker, job)
     if job.state == WAIT_REPL:

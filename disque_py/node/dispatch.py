@@ -29,6 +29,9 @@ from disque_py.core import (
     changing,
     claim_messages,
     delivery,
+    exclusive,
+    fanout,
+    fencing,
     filter_interest,
     firing,
     gathering,
@@ -45,6 +48,7 @@ from disque_py.core import (
     pausing,
     pulls,
     repair,
+    replacing,
     replication,
     requeue,
     settings_sync,
@@ -53,6 +57,7 @@ from disque_py.core import (
     tasks,
     telling,
     timers,
+    topics,
     voting,
 )
 from disque_py.core.broker import Broker
@@ -126,6 +131,7 @@ MESSAGES: Final[dict[int, MessageHandler]] = {
     messages.ISKEY: keying.on_iskey,
     messages.KEYIS: keying.on_keyis,
     messages.OUTCOME_IS: keying.on_outcome_is,
+    messages.REPLACED: replacing.on_replaced,
     messages.SETTING: settings_sync.on_setting,
     messages.SETTINGS_HAVE: settings_sync.on_have,
     messages.SETTINGS_DIGEST: settings_sync.on_digest,
@@ -139,6 +145,7 @@ MESSAGES: Final[dict[int, MessageHandler]] = {
     messages.CHANGED: changing.on_changed,
     messages.ASKCHANGED: changing.on_askchanged,
     messages.ACKATTEMPT: acks.on_ackattempt,
+    messages.ACKFENCED: fencing.on_ackfenced,
     messages.RESULT: acks.on_result,
     messages.BATCHADD: keeping.on_batchadd,
     messages.BATCHGOT: keeping.on_batchgot,
@@ -200,6 +207,7 @@ def install(broker: Broker, renamed: list[tuple[str, str]] | tuple[tuple[str, st
     names = {old.lower(): new for old, new in renamed}
     broker.commands.clear()
     broker.gatherings.topics = TOPICS
+    topics.watch(broker)
     for command in COMMANDS:
         name = names.get(command.name, command.name)
         if name:
@@ -618,9 +626,16 @@ def settle(broker: Broker) -> None:
         repair.settle(broker)
     if broker.producers.key_events or broker.producers.key_conflicts:
         keying.settle(broker)
+    while broker.producers.fans_due:
+        fanout.settle(broker)
+        keying.settle(broker)
+    if broker.producers.replaced:
+        replacing.settle(broker)
     consumers = broker.consumers
     if consumers.answered:
         ordering.settle_all(broker)
+    if broker.exclusive.heard:
+        exclusive.settle(broker)
     patterns = broker.patterns
     if patterns.to_join:
         matching.join_new(broker)

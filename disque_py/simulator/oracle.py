@@ -10,7 +10,7 @@ A body begins with the job's number. The number is all that the oracle needs to 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from disque_py.core.ids import is_retried_id, is_valid_id
@@ -59,6 +59,9 @@ class Promise:
     elsewhere            NACKs for it at a node that did not deliver it: two nodes may queue it at once
     loose                requests that end a lease early (NACK, ENQUEUE …) and were not answered
     freed_ms             when the last of them was answered
+    origin, fan          of a publication: its first job, whose body all have; and that one's jobs by queue
+    is_refused           its publication was refused
+    replaced_ms          when its producer heard that another job took its place
     """
 
     __slots__ = (
@@ -76,18 +79,22 @@ class Promise:
         "delivered",
         "early_ms",
         "elsewhere",
+        "fan",
         "freed_ms",
         "id",
         "is_deleted",
         "is_over",
+        "is_refused",
         "limit",
         "loose",
         "losses",
         "moves",
         "nacks",
         "number",
+        "origin",
         "queue",
         "renewed",
+        "replaced_ms",
         "retry_ms",
         "settled_ack_ms",
         "ttl_ms",
@@ -125,6 +132,10 @@ class Promise:
         self.cancels = 0
         self.nacks = 0
         self.moves = 0
+        self.origin: Promise | None = None
+        self.fan: dict[bytes, Promise] | None = None
+        self.is_refused = False
+        self.replaced_ms = 0
 
     def __str__(self) -> str:
         kind = "at-most-once job" if not self.retry_ms else "job"
@@ -132,13 +143,18 @@ class Promise:
 
     def body(self) -> bytes:
         """Return the body that was added."""
-        head = b"%d " % self.number
+        head = b"%d " % (self.number if self.origin is None else self.origin.number)
         return head + FILLER[: max(0, self.body_bytes - len(head))]
+
+
+def _nothing(promise: Promise) -> None:
+    """Check nothing: no client publishes."""
 
 
 class Oracle:
     """All promises.
 
+    check_delivered   a further check of each delivered job (clients/publishers.py)
     is_settled   nothing is wrong with the cluster: a holder hears at once that its job is done
     delays_ms    how long time may have stood still for some copy: stopped processes, stuck links, disks in trouble
     explained    ids of at-most-once jobs that may be lost: a mishap, or a reply that no client read
@@ -174,6 +190,7 @@ class Oracle:
         self.errors: dict[str, int] = {}
         self.movable: frozenset[bytes] = frozenset()
         self.moves_under_way = 0
+        self.check_delivered: Callable[[Promise], None] = _nothing
 
     def add(self, queue: bytes, body_bytes: int, retry_ms: int, ttl_ms: int, copies: int, now_ms: int) -> Promise:
         """An ADDJOB is about to be sent."""
@@ -209,7 +226,16 @@ class Oracle:
         promise = self.promises[int(number)] if number.isdigit() and int(number) < len(self.promises) else None
         if promise is None:
             raise RuleBrokenError("nothing comes from nowhere", f"{job_id!r} has the body {body[:40]!r}", job_id)
+        if promise.fan is not None:
+            known = self.by_id.get(job_id)
+            promise = promise.fan.get(queue, promise) if known is None else known
         self._name(promise, job_id)
+        if promise.replaced_ms and self.is_calm_since(promise):
+            late_ms = now_ms - promise.replaced_ms
+            raise RuleBrokenError(
+                "REPLACE leaves one job", f"{promise} came {late_ms} ms after it was replaced", job_id
+            )
+        self.check_delivered(promise)
         if (queue != promise.queue and queue not in self.movable) or body != promise.body():
             raise RuleBrokenError("jobs arrive as they were added", f"{promise} came from {queue!r}", job_id)
         self.delivered += 1

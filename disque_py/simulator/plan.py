@@ -88,9 +88,15 @@ FILTERED_SHARE: Final = 0.3
 # Clusters with owners of locks, and voters whose list changes. Some of these lose their files of votes.
 LOCKERS_SHARE: Final = 0.3
 WIPES_SHARE: Final = 0.5
+# Clusters with queues whose jobs need a claim.
+CLAIMS_SHARE: Final = 0.25
 # Clusters in zones, with producers that ask for them.
 ZONED_SHARE: Final = 0.25
 PLACES: Final = (("", ""), ("", "a"), ("", "b"), ("west", "a"), ("west", "b"), ("north", ""))
+# Clusters with consumers that name patterns; with a publisher, where no operator moves jobs; with keys for a while.
+PATTERNS_SHARE: Final = 0.3
+PUBLISHER_SHARE: Final = 0.3
+DEBOUNCER_SHARE: Final = 0.3
 # Of the clusters with little memory so many let bodies go to disk.
 SPILLING_SHARE: Final = 0.6
 
@@ -243,12 +249,20 @@ def draw(seed: int, duration_ms: int, *, weather: str = "", chance: Callable[[st
     has_locks = locks.random() < LOCKERS_SHARE
     if has_locks:
         names += ["voter keeper"] * locks.choice((1, 1, 2)) + ["locker"] * locks.choice((2, 3, 5))
+    claimed = chance(f"{seed} claims")
+    if claimed.random() < CLAIMS_SHARE:
+        names += ["voter keeper"] * ("voter keeper" not in names)
+        names += ["claim producer"] * claimed.choice((1, 2)) + ["claim worker"] * claimed.choice((2, 3))
     zoned = chance(f"{seed} zones")  # Likewise.
     places: tuple[tuple[str, str], ...] = ()
     if zoned.random() < ZONED_SHARE:
         names += ["placer"] * zoned.choice((1, 2))
         some = PLACES[: zoned.choice((3, 4, 6))]
         places = tuple(zoned.choice(some) for _ in NAMES)
+    topics = chance(f"{seed} topics")  # Likewise.
+    names += ["pattern consumer"] * (topics.random() < PATTERNS_SHARE)
+    names += ["publisher"] * (topics.random() < PUBLISHER_SHARE and "mover" not in names)
+    names += ["debouncer"] * (topics.choice((1, 2)) if topics.random() < DEBOUNCER_SHARE else 0)
     clients = [ClientPlan(number, kind) for number, kind in enumerate(names)]
     delay_ms = rng.choice(((1, 1), (1, 2), (1, 5), (2, 20), (10, 40), (1, 100)))
     faults = _faults(rng, kinds, duration_ms)

@@ -16,7 +16,7 @@ SHOW_NAMES = (
     "id", "queue", "state", "repl", "ttl", "ctime", "delay", "retry", "nacks", "additional-deliveries",
     "nodes-delivered", "nodes-confirmed", "next-requeue-within", "next-awake-within", "body", "attempt", "leased",
     "priority", "meta", "status", "attempts", "attempts-left", "error", "backoff", "delay-ms", "retry-ms", "ttl-ms",
-    "copies", "repairing", "progress", "progress-text", "result", "batch",
+    "copies", "repairing", "progress", "progress-text", "result", "batch", "topic", "key-window-ms",
 )  # fmt: skip
 
 
@@ -237,6 +237,7 @@ def test_show_has_the_original_fields_in_their_order_and_ours_behind():
         "leased": 0, "priority": broker.wall_ms - 1500, "meta": [], "status": b"invisible", "attempts": 0,
         "attempts-left": None, "error": None, "backoff": None, "delay-ms": 5_000, "retry-ms": 10_000, "ttl-ms": 98_500,
         "copies": 1, "repairing": 0, "progress": None, "progress-text": None, "result": None, "batch": None,
+        "topic": None, "key-window-ms": None,
     }  # fmt: skip
 
 

@@ -1,0 +1,152 @@
+"""Commands about topics: names whose jobs go into all queues that are bound to them. Pure. Spec TP7, TP8."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from disque_py.client.commands import (
+    ADD_TIMEOUT_MS,
+    QUEUE_SET_MS,
+    BackoffPolicy,
+    Body,
+    Meta,
+    Where,
+    add_options,
+)
+from disque_py.client.protocol import Reply, text, word
+from disque_py.client.request import Lane, Repeat, Request
+from disque_py.client.spans import Milliseconds, Seconds, milliseconds
+
+
+@dataclass(slots=True)
+class Binding:
+    """An entry of TOPIC LIST: a queue that gets the jobs of a topic.
+
+    topic   the topic
+    queue   the queue
+    where   pairs that the metadata of a job must have, if any
+    """
+
+    topic: str
+    queue: str
+    where: dict[str, bytes] = field(default_factory=dict)
+
+
+def bind(topic: str | bytes, queue: str | bytes, *, where: Where | None = None) -> Request[bool]:
+    """TOPIC BIND → True, when all linked nodes know the binding.
+
+    topic   name of the topic
+    queue   name of the queue that gets its jobs
+    where   pairs of names and values; only jobs whose metadata have all of them. None, the default, takes any job. An
+            existing binding gets the new filter
+
+    Raises ReplyError if the topic has 1000 queues.
+    """
+    argv = [b"TOPIC", b"BIND", word(topic), word(queue)]
+    for name, value in (where or {}).items():
+        argv += (b"WHERE", word(name), word(value))
+    return Request(tuple(argv), _is_ok, Repeat.SAFE, Lane.OWN, QUEUE_SET_MS)
+
+
+def unbind(topic: str | bytes, queue: str | bytes) -> Request[bool]:
+    """TOPIC UNBIND → whether the queue was bound.
+
+    topic   name of the topic
+    queue   name of the queue that gets no more of its jobs
+    """
+    return Request((b"TOPIC", b"UNBIND", word(topic), word(queue)), bool, Repeat.SAFE, Lane.OWN, QUEUE_SET_MS)
+
+
+def topics(pattern: str | bytes | None = None) -> Request[list[Binding]]:
+    """TOPIC LIST → the bindings of all topics, sorted by topic and queue.
+
+    pattern   pattern of topics, as `orders.*`; None, the default: all
+    """
+    argv = (b"TOPIC", b"LIST") if pattern is None else (b"TOPIC", b"LIST", word(pattern))
+    return Request(argv, _bindings)
+
+
+def publish(
+    topic: str | bytes,
+    body: Body,
+    *,
+    timeout_ms: Milliseconds = ADD_TIMEOUT_MS,
+    replicate: int | None = None,
+    delay: Seconds | None = None,
+    retry: Seconds | None = None,
+    ttl: Seconds | None = None,
+    maxlen: int | None = None,
+    async_: bool = False,
+    priority: int | None = None,
+    meta: Meta | None = None,
+    key: str | bytes | None = None,
+    window: Seconds | None = None,
+    replace: bool = False,
+    attempts: int | None = None,
+    backoff: BackoffPolicy | None = None,
+    retry_unsafe: bool | None = None,
+) -> Request[list[tuple[str, str]]]:
+    """TOPIC PUBLISH → queue and id of each job, sorted by queue; empty if no filter takes the job.
+
+    topic          name of the topic
+    body           the content of all jobs; text becomes UTF-8
+    timeout_ms     milliseconds in which the node has to make all copies, 5000 by default; 0 waits for ever
+    replicate      copies of each job; by default the node or the settings of each queue choose
+    delay          seconds until the jobs are queued; by default as the settings of each queue say
+    retry          seconds without an ack after which a job is queued again; by default as each queue's settings say
+    ttl            seconds after which a job is dropped; by default as the settings of each queue say
+    maxlen         refuse the jobs if one of the queues has this many jobs or more; by default there is no limit
+    async_         answer before the copies are made
+    priority       a lower number is served first; by default the creation time in Unix milliseconds
+    meta           pairs of names and values that travel with the jobs, and which filters compare; none by default
+    key            one job per queue and key: a repetition names the jobs that exist, and makes those that are missing.
+                   None by default
+    window         seconds for which the key is used, as for `add_job`; by default the TTL
+    replace        take the place of jobs that still wait for their delay, as for `add_job`; False by default
+    attempts       deliveries after which a job is errored; by default as the settings of each queue say
+    backoff        the delay after a NACK without one; by default as the settings of each queue say
+    retry_unsafe   send the command again when its answer was lost, as for `add_job`. None, the default, takes the
+                   client's setting
+
+    All jobs are made, or none. Raises ReplyError for a name that is no topic; NoReplError, PausedError, MaxLenError,
+    TooBigError, NoKeyError, OutOfMemoryError, UnreachableError; ConnectionLostError when the connection broke and the
+    jobs may exist; ValueError for a number that is not whole.
+    """
+    options = add_options(
+        replicate=replicate,
+        delay=delay,
+        retry=retry,
+        ttl=ttl,
+        maxlen=maxlen,
+        async_=async_,
+        priority=priority,
+        meta=meta,
+        key=key,
+        window=window,
+        replace=replace,
+        attempts=attempts,
+        backoff=backoff,
+    )
+    timeout = milliseconds("timeout_ms", timeout_ms)
+    argv = (b"TOPIC", b"PUBLISH", word(topic), word(body), b"%d" % timeout, *options)
+    repeat = Repeat.SAFE if (key is not None and window is None) or retry_unsafe else Repeat.ASK
+    if retry_unsafe is False and repeat is Repeat.ASK:
+        repeat = Repeat.NEVER
+    return Request(argv, _published, repeat, Lane.ADDS, timeout, awaits_nodes=replicate is None)
+
+
+def _is_ok(reply: Reply) -> bool:
+    return text(reply) == "OK"
+
+
+def _published(reply: Reply) -> list[tuple[str, str]]:
+    return [(text(queue), text(job_id)) for queue, job_id, *_ in reply]
+
+
+def _bindings(reply: Reply) -> list[Binding]:
+    return [
+        Binding(
+            text(topic), text(queue), {text(name): value for name, value in zip(where[::2], where[1::2], strict=True)}
+        )
+        for topic, queue, where, *_ in reply
+    ]

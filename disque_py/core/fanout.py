@@ -1,0 +1,292 @@
+"""Fan-out: one ADDJOB to a topic makes a job in each bound queue, or none at all.
+
+The command reads its options once for each queue and leaves a *plan* (commands/adding.py). Where no plan waits for
+copies, nodes or keys, the jobs are made at once, in one turn. Otherwise each job is made as that of any ADDJOB, and
+*held*: it stays WAIT_REPL when it has its copies. When the last one has them, all are queued in one turn, and the
+producer is answered. If a job fails, the others are given up, as one ADDJOB that misses copies.
+
+Keys are looked up one queue after the other, in the order of the queues' names. A held job keeps other nodes waiting
+that want its key. Because all fan-outs take keys in the same order, no two of them wait for each other.
+
+Each job waits in a slot of its own, which no client sees, so replication.py and keying.py treat it as they treat every
+other one. `replication.answer` notes the fan-out in `fans_due`, and `settle` goes on with it at the end of the turn.
+Spec TP8, TP9.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from disque_py.core import keying, lifecycle, replication
+from disque_py.core.broker import Broker
+from disque_py.core.client import Client
+from disque_py.core.errors import CommandError
+from disque_py.core.job import NO_TERMS, WAIT_REPL, Handover, Job, Replication, Wanted
+from disque_py.core.job_attributes import BATCH
+from disque_py.resp.replies import array, bulk_array, error
+
+if TYPE_CHECKING:
+    Slot = list[bytes | None]
+
+NO_TIMEOUT_SUFFIX: Final = (replication.NOREPL_TIMEOUT, replication.NOREPL_REMOVED, replication.LEAVING_REPLY)
+
+
+class Plan:
+    """A job that an ADDJOB wants to make in one queue, after all its checks.
+
+    create   makes a job with a key, held, when the key is known to be free
+    slot     where its reply comes
+    """
+
+    __slots__ = (
+        "create",
+        "is_async",
+        "is_default",
+        "is_external",
+        "is_keyed",
+        "is_quorum",
+        "job",
+        "slot",
+        "timeout_ms",
+        "zone_count",
+    )
+
+    def __init__(
+        self,
+        job: Job,
+        timeout_ms: int,
+        *,
+        is_default: bool,
+        is_external: bool,
+        is_async: bool,
+        zone_count: int,
+        is_quorum: bool,
+        create: keying.Create | None,
+    ) -> None:
+        self.job = job
+        self.timeout_ms = timeout_ms
+        self.is_default = is_default
+        self.is_external = is_external
+        self.is_async = is_async
+        self.zone_count = zone_count
+        self.is_quorum = is_quorum
+        self.create = create
+        self.is_keyed = create is not None
+        self.slot: Slot = [None]
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether the job needs no copy elsewhere before it is made."""
+        return not self.is_external and (self.is_async or self.job.terms.replicate == 1)
+
+
+class Fanout:
+    """The jobs of one command that are being made.
+
+    slot        the client's place in the order of replies
+    marker      an entry for the client's table of waiting jobs
+    started     plans that were begun
+    is_listed   the reply names all jobs (TOPIC PUBLISH), not the first one
+    is_going    all jobs are there, and are being queued
+    made        queue and id of each job, once they are queued
+    """
+
+    __slots__ = ("client", "is_going", "is_listed", "made", "marker", "plans", "slot", "started")
+
+    def __init__(self, client: Client, plans: list[Plan], slot: Slot, marker: Job, *, is_listed: bool) -> None:
+        self.client = client
+        self.plans = plans
+        self.slot = slot
+        self.marker = marker
+        self.started = 0
+        self.is_listed = is_listed
+        self.is_going = False
+        self.made: list[tuple[bytes, bytes]] = []
+
+    def goes_on_as(self, job: Job, again: Job) -> None:
+        """Note that a job goes on under another id of its key (keying.py)."""
+        for plan in self.plans:
+            if plan.job is job:
+                plan.job = again
+
+
+def start(
+    broker: Broker,
+    client: Client,
+    plans: list[Plan],
+    make_alone: Callable[[Broker, Plan], None],
+    *,
+    is_listed: bool,
+) -> bytes | None:
+    """Make the planned jobs. Return the reply, or None if the client waits.
+
+    make_alone   makes and queues one job that needs no copy elsewhere
+    """
+    if all(plan.is_alone and not plan.is_keyed and not _has_batch(plan.job) for plan in plans):
+        for plan in plans:
+            make_alone(broker, plan)
+        return _reply_of([(plan.job.terms.queue, plan.job.id) for plan in plans], is_listed=is_listed)
+    marker = Job(plans[0].job.id, NO_TERMS, b"", 0, 0, broker.sets.mine)
+    slot = replication.wait_for_copies(client, marker)
+    broker.waits.blocked_count += 1
+    fan = Fanout(client, plans, slot, marker, is_listed=is_listed)
+    _go_on(broker, fan)
+    return None
+
+
+def _has_batch(job: Job) -> bool:
+    return job.attributes is not None and job.attributes.extra(BATCH) is not None
+
+
+def _reply_of(made: list[tuple[bytes, bytes]], *, is_listed: bool) -> bytes:
+    if is_listed:
+        return array([bulk_array(pair) for pair in made])
+    return b"+%b\r\n" % made[0][1]
+
+
+def settle(broker: Broker) -> None:
+    """Go on with the fan-outs whose jobs had news in this turn."""
+    while broker.producers.fans_due:
+        due, broker.producers.fans_due = broker.producers.fans_due, {}
+        for fan in due:
+            if fan.slot[0] is None:
+                _go_on(broker, fan)
+            else:
+                _end(broker, fan)  # Its client is gone, or was sent away.
+
+
+def _go_on(broker: Broker, fan: Fanout) -> None:
+    if fan.is_going:
+        _answer(broker, fan)
+        return
+    while True:
+        is_waiting = False
+        for plan in fan.plans[: fan.started]:
+            reply = plan.slot[0]
+            if reply is not None and reply.startswith(b"-"):
+                _fail(broker, fan, plan, reply)
+                return
+            is_waiting = is_waiting or (reply is None and not _is_held(plan))
+        if fan.client.waiting_jobs.get(fan.marker) is not fan.slot:
+            _end(broker, fan)
+            return
+        if fan.started == len(fan.plans):
+            if not is_waiting:
+                _commit(broker, fan)
+            return
+        plan = fan.plans[fan.started]
+        if plan.is_keyed and is_waiting:
+            return
+        fan.started += 1
+        _begin(broker, fan, plan)
+
+
+def _is_held(plan: Plan) -> bool:
+    work = plan.job.work
+    return isinstance(work, Replication) and work.is_held
+
+
+def _begin(broker: Broker, fan: Fanout, plan: Plan) -> None:
+    """Begin to make a job."""
+    client, job = fan.client, plan.job
+    broker.producers.fans[job] = fan
+    client.waiting_jobs[job] = plan.slot
+    broker.waits.blocked_count += 1
+    if plan.create is None:
+        hold(broker, client, plan)
+        return
+    try:
+        reply = keying.add(broker, client, job, plan.timeout_ms, plan.create, plan.slot)
+    except CommandError as refused:
+        reply = error(refused.text)
+    if reply is not None:
+        replication.answer(broker, client, job, plan.slot, reply)
+
+
+def hold(broker: Broker, client: Client, plan: Plan) -> None:
+    """Make a job that is not queued before all others are there."""
+    job = plan.job
+    if plan.is_alone:
+        replication.hold_alone(broker, client, job, plan.timeout_ms, plan.slot)
+        return
+    replication.start(
+        broker,
+        client,
+        job,
+        plan.timeout_ms,
+        is_external=plan.is_external,
+        is_default=plan.is_default,
+        zone_count=plan.zone_count,
+        is_quorum=plan.is_quorum,
+        slot=plan.slot,
+    )
+
+
+def _commit(broker: Broker, fan: Fanout) -> None:
+    """Queue all jobs, in one turn, and answer the producer."""
+    fan.is_going = True
+    made = fan.made
+    for plan in fan.plans:
+        reply = plan.slot[0]
+        job = plan.job
+        broker.producers.fans.pop(job, None)
+        if reply is not None:
+            made.append((job.terms.queue, reply[1:-2]))
+            continue
+        made.append((job.terms.queue, job.id))
+        work = job.work
+        assert isinstance(work, Replication)
+        work.is_held = False
+        if plan.is_alone:
+            lifecycle.achieve(broker, job)
+            if job.terms.replicate > 1 or plan.is_quorum:
+                replication.start_async(broker, job, is_quorum=plan.is_quorum)
+            replication.queue_or_delay(broker, job)
+            lifecycle.mark_dirty(broker, job)
+            broker.stats.jobs_added += 1
+            replication.answer(broker, fan.client, job, plan.slot, b"+%b\r\n" % job.id)
+        else:
+            replication.achieve(broker, job, work)
+    _answer(broker, fan)
+
+
+def _answer(broker: Broker, fan: Fanout) -> None:
+    """Answer the producer. Jobs of a batch wait first until a keeper of the batch has recorded them."""
+    for plan in fan.plans:
+        if plan.slot[0] is None:
+            broker.producers.fans[plan.job] = fan
+            return
+        broker.producers.fans.pop(plan.job, None)
+    replication.answer(broker, fan.client, fan.marker, fan.slot, _reply_of(fan.made, is_listed=fan.is_listed))
+
+
+def _fail(broker: Broker, fan: Fanout, failed: Plan, reply: bytes) -> None:
+    """Give up all jobs, because one of them can't be made, and answer the producer."""
+    if reply not in NO_TIMEOUT_SUFFIX:
+        reply = reply[:-2] + b": " + failed.job.terms.queue.replace(b"\r", b" ").replace(b"\n", b" ") + b"\r\n"
+    _end(broker, fan)
+    if fan.client.waiting_jobs.get(fan.marker) is fan.slot:
+        replication.answer(broker, fan.client, fan.marker, fan.slot, reply)
+
+
+def _end(broker: Broker, fan: Fanout) -> None:
+    """Give up the jobs that are not queued yet."""
+    client = fan.client
+    for plan in fan.plans:
+        job = plan.job
+        broker.producers.fans.pop(job, None)
+        if plan.slot[0] is not None or client.waiting_jobs.get(job) is not plan.slot:
+            continue
+        work = job.work
+        if job.state == WAIT_REPL:
+            replication.give_up(broker, job, None)
+            continue
+        if isinstance(work, Wanted) and not work.is_over:
+            work.is_over = True
+            replication.caller_out(broker, job)
+            broker.producers.key_events[job.id] = None
+        elif isinstance(work, Handover):
+            work.client = None
+        client.waiting_jobs.pop(job, None)
+        broker.waits.blocked_count -= 1

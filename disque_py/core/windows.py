@@ -1,0 +1,107 @@
+"""Windows of keys: how long the KEY of a job is used, if not until its TTL is over (ADDJOB … WINDOW, REPLACE).
+
+The extra WINDOW of a job says it. Its number is 0 for a key that is used until the job is over or errored. Else it is
+one more than the milliseconds from the end of the window to the end of the job's life. Nodes know the life that is left
+of each job, so no moment travels, and a node that gets a copy later knows the same end.
+
+A job that was added with REPLACE has a list instead: this number, and the ids of the jobs whose place it takes.
+Spec TP5, TP6.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from disque_py.core.job import ACKED, ACTIVE, CTIMES_PER_MS, Job
+from disque_py.core.job_attributes import WINDOW
+
+if TYPE_CHECKING:
+    from disque_py.core.broker import Broker
+
+WHILE_IT_LIVES: Final = 0
+# The error of a job whose place another one took begins so.
+REPLACED_BY: Final = b"replaced by "
+
+
+def number_of(ttl_ms: int, window_ms: int) -> int:
+    """Return the number of a window that begins with the job's life."""
+    return 1 + max(0, ttl_ms - window_ms) if window_ms else WHILE_IT_LIVES
+
+
+def number(job: Job) -> int | None:
+    """Return the number of a job's window; None: its key is used until its TTL is over."""
+    attributes = job.attributes
+    value: Any = None if attributes is None else attributes.extra(WINDOW)
+    found: int | None = value[0] if type(value) in (list, tuple) else value
+    return found
+
+
+def until_ms(job: Job, now_ms: int) -> int:
+    """Return until when the job's key is used, as far as time alone decides."""
+    found = number(job)
+    if found is None:
+        return job.expire_at_ms
+    if found == WHILE_IT_LIVES:
+        return now_ms if job.state == ACKED or job.is_errored else job.expire_at_ms
+    return job.expire_at_ms - (found - 1)
+
+
+def left_ms(job: Job, now_ms: int) -> int:
+    """Return for how long the key is used, as SHOW tells it; 0 for a key that is used while the job lives."""
+    return 0 if number(job) == WHILE_IT_LIVES else max(0, until_ms(job, now_ms) - now_ms)
+
+
+def is_used(job: Job, now_ms: int) -> bool:
+    """Whether the job's key is used."""
+    attributes = job.attributes
+    if attributes is None or (attributes.extras is None and job.state != ACKED):
+        return True
+    return not is_replaced(job) and (attributes.extras is None or until_ms(job, now_ms) > now_ms)
+
+
+def is_replaced(job: Job) -> bool:
+    """Whether the job was canceled because another one took its place."""
+    if job.state != ACKED:
+        return False
+    part = job.part
+    return part is not None and part.error is not None and part.error.startswith(REPLACED_BY)
+
+
+def is_replacing(job: Job) -> bool:
+    """Whether the job was added with REPLACE."""
+    attributes = job.attributes
+    return attributes is not None and type(attributes.extra(WINDOW)) in (list, tuple)
+
+
+def replaced_ids(job: Job) -> list[bytes]:
+    """Return the ids of the jobs whose place this one takes."""
+    attributes = job.attributes
+    value: Any = None if attributes is None else attributes.extra(WINDOW)
+    return list(value[1:]) if type(value) in (list, tuple) else []
+
+
+def move_end(job: Job, expire_at_ms: int) -> None:
+    """Give the job another end of life. The end of its window stays, or comes with the end of its life if earlier."""
+    attributes = job.attributes
+    if attributes is not None and attributes.extras is not None:
+        found = number(job)
+        if found:
+            moved = max(1, found + expire_at_ms - job.expire_at_ms)
+            value = attributes.extras[WINDOW]
+            attributes.extras[WINDOW] = [moved, *value[1:]] if type(value) in (list, tuple) else moved
+    job.expire_at_ms = expire_at_ms
+
+
+def is_delayed(broker: Broker, job: Job) -> bool:
+    """Whether the job is still invisible because of its DELAY, as far as this node knows.
+
+    A node that only has a copy does not hear when its creator queues the job. So it counts from the creation.
+    """
+    if job.state != ACTIVE or not job.terms.delay_ms or job.attempt or job.is_delivered:
+        return False
+    part = job.part
+    if part is not None and (part.is_errored or part.number):
+        return part.is_delayed and part.due_ms > broker.now_ms
+    if job.id[2:10] == broker.me.name[:8]:
+        return not job.was_queued and job.requeue_at_ms > broker.now_ms
+    return broker.wall_ms - job.ctime // CTIMES_PER_MS < job.terms.delay_ms

@@ -1,0 +1,65 @@
+"""Windows and replacements across nodes: one job per key, whoever asks where (spec TP5, TP6)."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from world import World
+
+
+def joined(names: str = "abc", seed: int = 1) -> World:
+    world = World(names, seed=seed)
+    world.join()
+    return world
+
+
+def add(world: World, node: str, *words: str | int) -> bytes:
+    reply = world.ask(node, "ADDJOB", "q", "x", 500, "KEY", "k", *words)
+    assert isinstance(reply, bytes), reply
+    return reply
+
+
+def test_a_window_holds_on_every_node_and_ends_everywhere() -> None:
+    world = joined()
+    first = add(world, "a", "WINDOW", 3, "REPLICATE", 2)
+    assert add(world, "b") == add(world, "c") == first
+    world.run(3_200)
+    assert add(world, "c", "WINDOW", 3) != first
+
+
+def test_a_replacement_on_another_node_leaves_one_job() -> None:
+    world = joined()
+    first = add(world, "a", "DELAY", 3, "REPLACE", "REPLICATE", 2)
+    second = add(world, "c", "DELAY", 3, "REPLACE", "REPLICATE", 2)
+    assert second != first
+    assert add(world, "b") == second
+    world.run(6_000)
+    got = [world.ask(name, "GETJOB", "NOHANG", "COUNT", 5, "FROM", "q") or [] for name in "abc"]
+    assert [job[1] for jobs in got for job in jobs] == [second]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_any_number_of_replacements_at_once_leaves_one_job(seed: int) -> None:
+    world = joined(seed=seed)
+    rng = Random(seed)
+    world.traffic.delay_ms = (1, rng.choice((1, 5, 20)))
+    replies: list[bytes] = []
+    talkers = []
+    for number in range(12):
+        talker = world.client(rng.choice("abc"))
+        talker.say("ADDJOB", "q", number, 0, "KEY", "k", "DELAY", 5, "REPLACE", "REPLICATE", rng.randint(1, 3))
+        talkers.append(talker)
+        world.run(rng.choice((0, 0, 1, 10, 60)))
+    world.until(lambda: all(talker.replies for talker in talkers), 5_000)
+    replies = [talker.replies[0] for talker in talkers]
+    assert all(isinstance(reply, bytes) for reply in replies), replies
+    world.run(9_000)
+    got: list[bytes] = []
+    for _ in range(4):
+        for name in "abc":
+            got += [job[1] for job in world.ask(name, "GETJOB", "NOHANG", "COUNT", 20, "FROM", "q") or []]
+        world.run(500)
+    assert len(set(got)) == 1, got
+    assert got[0] in replies
