@@ -4,8 +4,8 @@ Task libraries run functions for as long as they take, in threads or processes o
 lease, so that the jobs of a dead worker come back soon. This thread sends WORKING for each held job, at a third of the
 lease or more often, also while the functions keep the interpreter or an event loop busy.
 
-A job leaves the keeper when it is settled. It also leaves when its lease can't be extended any more (the job is unknown,
-past half of its TTL, or delivered again), and when the job was canceled. The worker is told of these.
+A job leaves the keeper when it is settled. It also leaves when its lease can't be extended any more (the job is
+unknown, past half of its TTL, or delivered again), and when the job was canceled. The worker is told of these.
 
 The thread starts with the first job. A forked child begins with no job and no thread.
 """

@@ -37,7 +37,7 @@ DEAD_S: Final = 7 * 86_400
 PRIORITY_STEP: Final = 10**13
 
 
-class Canceled(Interrupt):  # type: ignore[misc]  # its base has no types
+class Canceled(Interrupt):
     """Raised in a worker's thread when its message was canceled."""
 
 
@@ -101,7 +101,8 @@ class DisqueBroker(Broker):
         message   the message
         delay     milliseconds until workers get it; None, the default: none
 
-        Raises ConnectionClosed when no node answers, or when the answer was lost and the message may exist; QueueNotFound.
+        Raises QueueNotFound; ConnectionClosed when no node answers, or when the answer was lost and the message may
+        exist.
         """
         queue_name = message.queue_name
         if queue_name not in self.queues:

@@ -1,4 +1,7 @@
-"""The result backend of Dramatiq: one slot per message (result_slots.py). Readers wait on the nodes, without polling."""
+"""The result backend of Dramatiq: one slot per message (result_slots.py).
+
+Readers wait on the nodes, without polling.
+"""
 
 from __future__ import annotations
 

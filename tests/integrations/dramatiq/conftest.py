@@ -6,8 +6,7 @@ import pytest
 
 dramatiq = pytest.importorskip("dramatiq", reason="the extra [dramatiq] is not installed")
 
-# Dramatiq tells of its middleware for Prometheus, which is not installed, with a warning.
-from disque_py.integrations.dramatiq import DisqueBackend, DisqueBroker, DisqueRateLimiterBackend
+from disque_py.integrations.dramatiq import DisqueBackend, DisqueBroker, DisqueRateLimiterBackend  # noqa: E402
 
 
 @pytest.fixture

@@ -12,9 +12,8 @@ from dramatiq.rate_limits import Barrier, BucketRateLimiter, ConcurrentRateLimit
 
 def test_only_so_many_run_at_a_time(limits):
     limiter = ConcurrentRateLimiter(limits, "printer", limit=1)
-    with limiter.acquire(raise_on_failure=False) as first:
-        with limiter.acquire(raise_on_failure=False) as second:
-            assert (first, second) == (True, False)
+    with limiter.acquire(raise_on_failure=False) as first, limiter.acquire(raise_on_failure=False) as second:
+        assert (first, second) == (True, False)
     with limiter.acquire(raise_on_failure=False) as third:
         assert third
 

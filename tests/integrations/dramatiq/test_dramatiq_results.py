@@ -66,4 +66,4 @@ def test_a_pipeline_passes_results_on(broker, backend, start):
     add = dramatiq.actor(lambda x, y: x + y, actor_name="add", store_results=True)
     start()
     pipe = (add.message(1, 2) | add.message(3)).run()
-    assert pipe.get_result(backend=backend, block=True) == 6
+    assert pipe.get_result(block=True) == 6
