@@ -180,7 +180,7 @@ class DisqueBroker(Broker):
 
     def flush_all(self) -> None:
         """Drop all messages of all declared queues that no worker has."""
-        for queue_name in self.queues:
+        for queue_name in sorted(self.queues):
             self.flush(queue_name)
 
     def join(self, queue_name: str, *, interval: int = 100, timeout: int | None = None) -> None:
@@ -227,12 +227,24 @@ class _Threads(Middleware):
 class DisqueMessage(MessageProxy):
     """A message with its job.
 
-    job   the job of this delivery
+    job     the job of this delivery
+    error   the exception that it failed with; None without one
     """
 
     def __init__(self, message: Message, job: Job) -> None:
         super().__init__(message)
         self.job = job
+        self.error: BaseException | None = None
+
+    def stuff_exception(self, exception: BaseException) -> None:
+        """Keep the exception that the message failed with."""
+        super().stuff_exception(exception)
+        self.error = exception
+
+    def clear_exception(self) -> None:
+        """Forget the exception."""
+        super().clear_exception()
+        self.error = None
 
     @property
     def redelivered(self) -> bool:
@@ -295,7 +307,7 @@ class _DisqueConsumer(Consumer):
 
     def nack(self, message: DisqueMessage) -> None:
         """Set a message aside that failed for good. Raises ConnectionClosed."""
-        self._set_aside(message.job, message._exception)
+        self._set_aside(message.job, message.error)
 
     def _set_aside(self, job: Job, error: BaseException | None) -> None:
         client = self._broker.client

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -27,47 +23,6 @@ def note(number, pause=0.05):
 """
 
 
-@pytest.fixture
-def run(tmp_path):
-    """Starts a program in the test's folder; it ends with the test."""
-    started = []
-
-    def run(url, *words):
-        environment = {**os.environ, "DISQUE_URL": url, "NOTES": str(tmp_path / "notes"), "PYTHONWARNINGS": "ignore"}
-        with open(tmp_path / f"{len(started)}.log", "wb") as log:
-            started.append(
-                subprocess.Popen(
-                    [sys.executable, *words],
-                    cwd=tmp_path,
-                    env=environment,
-                    stdout=subprocess.PIPE,
-                    stderr=log,
-                    start_new_session=True,
-                )
-            )
-        return started[-1]
-
-    yield run
-    for process in started:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
-
-
-def notes(folder):
-    """Return the numbers of the tasks that began."""
-    path = folder / "notes"
-    return [int(line) for line in path.read_text().split()] if path.exists() else []
-
-
-def wait_for(condition, seconds=30):
-    """Wait until a condition holds."""
-    until = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < until, "it did not happen in time"
-        time.sleep(0.05)
-
-
 WORKER = ("-m", "dramatiq", "tasks", "--processes", "1", "--threads", "4", "--skip-logging")
 
 
@@ -80,15 +35,15 @@ def test_the_program_of_the_page(run, tmp_path, shared_node):
 
 
 @pytest.mark.timeout(120)
-def test_no_message_is_lost_when_workers_and_nodes_are_killed(run, tmp_path):
+def test_no_message_is_lost_when_workers_and_nodes_are_killed(run, notes, wait_for, tmp_path):
     (tmp_path / "tasks.py").write_text(PROGRAM)
     with testing.cluster() as cluster:
         sender = "import tasks\nfor number in range(300): tasks.note.send(number)"
         assert run(cluster.url, "-c", sender).wait(30) == 0
         first = run(cluster.url, *WORKER)
         run(cluster.url, *WORKER)
-        wait_for(lambda: len(notes(tmp_path)) > 40)
+        wait_for(lambda: len(notes()) > 40)
         os.killpg(first.pid, signal.SIGKILL)
-        wait_for(lambda: len(notes(tmp_path)) > 100)
+        wait_for(lambda: len(notes()) > 100)
         cluster.kill(0)
-        wait_for(lambda: set(notes(tmp_path)) == set(range(300)))
+        wait_for(lambda: set(notes()) == set(range(300)))

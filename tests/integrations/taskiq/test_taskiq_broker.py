@@ -143,7 +143,7 @@ def test_a_message_that_a_task_acknowledges_itself(broker, work, client, name):
 
 
 def test_a_task_is_tried_again(broker, work):
-    working, eventually = work
+    working, _ = work
     broker.add_middlewares(SimpleRetryMiddleware())
     tries = []
 

@@ -20,7 +20,7 @@ def source(broker, name):
 
 @pytest.fixture
 def note(broker):
-    """A task, and what it noted: its id and its number."""
+    """A task that returns its number."""
 
     @broker.task(task_name="note")
     async def note(number: int) -> int:
@@ -30,7 +30,7 @@ def note(broker):
 
 
 def test_each_tick_runs_once_with_a_task_id_of_its_own(broker, source, note, work):
-    working, eventually = work
+    working, _ = work
     ran = []
 
     @broker.task(task_name="tick")
