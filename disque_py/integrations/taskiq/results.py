@@ -80,7 +80,7 @@ class DisqueResultBackend(AsyncResultBackend):
         return self._read(await self._slots.get(task_id))
 
     async def wait_result(self, task_id: str, timeout: float | None = None) -> TaskiqResult:
-        """Return the result of a task as soon as there is one. The nodes tell it; `task.wait_result` asks again and again.
+        """Return the result of a task as soon as there is one. The nodes tell it; `task.wait_result` polls.
 
         task_id   the task's id
         timeout   seconds to wait; None, the default: for ever

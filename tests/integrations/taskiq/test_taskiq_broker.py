@@ -91,7 +91,7 @@ def test_a_task_that_blocks_the_loop_beyond_its_lease_runs_once(broker, work, cl
     @broker.task(task_name="long")
     async def long() -> None:
         ran.append(1)
-        time.sleep(3.5)
+        time.sleep(3.5)  # noqa: ASYNC251  # the loop is blocked on purpose
 
     async def main():
         await long.kiq()
