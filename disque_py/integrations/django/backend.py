@@ -135,21 +135,22 @@ class DisqueBackend(BaseTaskBackend):
             end = client.wait_jobs(result_id, timeout=timeout)[0]
         except BadIdError:
             raise TaskResultDoesNotExist(result_id) from None
-        if end.status == "completed" and end.result is not None:
+        has_failed = end.status == "errored"
+        if end.result is not None:
             record = self._unpacked(client, end.result)
             if record is not None:
                 return result_of(record, result_id, self.alias)
-        elif end.status in ("invisible", "pending", "running", "errored"):
+        elif has_failed or not end.is_over:
             info = client.show(result_id, cluster=True)
             if info is not None and info.body is not None:
-                if end.status == "errored":
+                if has_failed:
                     record = self._failures(client).get(f"{result_id}:{info.attempt}")
                     if record is not None:
                         return result_of(record, result_id, self.alias)
                 result = result_of(info.body, result_id, self.alias)
                 if end.status == "running":
                     change(result, status=TaskResultStatus.RUNNING)
-                elif end.status == "errored":
+                elif has_failed:
                     errors = [TaskError(exception_class_path="builtins.Exception", traceback=end.error or "")]
                     change(result, status=TaskResultStatus.FAILED, errors=errors)
                 return result

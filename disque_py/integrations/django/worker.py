@@ -125,7 +125,7 @@ class DisqueWorker:
         try:
             context = (TaskContext(task_result=result),) if task.takes_context else ()
             value = normalize_json(task.call(*context, *result.args, **result.kwargs))
-        except BaseException as error:
+        except (Exception, SystemExit) as error:
             path = f"{type(error).__module__}.{type(error).__qualname__}"
             found = TaskError(exception_class_path=path, traceback="".join(format_exception(error)))
             result.errors.append(found)

@@ -85,15 +85,6 @@ def test_the_nodes_keep_results_for_the_time_of_the_options(backend, client):
     assert client.queue_settings("django.mail").result_retention.days == 1
 
 
-def test_mistakes_in_the_command_are_named(site):
-    from django.core.management import CommandError, call_command
-
-    with pytest.raises(CommandError, match="no queue unknown"):
-        call_command("disque_worker", queues="unknown")
-    with pytest.raises(CommandError, match="at least 1"):
-        call_command("disque_worker", threads=0)
-
-
 @pytest.mark.timeout(120)
 def test_no_task_is_lost_when_workers_and_nodes_are_killed(run, notes, wait_for, folder, tmp_path):
     settings = (folder / "settings.py").read_text().replace('"OPTIONS": {', '"OPTIONS": {"lease": 2, ')
