@@ -20,6 +20,7 @@ A program needs no thread for this, and a forked child makes connections of its 
 from __future__ import annotations
 
 import time
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
@@ -52,6 +53,7 @@ class DisqueBackend(SyncBackendMixin, Backend):
         self.urls = split_urls(url or "disque://")
         found = read_options(self.urls, app.conf.result_backend_transport_options)
         self.client = Disque(*found.nodes, **found.settings)
+        weakref.finalize(self, self.client.close)  # Celery closes no backend.
         self.ttl_s = int(self.expires) if self.expires else DAY_S
         self._has_settings = False
 

@@ -21,8 +21,8 @@ from typing import Final
 from urllib.parse import quote, unquote
 
 from disque_py.client import Disque
-from disque_py.client.topic_commands import Binding, bind
 from disque_py.client.request import Request
+from disque_py.client.topic_commands import Binding, bind
 
 CACHE_S: Final = 1.0
 # Three times the courier's interval of refreshing.

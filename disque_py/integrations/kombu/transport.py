@@ -12,8 +12,8 @@ It derives from kombu's virtual transport, which has exchanges and bindings of o
 from __future__ import annotations
 
 import select
-import socket
 import time
+import weakref
 from collections.abc import Iterator
 from datetime import timedelta
 from itertools import count
@@ -23,7 +23,7 @@ from typing import Any, Final
 from kombu.transport import base, virtual
 
 import disque_py
-from disque_py.client import AsyncDisque, Disque, DisqueConnectionError, DisqueError, ReplyError
+from disque_py.client import AsyncDisque, Disque, DisqueConnectionError, DisqueError, NoReplError, ReplyError
 from disque_py.integrations.kombu import wire
 from disque_py.integrations.kombu.bindings import Bindings, address, binding
 from disque_py.integrations.kombu.courier import Courier
@@ -32,6 +32,8 @@ from disque_py.integrations.kombu.urls import masked, read_options, split_urls
 # A message that was delivered before and is given back waits. Otherwise a consumer that always rejects would spin.
 REQUEUE_DELAY: Final = timedelta(seconds=1)
 GET_MS: Final = 100
+# As long as nodes may need to find that another one is dead: twice their default time-out.
+PUBLISH_S: Final = 30.0
 # Messages of one turn of kombu's event loop. It has at most as many as the feeds may hold.
 READ_MAX: Final = 10_000
 TEXT: Final = "utf-8"
@@ -161,12 +163,21 @@ class Channel(virtual.Channel):
         """Return a body for JSON: text as it is, bytes in base64."""
         if isinstance(body, str):
             return body, TEXT
-        return super().encode_body(body, "base64")
+        encoded, name = super().encode_body(body, "base64")
+        return encoded, name
 
     def _put(self, queue: str, message: dict[str, Any], ttl_ms: int | None = None, **options: Any) -> None:
         transport = self.connection
         found = wire.options_of(message, time.time(), transport.options, ttl_ms)
-        transport.commands.add_job(queue, wire.dump(message), **found)
+        body = wire.dump(message)
+        until = time.monotonic() + PUBLISH_S
+        while True:
+            try:
+                transport.commands.add_job(queue, body, **found)
+                return
+            except NoReplError:  # A node died, and the others don't know it yet.
+                if "key" not in found or time.monotonic() > until:
+                    raise
 
     def _put_fanout(self, exchange: str, message: dict[str, Any], routing_key: str, **options: Any) -> None:
         for bound in self.connection.bindings.of(exchange):
@@ -187,7 +198,7 @@ class Channel(virtual.Channel):
         return None
 
     def _lookup(self, exchange: str, routing_key: str, default: str | None = None) -> Any:
-        """Return the queues of an exchange. Of a direct one without a binding here: the name that its consumers read."""
+        """Return the queues of an exchange. A direct one without any here has the name that consumers read."""
         if exchange and isinstance(self.typeof(exchange), virtual.exchange.DirectExchange):
             table = self.state.exchanges.get(exchange, {}).get("table", ())
             found = {queue for key, _, queue in table if key == routing_key}
@@ -297,6 +308,9 @@ class Transport(virtual.Transport):
         self.courier = Courier(self.options)
         self.bindings = Bindings(self.commands)
         self._hub: Any = None
+        # kombu may drop a connection without closing it.
+        weakref.finalize(self, self.commands.close)
+        weakref.finalize(self, self.courier.close)
 
     def driver_version(self) -> str:
         """Return the version of disque-py."""
@@ -327,7 +341,7 @@ class Transport(virtual.Transport):
             left = None if until is None else max(0.0, until - time.monotonic())
             ready, _, _ = select.select([self.courier.wake_fd], [], [], left)
             if not ready:
-                raise socket.timeout
+                raise TimeoutError
 
     def _deliver(self, most: int) -> int:
         """Hand over what is in the inbox now, and return the number of messages."""

@@ -20,7 +20,7 @@ LEASE_S: Final = 60.0
 TTL_S: Final = 28 * 86_400
 DAY_S: Final = 86_400
 
-OWN_OPTIONS: Final = ("visibility_timeout", "native_delay", "priority_order", "message_ttl")
+OWN_OPTIONS: Final = ("visibility_timeout", "native_delay", "priority_order", "message_ttl", "publish_once")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +31,7 @@ class TransportOptions:
     native_delay   whether the broker keeps tasks until their ETA (the default), or workers do
     amqp_order     whether 9 is the most urgent priority, as in RabbitMQ; by default 0 is, as in Redis
     ttl_s          seconds after which an unconsumed message is dropped (`message_ttl`); 28 days by default
+    publish_once   whether a publication that is repeated after an error makes one message, the default
     """
 
     nodes: tuple[Address, ...]
@@ -39,6 +40,7 @@ class TransportOptions:
     native_delay: bool = True
     amqp_order: bool = False
     ttl_s: int = TTL_S
+    publish_once: bool = True
 
 
 def split_urls(url: str, alternates: Iterable[str] = ()) -> list[str]:
@@ -81,6 +83,7 @@ def read_options(urls: Iterable[str], options: Mapping[str, Any] | None = None) 
         _flag("native_delay", own.get("native_delay", True)),
         order == "amqp",
         ttl_s,
+        _flag("publish_once", own.get("publish_once", True)),
     )
 
 

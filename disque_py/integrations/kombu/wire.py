@@ -1,12 +1,14 @@
-"""Make jobs of messages, and messages of jobs. Pure: the caller passes the time.
+"""Make jobs of messages, and messages of jobs. The caller passes the time.
 
 A job's body is the JSON of kombu's virtual transports, so a body that is text is readable in the console. These
 properties of a message become options of ADDJOB:
 
 * `eta` of a task: a delay. It is rounded up, so a task never starts early.
-* `priority`: the job's PRIORITY, as priority times 10¹³ plus the time in milliseconds. Equal priorities keep their order.
+* `priority`: the job's PRIORITY, as priority times 10¹³ plus the time in milliseconds. So equal priorities keep
+  their order.
 * `expiration` of a message: its TTL. A task is different. Its worker must see it even when it has expired, to record
   the state REVOKED. So a task's TTL ends a day after its expiry at the earliest.
+* `publish_once`: each publication has a KEY of its own, so it may be sent again after a lost answer.
 * `delivery_mode` 1: the job has one copy, and ends after a day.
 """
 
@@ -15,8 +17,9 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Mapping
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
+from uuid import uuid4
 
 from kombu.utils.json import dumps, loads
 
@@ -27,6 +30,7 @@ CONTENT_TYPE: Final = "application/x-disque-json"
 PRIORITY_STEP: Final = 10**13
 PRIORITY_MAX: Final = 9
 TRANSIENT: Final = 1
+WINDOW_S: Final = 60
 
 
 def dump(value: Any) -> str:
@@ -64,6 +68,9 @@ def options_of(
         ttl_s = min(ttl_s, ttl_ms / 1000)
     # A lease can be extended in the first half of a TTL only, so the delay counts twice.
     found["ttl"] = timedelta(milliseconds=max(1, round((ttl_s + 2 * delay_s) * 1000)))
+    if options.publish_once and not is_transient:
+        # A repetition within the window finds the first job. Its end frees no memory for longer than that.
+        found.update(key=str(uuid4()), window=WINDOW_S, retry_unsafe=True)
     if is_transient:
         found.update(replicate=1, async_=True)
     priority = min(max(int(_number(properties.get("priority"), 1) or 0), 0), PRIORITY_MAX)
@@ -87,7 +94,7 @@ def _delay_s(headers: Mapping[str, Any], now: float) -> float:
     except ValueError:
         return 0.0  # The worker reads the header too, and says what is wrong.
     if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=timezone.utc)
+        moment = moment.replace(tzinfo=UTC)
     return moment.timestamp() - now
 
 
@@ -102,7 +109,7 @@ def _number(value: object, unit: float) -> float | None:
 
 def message_of(job: Job, tag: str) -> dict[str, Any]:
     """Return the message of a job, with its delivery tag. A body that is no message becomes one of raw bytes."""
-    payload: Any
+    payload: dict[str, Any] | None
     try:
         payload = load(job.body)
     except (ValueError, UnicodeDecodeError, json.JSONDecodeError):
