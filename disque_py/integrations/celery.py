@@ -96,7 +96,7 @@ class DisqueBackend(SyncBackendMixin, Backend):
         # A result that exists is told at once, so the time-out only bounds the wait for one that does not.
         return self._payload(self.client.wait_jobs(self._job(key), timeout=0.001)[0])
 
-    # What Celery calls.
+    # The methods that Celery calls.
 
     def _store_result(
         self, task_id: str, result: Any, state: str, traceback: Any = None, request: Any = None, **options: Any

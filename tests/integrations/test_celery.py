@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import re
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -15,10 +20,10 @@ from celery_workers import CeleryWorker
 from disque_py.testing import cluster, node
 
 
-def client_of(url):
-    """An app that sends the tasks of celery_program."""
+def client_of(url, lease=60):
+    """An app that sends the tasks of celery_program. A job of a dead node is back after its lease."""
     app = Celery("tests", broker=url, backend=url)
-    app.conf.task_publish_retry_policy = {"max_retries": 3}
+    app.conf.broker_transport_options = {"visibility_timeout": lease}
     return app
 
 
@@ -169,7 +174,7 @@ def test_the_tasks_of_a_killed_worker_are_back_after_the_lease(tmp_path):
 def test_no_task_is_lost_when_a_node_is_killed(tmp_path):
     with cluster(3, cluster_node_timeout=1000) as nodes:
         url = ";".join(each.url for each in nodes)
-        with client_of(url) as app:
+        with client_of(url, 3) as app:
             worker = CeleryWorker(tmp_path, url, "-c", "2", LEASE="3").start()
             try:
                 results = [send(app, "add", n, 0) for n in range(100)]
@@ -190,3 +195,22 @@ def test_a_stopped_worker_gives_back_what_it_has_not_started(tmp_path):
         assert worker.lines("stop-0-done")
         with broker.client() as client:
             assert client.qlen("celery") == 2
+
+
+def test_the_program_of_the_page_prints_its_sum(shared_node, tmp_path):
+    page = (Path(__file__).parents[2] / "docs/integrations/celery.md").read_text(encoding="utf-8")
+    program = re.findall(r"```python\n(.*?)```", page, re.DOTALL)[0]
+    (tmp_path / "shop.py").write_text(program, encoding="utf-8")
+    environment = os.environ | {"DISQUE_URL": f"{shared_node.url}?name=shop"}
+    words = [sys.executable, "-m", "celery", "-A", "shop", "worker", "-P", "solo", "-Q", "shop", "-n", "shop@test"]
+    with (tmp_path / "log").open("wb") as log:
+        worker = subprocess.Popen(words, cwd=tmp_path, env=environment, stdout=log, stderr=log)
+        try:
+            run = "import shop; print(shop.add.apply_async((2, 3), queue='shop').get(timeout=30))"
+            done = subprocess.run(
+                [sys.executable, "-c", run], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
+            )
+        finally:
+            worker.terminate()
+            worker.wait(15)
+    assert done.stdout == "5\n"

@@ -11,6 +11,7 @@ It derives from kombu's virtual transport, which has exchanges and bindings of o
 
 from __future__ import annotations
 
+import re
 import select
 import time
 import weakref
@@ -191,7 +192,7 @@ class Channel(virtual.Channel):
         ttls = {queue: None for queue in self._lookup(exchange, routing_key) if queue}
         topic = self.typeof(exchange)
         for bound in self.connection.bindings.of(exchange):
-            if topic._match(topic.key_to_pattern(bound.routing_key), routing_key):
+            if re.match(topic.key_to_pattern(bound.routing_key), routing_key):
                 ttls[bound.queue] = bound.ttl_ms
         for queue, ttl_ms in ttls.items():
             self._put(queue, message, ttl_ms)
