@@ -198,7 +198,7 @@ def test_a_stopped_worker_gives_back_what_it_has_not_started(tmp_path):
 
 
 def test_the_program_of_the_page_prints_its_sum(shared_node, tmp_path):
-    page = (Path(__file__).parents[2] / "docs/integrations/celery.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[3] / "docs/integrations/celery.md").read_text(encoding="utf-8")
     program = re.findall(r"```python\n(.*?)```", page, re.DOTALL)[0]
     (tmp_path / "shop.py").write_text(program, encoding="utf-8")
     environment = os.environ | {"DISQUE_URL": f"{shared_node.url}?name=shop"}
