@@ -270,7 +270,10 @@ class Worker:
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self.stop)
+            try:
+                loop.add_signal_handler(number, self.stop)
+            except NotImplementedError:  # Windows: the handler runs between two steps of the loop's thread.
+                signal.signal(number, lambda *_: loop.call_soon_threadsafe(self.stop))
         try:
             await self.serve()
         finally:
