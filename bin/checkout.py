@@ -19,7 +19,7 @@ AGAIN = "DISQUE_CHECKOUT_AGAIN"
 FOUND, PREPARED = "found", "prepared"
 OURS = ("disque_py", "cluster_bus", "persistence")
 # The dependencies in pyproject.toml. Some are imported only on demand, which is too late to start again.
-NEEDED = ("click", "hiredis", "librt", "msgpack", "mypy_extensions", "prompt_toolkit", "rich", "uvloop")
+NEEDED = ("click", "hiredis", "librt", "msgpack", "mypy_extensions", "prompt_toolkit", "rich", "tzdata", "uvloop")
 
 
 def run(module):

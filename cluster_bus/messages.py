@@ -85,6 +85,11 @@ RECALL: Final = 117  # number, epoch, page, is it for the next list: tell the gr
 # number of the request, outcome (0 a page, 1 not now, 2 begin again), floor, items, is it the end
 RECALLED: Final = 118
 
+# Deliveries under a claim (disque_py/core/exclusive.py).
+FREED: Final = 119  # key: the grant that kept you from it is over here
+CLAIM_ENDED: Final = 120  # job id, fence: the worker of this delivery of yours is done
+ACKFENCED: Final = 121  # job id, fence, attempt, result or None: a client acknowledged the delivery under this claim
+
 CHANGED: Final = 56  # job id, its changeable part (core/changeable.py)
 ASKCHANGED: Final = 57  # job id: tell its changeable part
 ACKATTEMPT: Final = 58  # job id, attempt: a client acknowledged this delivery

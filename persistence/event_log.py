@@ -136,6 +136,7 @@ class EventLog:
         self._moved_ms = 0
         self._ticked_ms = 0
         self._is_syncing = False
+        self._ending: Segment | None = None  # The full file that is brought to disk and cut to its length.
         self._synced_ms = 0
         self._trimmed_ms = 0
         self._closing: Callable[[], None] | None = None
@@ -244,7 +245,8 @@ class EventLog:
         while len(self.segments) > 1 and (
             (self.bytes_max and size > self.bytes_max) or self.segments[0].last_ms < oldest_ms
         ):
-            if self.segments[0].durable_end < self.segments[0].end:
+            first = self.segments[0]
+            if first.durable_end < first.end or first is self._ending:
                 break  # It is on its way to the disk.
             gone = self.segments.pop(0)
             size -= gone.end
@@ -335,6 +337,7 @@ class EventLog:
 
         def done(outcome: OSError | None) -> None:
             self._is_syncing = False
+            self._ending = None
             if isinstance(outcome, OSError):
                 self.fail(_reason(outcome))
             if self.is_closed:
@@ -344,6 +347,7 @@ class EventLog:
             self._on_change()
 
         self._is_syncing = True
+        self._ending = old
         self._synced_ms = self.now_ms
         self._disk.start(SYNCING, lambda folder: end_file(folder, old), done)
 

@@ -21,7 +21,7 @@ from persistence.records import BATCH, DROPPED, GONE, JOB, KEY, PAUSE, RESULT, S
 # Later versions add fields at the end. The item of a DROPPED is a number instead.
 FIELDS: Final = {
     JOB: ("id", "header", "queue", "body", "holders", "state", "attributes", "part"),
-    STATE: ("id", "state", "holders", "part"),
+    STATE: ("id", "state", "holders", "part", "claim"),
     GONE: ("id", "segment"),
     PAUSE: ("queue", "flags", "version_ms", "version_node", "told_flags"),
     DROPPED: (),

@@ -389,18 +389,22 @@ def _about_jobs(name: bytes, jobs: Iterable[JobRef], repeat: Repeat) -> Request[
     return Request(tuple(argv), int, repeat, node=node, is_consumers=True)
 
 
-def ack(*jobs: JobRef, attempt: int | None = None, result: str | bytes | None = None) -> Request[int]:
+def ack(
+    *jobs: JobRef, attempt: int | None = None, fence: int | None = None, result: str | bytes | None = None
+) -> Request[int]:
     """ACKJOB → number of jobs that were known at the nodes that delivered them. Unknown jobs are acknowledged too.
 
     jobs      jobs, or their ids
     attempt   the number of the delivery of exactly one job (`Job.attempt`): if a later delivery is known, nothing is
               done and the answer is 0. By default the job is acknowledged whichever delivery it is
+    fence     the fence of the delivery's claim, of exactly one job; by default that of a single `Job` (`Job.fence`)
     result    the result of exactly one job, for clients that wait for it; None, the default: none
 
-    Raises BadIdError; ValueError for `attempt` or `result` with several jobs.
+    Raises BadIdError; FencedError if a later claim is known; ValueError for `attempt`, `fence` or `result` with several
+    jobs.
     """
     request = _about_jobs(b"ACKJOB", jobs, Repeat.SAFE)
-    request.argv += _of_delivery(jobs, attempt)
+    request.argv += _of_delivery(jobs, attempt, fence)
     if result is not None:
         if len(jobs) != 1:
             raise ValueError("result is that of exactly one job")
@@ -408,12 +412,18 @@ def ack(*jobs: JobRef, attempt: int | None = None, result: str | bytes | None = 
     return request
 
 
-def _of_delivery(jobs: tuple[JobRef, ...], attempt: int | None) -> tuple[bytes, ...]:
-    if attempt is None:
-        return ()
-    if len(jobs) != 1:
-        raise ValueError("attempt is about the delivery of exactly one job")
-    return (b"ATTEMPT", b"%d" % whole("attempt", attempt))
+def _of_delivery(jobs: tuple[JobRef, ...], attempt: int | None, fence: int | None) -> tuple[bytes, ...]:
+    """Return the words that name one delivery. A single job under a claim has its fence with it."""
+    words: tuple[bytes, ...] = ()
+    if attempt is not None:
+        words += (b"ATTEMPT", b"%d" % whole("attempt", attempt))
+    if fence is None and len(jobs) == 1 and isinstance(jobs[0], Job):
+        fence = jobs[0].fence
+    if fence:
+        words += (b"FENCE", b"%d" % whole("fence", fence))
+    if words and len(jobs) != 1:
+        raise ValueError("attempt and fence are about the delivery of exactly one job")
+    return words
 
 
 def fast_ack(*jobs: JobRef) -> Request[int]:
@@ -432,6 +442,7 @@ def nack(
     reason: str | bytes | None = None,
     final: bool = False,
     attempt: int | None = None,
+    fence: int | None = None,
 ) -> Request[int]:
     """NACK, at the nodes that delivered the jobs → number of jobs that were given back.
 
@@ -443,8 +454,10 @@ def nack(
     attempt   the number of the delivery of exactly one job (`Job.attempt`): if that delivery is over, nothing is done
               and the answer is 0. So the client may repeat the command. By default any delivery is meant, and the
               client does not repeat it after a failure: a second NACK could hit the next delivery
+    fence     the fence of the delivery's claim, of exactly one job; by default that of a single `Job` (`Job.fence`)
 
-    Raises BadIdError, OutOfMemoryError; ValueError for `attempt` with several jobs.
+    Raises BadIdError, OutOfMemoryError; FencedError if a later claim is known; ValueError for `attempt` or `fence` with
+    several jobs.
     """
     request = _about_jobs(b"NACK", jobs, Repeat.ASK if attempt is None else Repeat.SAFE)
     words: list[bytes] = []
@@ -454,7 +467,7 @@ def nack(
         words += (b"REASON", _short_reason(reason))
     if final:
         words.append(b"FINAL")
-    request.argv += (*words, *_of_delivery(jobs, attempt))
+    request.argv += (*words, *_of_delivery(jobs, attempt, fence))
     return request
 
 
@@ -466,16 +479,20 @@ def _short_reason(reason: str | bytes) -> bytes:
     return whole_reason[:REASON_BYTES_MAX].decode("utf-8", "ignore").encode()
 
 
-def cancel(*jobs: JobRef) -> Request[int]:
+def cancel(*jobs: JobRef, fence: int | None = None) -> Request[int]:
     """CANCELJOB → number of jobs that were known, on any linked node, and not over. None of them is delivered again.
 
-    jobs   jobs, or their ids
+    jobs    jobs, or their ids
+    fence   the fence of the claim of exactly one job's delivery, which ends, too; None, the default: no claim ends
 
     A worker that runs a canceled job hears of it with its next WORKING.
 
-    Raises BadIdError.
+    Raises BadIdError; FencedError if a later claim is known.
     """
-    return _about_jobs(b"CANCELJOB", jobs, Repeat.SAFE)
+    request = _about_jobs(b"CANCELJOB", jobs, Repeat.SAFE)
+    if fence is not None:
+        request.argv += _of_delivery(jobs, None, fence)
+    return request
 
 
 def ack_token(*tokens: str | bytes, node: Address | None = None) -> Request[int]:
@@ -595,15 +612,19 @@ def reschedule(job: JobRef, *, delay: Seconds | None = None, priority: int | Non
     return Request(tuple(argv), bool, node=job.node if isinstance(job, Job) else None)
 
 
-def working(job: JobRef, seconds: Seconds | None = None, *, attempt: int | None = None) -> Request[int]:
+def working(
+    job: JobRef, seconds: Seconds | None = None, *, attempt: int | None = None, fence: int | None = None
+) -> Request[int]:
     """WORKING → seconds for which the job's next delivery is put off, rounded up.
 
     job       a job, or its id
     seconds   seconds from now, or a timedelta; by default the job's RETRY
     attempt   the number of the delivery (`Job.attempt`); by default any delivery is meant
+    fence     the fence of the delivery's claim; by default that of a `Job` (`Job.fence`)
 
     Raises NoJobError, TooLateError, BadIdError; JobCanceledError if the job was canceled; StaleError if a later
-    delivery than `attempt` is known; ValueError for a number that is not whole.
+    delivery than `attempt` is known; FencedError if a later claim is known; NoQuorumError if the claim could not be
+    renewed; ValueError for a number that is not whole.
     """
     request = _about_jobs(b"WORKING", (job,), Repeat.SAFE)
     if seconds is not None:
@@ -613,7 +634,7 @@ def working(job: JobRef, seconds: Seconds | None = None, *, attempt: int | None 
             request.read = _seconds_of_ms
         else:
             request.argv += (span,)
-    request.argv += _of_delivery((job,), attempt)
+    request.argv += _of_delivery((job,), attempt, fence)
     return request
 
 
@@ -891,6 +912,9 @@ def set_queue(
     maxlen: int | None = None,
     maxsize: int | None = None,
     require_meta: Iterable[str | bytes] | None = None,
+    index: Iterable[str | bytes] | None = None,
+    exclusive_by: str | bytes | None = None,
+    assign: Literal["local", "quorum"] | None = None,
     rate: str | int | None = None,
     rate_by: str | bytes | None = None,
     max_running: int | None = None,
@@ -914,6 +938,12 @@ def set_queue(
     maxlen         most pending jobs in the whole cluster; 0: any number. None by default
     maxsize        most bytes of a body; 0: any number. None by default
     require_meta   up to 8 names that the META of a job must have; []: none. None by default
+    index          up to 8 names of META that GETJOB's WHERE finds at once from the first time on; []: none. None by
+                   default
+    exclusive_by   name of META: at most one job per value runs at a time; "": any number. It needs voters. None by
+                   default
+    assign         "quorum": at most one worker has a job, and `attempts` is exact; it needs voters. "local": as many
+                   as a partition makes. None by default
     rate           most deliveries per second, or per time as "100/10s"; 0: any number. None by default
     rate_by        name of META: `rate` holds for each of its values; "": for the queue. None by default
     max_running    most leases that run at a time; 0: any number. None by default
@@ -946,6 +976,12 @@ def set_queue(
     _add(argv, b"maxsize", None if maxsize is None else whole("maxsize", maxsize))
     if require_meta is not None:
         argv += (b"require-meta", b",".join(map(word, require_meta)))
+    if index is not None:
+        argv += (b"index", b",".join(map(word, index)))
+    if exclusive_by is not None:
+        argv += (b"type", b"exclusive" if exclusive_by else b"simple", b"exclusive-by", word(exclusive_by))
+    if assign is not None:
+        argv += (b"assign", assign.encode())
     if rate is not None:
         argv += (b"rate", str(rate).encode())
     if rate_by is not None:

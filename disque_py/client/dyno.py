@@ -22,7 +22,7 @@ from collections.abc import Callable, Coroutine, Generator, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeAlias, TypedDict, TypeVar, Unpack
 
 from disque_py.client import commands
 from disque_py.client.commands import by_node
@@ -89,6 +89,17 @@ def round_robin() -> Strategy:
         return shards[turn % len(shards)]
 
     return next_shard
+
+
+class DynoOptions(TypedDict, total=False):
+    """The options of a queue; see DynoQueue."""
+
+    shards: Sequence[str]
+    shard: str | None
+    unack_time: Seconds
+    ttl: Seconds
+    strategy: Strategy | None
+    overwrite: bool
 
 
 class Layout:
@@ -555,7 +566,7 @@ class DynoQueue:
     overwrite    a pushed message takes the place of an older one with its id, the default. False: ids must be new
     """
 
-    def __init__(self, client: Disque, name: str, **options: Any) -> None:
+    def __init__(self, client: Disque, name: str, **options: Unpack[DynoOptions]) -> None:
         self.client = client
         self.layout = Layout(name, **options)
 
@@ -606,7 +617,7 @@ class DynoQueue:
 class AsyncDynoQueue:
     """The same over an asyncio client: each operation is awaited."""
 
-    def __init__(self, client: AsyncDisque, name: str, **options: Any) -> None:
+    def __init__(self, client: AsyncDisque, name: str, **options: Unpack[DynoOptions]) -> None:
         self.client = client
         self.layout = Layout(name, **options)
 
@@ -652,3 +663,47 @@ class AsyncDynoQueue:
     def close(self) -> None:
         """Forget the deliveries of this object. The client stays open."""
         self.layout.deliveries.clear()
+
+
+class DynoQueues:
+    """The queues of a program, with the same options; `get` returns the same object for the same name."""
+
+    def __init__(self, client: Disque, **options: Unpack[DynoOptions]) -> None:
+        self._client = client
+        self._options = options
+        self._queues: dict[str, DynoQueue] = {}
+
+    def get(self, name: str) -> DynoQueue:
+        """Return the queue of this name."""
+        return self._queues.setdefault(name, DynoQueue(self._client, name, **self._options))
+
+    def queues(self) -> list[DynoQueue]:
+        """Return the queues that were asked for."""
+        return list(self._queues.values())
+
+    def close(self) -> None:
+        """Forget the deliveries of all queues. The client stays open."""
+        for queue in self._queues.values():
+            queue.close()
+
+
+class AsyncDynoQueues:
+    """The same for an asyncio client."""
+
+    def __init__(self, client: AsyncDisque, **options: Unpack[DynoOptions]) -> None:
+        self._client = client
+        self._options = options
+        self._queues: dict[str, AsyncDynoQueue] = {}
+
+    def get(self, name: str) -> AsyncDynoQueue:
+        """Return the queue of this name."""
+        return self._queues.setdefault(name, AsyncDynoQueue(self._client, name, **self._options))
+
+    def queues(self) -> list[AsyncDynoQueue]:
+        """Return the queues that were asked for."""
+        return list(self._queues.values())
+
+    def close(self) -> None:
+        """Forget the deliveries of all queues. The client stays open."""
+        for queue in self._queues.values():
+            queue.close()

@@ -84,10 +84,10 @@ def _id_of(job: JobRef) -> str:
     return job.id if isinstance(job, Job) else text(word(job))
 
 
-def _one_delivery(jobs: tuple[JobRef, ...], attempt: int | None) -> tuple[JobRef, ...]:
-    """Return the jobs. Raises ValueError before anything is sent if `attempt` is about several."""
-    if attempt is not None and len(jobs) != 1:
-        raise ValueError("attempt is about the delivery of exactly one job")
+def _one_delivery(jobs: tuple[JobRef, ...], attempt: int | None, fence: int | None) -> tuple[JobRef, ...]:
+    """Return the jobs. Raises ValueError before anything is sent if `attempt` or `fence` is about several."""
+    if (attempt is not None or fence is not None) and len(jobs) != 1:
+        raise ValueError("attempt and fence are about the delivery of exactly one job")
     return jobs
 
 
@@ -203,19 +203,28 @@ class AsyncCommands(ABC):
             return await self.run(build(*next(iter(groups.values()), ())))
         return sum(await asyncio.gather(*(self.run(build(*group)) for group in groups.values())))
 
-    async def ack(self, *jobs: JobRef, attempt: int | None = None, result: str | bytes | None = None) -> int:
+    async def ack(
+        self,
+        *jobs: JobRef,
+        attempt: int | None = None,
+        fence: int | None = None,
+        result: str | bytes | None = None,
+    ) -> int:
         """ACKJOB, at the nodes that delivered the jobs → number of those known there. Others are acknowledged too.
 
         jobs      jobs, or their ids
         attempt   the number of the delivery of exactly one job (`Job.attempt`): if a later delivery is known, nothing
                   is done and the answer is 0. By default the job is acknowledged whichever delivery it is
+        fence     the fence of the delivery's claim, of exactly one job; by default that of a single `Job`
         result    the result of exactly one job, for clients that wait for it; None, the default: none
 
-        Raises BadIdError, ValueError for `attempt` or `result` with several jobs, and the errors of every command.
+        Raises BadIdError, FencedError, ValueError for `attempt`, `fence` or `result` with several jobs, and the errors
+        of every command.
         """
         if result is not None:
-            return await self.run(commands.ack(*jobs, attempt=attempt, result=result))
-        return await self._run_by_node(partial(commands.ack, attempt=attempt), _one_delivery(jobs, attempt))
+            return await self.run(commands.ack(*jobs, attempt=attempt, fence=fence, result=result))
+        build = partial(commands.ack, attempt=attempt, fence=fence)
+        return await self._run_by_node(build, _one_delivery(jobs, attempt, fence))
 
     async def fast_ack(self, *jobs: JobRef) -> int:
         """FASTACK → number of jobs that were known. It is cheaper than `ack`; failing nodes cause more redeliveries.
@@ -233,6 +242,7 @@ class AsyncCommands(ABC):
         reason: str | bytes | None = None,
         final: bool = False,
         attempt: int | None = None,
+        fence: int | None = None,
     ) -> int:
         """NACK, at the nodes that delivered the jobs → number of jobs that were given back.
 
@@ -243,11 +253,13 @@ class AsyncCommands(ABC):
         final     spend all attempts that are left: the job is errored, or a dead letter
         attempt   the number of the delivery of exactly one job (`Job.attempt`): if that delivery is over, nothing is
                   done and the answer is 0. So the client may repeat the command. By default any delivery is meant
+        fence     the fence of the delivery's claim, of exactly one job; by default that of a single `Job`
 
-        Raises BadIdError, ValueError for `attempt` with several jobs, and the errors of every command.
+        Raises BadIdError, FencedError, ValueError for `attempt` or `fence` with several jobs, and the errors of every
+        command.
         """
-        build = partial(commands.nack, delay=delay, reason=reason, final=final, attempt=attempt)
-        return await self._run_by_node(build, _one_delivery(jobs, attempt))
+        build = partial(commands.nack, delay=delay, reason=reason, final=final, attempt=attempt, fence=fence)
+        return await self._run_by_node(build, _one_delivery(jobs, attempt, fence))
 
     async def ack_jobs(self, jobs: Iterable[JobRef]) -> int:
         """`ack` for a collection → number of jobs that were known.
@@ -423,19 +435,28 @@ class BlockingCommands(ABC):
             return self.run(build())
         return sum(self.run(build(*group)) for group in groups.values())
 
-    def ack(self, *jobs: JobRef, attempt: int | None = None, result: str | bytes | None = None) -> int:
+    def ack(
+        self,
+        *jobs: JobRef,
+        attempt: int | None = None,
+        fence: int | None = None,
+        result: str | bytes | None = None,
+    ) -> int:
         """ACKJOB, at the nodes that delivered the jobs → number of those known there. Others are acknowledged too.
 
         jobs      jobs, or their ids
         attempt   the number of the delivery of exactly one job (`Job.attempt`): if a later delivery is known, nothing
                   is done and the answer is 0. By default the job is acknowledged whichever delivery it is
+        fence     the fence of the delivery's claim, of exactly one job; by default that of a single `Job`
         result    the result of exactly one job, for clients that wait for it; None, the default: none
 
-        Raises BadIdError, ValueError for `attempt` or `result` with several jobs, and the errors of every command.
+        Raises BadIdError, FencedError, ValueError for `attempt`, `fence` or `result` with several jobs, and the errors
+        of every command.
         """
         if result is not None:
-            return self.run(commands.ack(*jobs, attempt=attempt, result=result))
-        return self._run_by_node(partial(commands.ack, attempt=attempt), _one_delivery(jobs, attempt))
+            return self.run(commands.ack(*jobs, attempt=attempt, fence=fence, result=result))
+        build = partial(commands.ack, attempt=attempt, fence=fence)
+        return self._run_by_node(build, _one_delivery(jobs, attempt, fence))
 
     def fast_ack(self, *jobs: JobRef) -> int:
         """FASTACK → number of jobs that were known. It is cheaper than `ack`; failing nodes cause more redeliveries.
@@ -453,6 +474,7 @@ class BlockingCommands(ABC):
         reason: str | bytes | None = None,
         final: bool = False,
         attempt: int | None = None,
+        fence: int | None = None,
     ) -> int:
         """NACK, at the nodes that delivered the jobs → number of jobs that were given back.
 
@@ -463,11 +485,13 @@ class BlockingCommands(ABC):
         final     spend all attempts that are left: the job is errored, or a dead letter
         attempt   the number of the delivery of exactly one job (`Job.attempt`): if that delivery is over, nothing is
                   done and the answer is 0. So the client may repeat the command. By default any delivery is meant
+        fence     the fence of the delivery's claim, of exactly one job; by default that of a single `Job`
 
-        Raises BadIdError, ValueError for `attempt` with several jobs, and the errors of every command.
+        Raises BadIdError, FencedError, ValueError for `attempt` or `fence` with several jobs, and the errors of every
+        command.
         """
-        build = partial(commands.nack, delay=delay, reason=reason, final=final, attempt=attempt)
-        return self._run_by_node(build, _one_delivery(jobs, attempt))
+        build = partial(commands.nack, delay=delay, reason=reason, final=final, attempt=attempt, fence=fence)
+        return self._run_by_node(build, _one_delivery(jobs, attempt, fence))
 
     def ack_jobs(self, jobs: Iterable[JobRef]) -> int:
         """`ack` for a collection → number of jobs that were known.

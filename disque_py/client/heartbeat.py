@@ -22,7 +22,7 @@ from typing import Final
 from disque_py.client import commands
 from disque_py.client.aio import AsyncDisque
 from disque_py.client.dialect import Dialect
-from disque_py.client.errors import DisqueError, JobCanceledError, NoJobError, StaleError, TooLateError
+from disque_py.client.errors import DisqueError, FencedError, JobCanceledError, NoJobError, StaleError, TooLateError
 from disque_py.client.feed import PREFIX
 from disque_py.client.results import Job, is_at_most_once
 from disque_py.client.spans import Seconds
@@ -104,7 +104,7 @@ class Heartbeat:
         try:
             retry_s = await self._working(job)
             wait_s = self._wait_s(job, retry_s) if retry_s else None
-        except (NoJobError, TooLateError, StaleError) as error:
+        except (NoJobError, TooLateError, StaleError, FencedError) as error:
             wait_s = None
             if job.id in self._due:
                 self._on_lost(job, error)

@@ -29,6 +29,7 @@ class Job:
     nacks, additional_deliveries   None unless asked for (`withcounters=True`)
     meta                           the pairs that it was added with; None unless asked for (`withmeta=True`)
     lease_ms, attempt              the milliseconds and the number of this delivery; None unless `withlease=True`
+    fence                          the fence of its claim (docs/exclusive.md), likewise; 0 without a claim
     more                           further name-value pairs of the entry
     is_canceled                    set by a worker when it hears that the job was canceled; a function in a thread looks
     node                           the node that delivered it: WORKING and NACK only work where the job is known
@@ -43,6 +44,7 @@ class Job:
     meta: dict[str, str] | None = None
     lease_ms: int | None = None
     attempt: int | None = None
+    fence: int | None = None
     more: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
     is_canceled: bool = field(default=False, repr=False, compare=False)
     node: Address | None = field(default=None, repr=False, compare=False)
@@ -157,6 +159,9 @@ class QueueSettings:
     retention           how long errored jobs stay
     maxlen, maxsize     the most pending jobs in the cluster, the most bytes of a body; 0: any number
     require_meta        names that the META of a job must have
+    index               names of META that are indexed from the start
+    exclusive_by        the name of META by whose values jobs are exclusive; "": the queue is simple
+    assign              "local", or "quorum": at most one worker per job
     rate, rate_by       deliveries per time, as `100/10` (seconds) or `none`; for each value of this name, "": in all
     max_running, max_running_by   leases that run, 0: any number; likewise
     result_retention    how long results of jobs stay; None from a node without results
@@ -178,6 +183,9 @@ class QueueSettings:
     maxlen: int
     maxsize: int
     require_meta: list[str]
+    index: list[str]
+    exclusive_by: str
+    assign: str
     type: str
     paused: str
     version: int
@@ -391,6 +399,8 @@ def _job(entry: Reply) -> Job:
             job.lease_ms = value
         elif name == b"attempt":
             job.attempt = value
+        elif name == b"fence":
+            job.fence = value
         elif name == b"meta":
             job.meta = _pairs(value)
         else:
@@ -480,6 +490,10 @@ def _task(pairs: dict[str, Any]) -> Task:
     )
 
 
+def _exclusive_by(name: str, kind: str) -> str:
+    return name if kind == "exclusive" else ""
+
+
 def queue_settings(reply: Reply) -> QueueSettings | None:
     """Return QUEUE GET's answer; None for a queue that never had settings."""
     if reply is None:
@@ -498,6 +512,9 @@ def queue_settings(reply: Reply) -> QueueSettings | None:
         maxlen=int(pairs.pop("maxlen", 0)),
         maxsize=int(pairs.pop("maxsize", 0)),
         require_meta=[name for name in pairs.pop("require-meta", "").split(",") if name],
+        index=[name for name in pairs.pop("index", "").split(",") if name],
+        exclusive_by=_exclusive_by(pairs.pop("exclusive-by", ""), pairs.get("type", "")),
+        assign=pairs.pop("assign", "local"),
         rate=pairs.pop("rate", "none"),
         rate_by=pairs.pop("rate-by", ""),
         max_running=int(pairs.pop("max-running", 0)),

@@ -3,8 +3,8 @@
 A NACK names its delivery (ATTEMPT), so it may be sent again without a second effect. So does an ack of a handler that
 took half of its lease or longer: if the lease ended, the job is with another worker, and the ack does nothing to that
 delivery. Within its lease no later delivery exists, so the many quick jobs share one plain ACKJOB, which costs half as
-much. All of them leave in one write to the node that delivered the jobs. A node that does not know the word gets the
-plain commands (dialect.py).
+much. A job under a claim is always named with its fence. All of them leave in one write to the node that delivered the
+jobs. A node that does not know the word gets the plain commands (dialect.py).
 
 A NACK without a delay leaves it to the job's own back-off, or else to the setting `backoff` of its queue. Where neither
 exists, the worker's own policy says how long the job waits, so that a handler which always fails causes no busy loop.
@@ -22,7 +22,7 @@ from disque_py.client.address import Address
 from disque_py.client.aio import AsyncDisque
 from disque_py.client.backoff import Backoff
 from disque_py.client.dialect import Dialect
-from disque_py.client.errors import DisqueConnectionError, DisqueError
+from disque_py.client.errors import DisqueConnectionError, DisqueError, FencedError
 from disque_py.client.results import Job, JobInfo, QueueSettings
 from disque_py.client.verdict import GivenBack
 
@@ -71,7 +71,8 @@ class Settler:
 
     def add_done(self, job: Job, took_s: float, result: bytes | None = None) -> None:
         """Acknowledge a job soon, whose handler took so many seconds, with its result if there is one."""
-        self.done.append((job, 2000 * took_s >= job.lease_ms if job.lease_ms else False, result))
+        is_late = 2000 * took_s >= job.lease_ms if job.lease_ms else False
+        self.done.append((job, bool(job.fence) or is_late, result))
         self.has_done.set()
 
     def add_given_back(self, back: GivenBack) -> None:
@@ -102,8 +103,8 @@ class Settler:
                 plain = sorted(kept.keys() - set(exact))
                 trouble: DisqueError | None = None
                 for at, outcome in await self._ack_exactly(done, exact):
-                    if not isinstance(outcome, DisqueError):
-                        del kept[at]
+                    if not isinstance(outcome, DisqueError) or isinstance(outcome, FencedError):
+                        del kept[at]  # A later worker has the job, or its value: this ack counts no more.
                     elif self._dialect.is_refused(done[at][0], outcome):
                         plain.append(at)
                     else:
@@ -139,6 +140,9 @@ class Settler:
             try:
                 trouble: DisqueError | None = None
                 for back, outcome in await self._nack_exactly(given_back):
+                    if isinstance(outcome, FencedError):
+                        del kept[id(back)]
+                        continue
                     if isinstance(outcome, DisqueError) and not self._dialect.is_refused(back.job, outcome):
                         trouble = outcome
                         continue

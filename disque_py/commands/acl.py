@@ -121,7 +121,7 @@ def _cat(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
     if len(argv) == 2:
         return bulk_array(CATEGORIES)
     category = text_of(argv[2]).lower().removeprefix("@")
-    if category not in (*CATEGORIES, "all"):
+    if category != "all" and category not in CATEGORIES:
         raise CommandError(f"ERR Unknown category '{escaped(argv[2][:RULE_BYTES_MAX]).decode()}'")
     return bulk_array(broker.users.catalog.of_category(category))
 

@@ -15,6 +15,7 @@ from disque_py.commands.options import INT64_MAX, MS_MAX, SECONDS_MAX, between, 
 from disque_py.commands.subcommands import text_of
 from disque_py.config.directives import META_PAIRS_MAX
 from disque_py.core import (
+    exclusive,
     fanout,
     handover,
     keeping,
@@ -32,6 +33,7 @@ from disque_py.core import (
 )
 from disque_py.core.broker import Broker
 from disque_py.core.changeable import ATTEMPTS_MAX, Changeable, read_backoff
+from disque_py.core.claim_stamps import new_stamp
 from disque_py.core.client import Client
 from disque_py.core.errors import OOM, PAUSED, SYNTAX, CommandError
 from disque_py.core.fanout import Plan
@@ -39,6 +41,7 @@ from disque_py.core.firing import META_SCHEDULE, META_TICK
 from disque_py.core.job import Job, terms_of
 from disque_py.core.job_attributes import (
     BATCH,
+    CLAIM,
     META_BYTES_MAX,
     TOPIC,
     TRACE_BYTES_MAX,
@@ -72,6 +75,7 @@ MAXLEN_ERROR: Final = "ERR MAXLEN must be a positive number"
 MAXLEN_REACHED: Final = "MAXLEN Queue is already longer than the specified MAXLEN count"
 TOOBIG: Final = "TOOBIG Body is longer than the queue's maxsize"
 NOKEY: Final = "NOKEY The queue requires META '{}'"
+CLAIM_NEEDS_RETRY: Final = "ERR an exclusive queue needs RETRY above 0"
 NO_META: Final[dict[bytes, bytes]] = {}
 
 BATCH_ERROR: Final = f"ERR BATCH must have 1 to {keeping.NAME_BYTES_MAX} bytes"
@@ -201,6 +205,9 @@ def addjob(broker: Broker, client: Client, argv: list[bytes], plans: list[Plan] 
         if zone_count:
             raise CommandError(QUORUM_AND_ZONES)
         replicate = zones.quorum(broker)
+    is_claimed = rules is not None and (rules.is_quorum or bool(rules.exclusive_by))
+    if is_claimed:
+        _refuse_claim(broker, retry_ms)
     if delay_ms >= ttl_ms:
         raise CommandError("ERR The specified DELAY is greater than TTL. Job refused since would never be delivered")
     is_external = False
@@ -235,13 +242,16 @@ def addjob(broker: Broker, client: Client, argv: list[bytes], plans: list[Plan] 
         broker.now_ms + ttl_ms,
         broker.sets.mine,
     )
-    if more is not None:
-        job.attributes = more.attributes(ttl_ms, delay_ms)
-        if more.batch:
-            versions.refuse_older(broker, versions.FLOWS)
-            if not broker.recurring.is_checking:
-                keeping.begin(broker, more.batch)
-        if more.key:
+    if more is not None or is_claimed:
+        if more is not None:
+            job.attributes = more.attributes(ttl_ms, delay_ms)
+            if more.batch:
+                versions.refuse_older(broker, versions.FLOWS)
+                if not broker.recurring.is_checking:
+                    keeping.begin(broker, more.batch)
+        if is_claimed and rules is not None:
+            _stamp(job, rules)
+        if more is not None and more.key:
             if broker.recurring.is_checking:
                 return b""  # A schedule's options were read, which is all that was wanted (schedules.py).
             job.id = broker.ids.keyed(keys.key_chars(name, more.key), job.id)
@@ -407,11 +417,29 @@ def _refuse_by_settings(
     """Refuse a new job that its queue's settings forbid. As `_refuse`. Spec QS7. CommandError."""
     if rules.maxsize and body_bytes > rules.maxsize:
         raise CommandError(TOOBIG)
+    if rules.exclusive_by and rules.exclusive_by not in meta:
+        raise CommandError(NOKEY.format(text_of(rules.exclusive_by)))
     for required in rules.require_meta:
         if required not in meta:
             raise CommandError(NOKEY.format(text_of(required)))
     if rules.maxlen and settings_sync.pending(broker, name) >= rules.maxlen:
         raise CommandError(MAXLEN_REACHED)
+
+
+def _refuse_claim(broker: Broker, retry_ms: int) -> None:
+    """Refuse a job that can't be delivered under a claim. Spec EX1. CommandError."""
+    if not retry_ms:
+        raise CommandError(CLAIM_NEEDS_RETRY)
+    versions.refuse_older(broker, versions.FLOWS)
+    exclusive.refuse_long(broker, retry_ms)
+
+
+def _stamp(job: Job, rules: QueueSettings) -> None:
+    """Let the job carry the key under which it may be delivered. Spec EX1."""
+    attributes = job.attributes
+    if attributes is None:
+        attributes = job.attributes = JobAttributes(None, ())
+    attributes.set_extra(CLAIM, tuple(new_stamp(job.terms.queue, rules, attributes.meta)))
 
 
 def _create_with_key(

@@ -28,7 +28,7 @@ from disque_py.core.users import visible
 from disque_py.event_format import CANCELED, COMPLETED, ERRORED, EXPIRED, RUNNING, STATUS_NAMES
 from disque_py.resp.replies import OK, array, bulk, integer, nil_array, nil_bulk
 
-TOPIC_BATCH: Final = b"batch"
+TOPIC_BATCH: Final[bytes] = b"batch"
 # Share: is it a keeper, ids, and how many of them have each status; jobs that run there.
 COUNTED: Final = (COMPLETED, CANCELED, ERRORED, EXPIRED)
 FIELDS: Final = 3 + len(COUNTED)

@@ -24,7 +24,9 @@ from disque_py.commands.subcommands import text_of
 from disque_py.commands.where import read_pair
 from disque_py.core import (
     capping,
+    claimed_fetch,
     delivery,
+    exclusive,
     filter_interest,
     filters,
     incremental,
@@ -131,6 +133,9 @@ def getjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
         if next(building, broker) is not broker:
             asked = _Asked(names, count, options, nohang, timeout_ms)
             return incremental.begin(broker, client, _getjob_indexed(broker, client, asked, building))
+    if broker.exclusive.queues and claimed_fetch.has_claims(broker, names):
+        asked = _Asked(names, count, options, nohang, timeout_ms)
+        return incremental.begin(broker, client, _getjob_claimed(broker, client, asked))
     if count > PART and sum(queue.length for name in names if (queue := broker.queues.get(name))) > PART:
         asked = _Asked(names, count, options, nohang, timeout_ms)
         return incremental.begin(broker, client, _getjob_in_parts(broker, client, asked))
@@ -258,7 +263,26 @@ def _getjob_indexed(broker: Broker, client: Client, asked: _Asked, building: Ite
     """Run a GETJOB whose WHERE is new to queues: their indexes are built first, in parts."""
     yield
     yield from building
+    if broker.exclusive.queues and claimed_fetch.has_claims(broker, asked.names):
+        return (yield from _getjob_claimed(broker, client, asked))
     return (yield from _getjob_in_parts(broker, client, asked))
+
+
+def _getjob_claimed(broker: Broker, client: Client, asked: _Asked) -> incremental.Steps:
+    """Run a GETJOB of queues whose jobs need a claim. Spec EX3, EX8."""
+    if asked.options.lease_ms:
+        exclusive.refuse_long(broker, asked.options.lease_ms)
+    found = yield from claimed_fetch.fetch(broker, client, asked.names, asked.count_max, asked.options)
+    if found.entries:
+        return b"*%d\r\n%b" % (len(found.entries), b"".join(found.entries))
+    if asked.nohang and found.reason:
+        raise CommandError(found.reason)
+    if asked.options.token and (held := broker.tokens.held(asked.options.token)):
+        return (yield from _getjob_again(broker, client, held, asked.options.shows))
+    queues = [queue for name in asked.names if (queue := broker.queues.get(name)) is not None]
+    if broker.memory.spilled_count and any(queue.is_stalled for queue in queues):
+        return (yield from _getjob_from_disk(broker, client, asked))
+    return _getjob_of_none(broker, client, asked.names, queues, asked.options, asked.nohang, asked.timeout_ms)
 
 
 def _getjob_in_parts(broker: Broker, client: Client, asked: _Asked) -> incremental.Steps:

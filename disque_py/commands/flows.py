@@ -10,7 +10,7 @@ from typing import Final
 
 from disque_py.commands.options import INT64_MAX, OPTION_WORDS_MAX, between, read_attempt, read_ids
 from disque_py.commands.subcommands import text_of
-from disque_py.core import acks, job_waits, telling, versions
+from disque_py.core import acks, exclusive, job_waits, telling, versions
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
 from disque_py.core.errors import BAD_ID, SYNTAX, CommandError
@@ -73,7 +73,7 @@ def progress(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
     """PROGRESS id percent [text] [ATTEMPT n] [FENCE n] → OK."""
     percent = between(argv[2] or b"-", 0, PERCENT_MAX, PERCENT_ERROR)
     text = b""
-    attempt = 0
+    attempt = fence = 0
     at = 3
     if len(argv) % 2 == 0:
         text = argv[3]
@@ -83,7 +83,7 @@ def progress(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
         if option == b"attempt":
             attempt = read_attempt(argv[at + 1])
         elif option == b"fence":
-            between(argv[at + 1], 1, FENCE_LIMIT, FENCE_ERROR)
+            fence = between(argv[at + 1], 1, FENCE_LIMIT, FENCE_ERROR)
         else:
             raise _syntax(argv[at])
         at += 2
@@ -95,6 +95,7 @@ def progress(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
     job = broker.find(argv[1])
     if job is None:
         raise CommandError("NOJOB Job not known in the context of this node.")
+    exclusive.refuse_fenced(job, fence)
     if job.state == ACKED:
         if isinstance(job.work, Cancellation):
             raise CommandError("CANCELED The job was canceled")

@@ -8,7 +8,8 @@ Spec R11, Y9, Y11.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from functools import partial
+from typing import Final, NamedTuple
 
 from cluster_bus.messages import QUEUED_RELEASED
 from disque_py import event_format
@@ -21,6 +22,7 @@ from disque_py.commands.options import (
     between,
     options_at,
     read_attempt,
+    read_fence,
     read_ids,
     read_lease,
     read_ms,
@@ -30,7 +32,12 @@ from disque_py.core import (
     acks,
     asking,
     changing,
+    claim_stamps,
+    claiming,
+    deferred_reply,
     events,
+    exclusive,
+    fencing,
     incremental,
     lifecycle,
     pausing,
@@ -66,12 +73,13 @@ from disque_py.resp.replies import array, bulk, bulk_array, error, integer, nil_
 
 DELAY_ERROR: Final = "ERR DELAY time must be a non negative number"
 # Options behind the ids.
-ACKJOB_WORDS: Final = frozenset((b"attempt", b"result"))
+ACKJOB_WORDS: Final = frozenset((b"attempt", b"fence", b"result"))
+CANCELJOB_WORDS: Final = frozenset((b"fence",))
 RESULT_ONE_ID: Final = "ERR RESULT needs exactly one job id"
 RESULT_TOO_LONG: Final = "ERR RESULT is longer than result-max-bytes"
-WORKING_WORDS: Final = frozenset((b"leasems", b"attempt"))
+WORKING_WORDS: Final = frozenset((b"leasems", b"attempt", b"fence"))
 NACKTOKEN_WORDS: Final = frozenset((b"delay", b"delayms", b"reason"))
-NACK_WORDS: Final = NACKTOKEN_WORDS | {b"final", b"attempt"}
+NACK_WORDS: Final = NACKTOKEN_WORDS | {b"final", b"attempt", b"fence"}
 WORKING_ERROR: Final = "ERR WORKING must be given a number of seconds > 0"
 
 
@@ -113,11 +121,13 @@ def ackjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     if len(argv) == 2:
         if not is_valid_id(argv[1]):
             raise CommandError(BAD_ID)
+        if broker.exclusive.running:
+            exclusive.end(broker, argv[1])
         return b":1\r\n" if acks.ack_here(broker, argv[1]) else b":0\r\n"
     first = options_at(argv, ACKJOB_WORDS)
     if first == len(argv):
-        return _count(broker, client, argv, acks.ack_here)
-    attempt = 0
+        return _count(broker, client, argv, ack_one)
+    attempt = fence = 0
     result: bytes | None = None
     at = first
     while at < len(argv):
@@ -126,21 +136,36 @@ def ackjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
             raise CommandError(SYNTAX)
         if option == b"result":
             result = value_of(argv, at)
+        elif option == b"fence":
+            fence = read_fence(value_of(argv, at))
         else:
             attempt = read_attempt(value_of(argv, at))
         at += 2
     job_id = _only_id(argv, first, ONE_ID if result is None else RESULT_ONE_ID)
+    if result is not None and len(result) > broker.settings.result_max_bytes:
+        raise CommandError(RESULT_TOO_LONG)
+    versions.refuse_older(broker, versions.FLOWS if fence or result is not None else versions.ATTEMPTS)
+    if fence:
+        exclusive.refuse_fenced(broker.find(job_id), fence)
+        return integer(fencing.ack(broker, job_id, fence, attempt, result))
     if result is not None:
-        if len(result) > broker.settings.result_max_bytes:
-            raise CommandError(RESULT_TOO_LONG)
-        versions.refuse_older(broker, versions.FLOWS)
-        return integer(acks.ack_with_result(broker, job_id, attempt, result))
-    versions.refuse_older(broker)
-    return integer(acks.ack_attempt(broker, job_id, attempt))
+        count = acks.ack_with_result(broker, job_id, attempt, result)
+    else:
+        count = acks.ack_attempt(broker, job_id, attempt)
+    if count:
+        exclusive.end(broker, job_id)
+    return integer(count)
+
+
+def ack_one(broker: Broker, job_id: bytes) -> int:
+    """ACKJOB one id. Return 1 if it was known here and not acknowledged yet. The claim of its delivery ends."""
+    if broker.exclusive.running:
+        exclusive.end(broker, job_id)
+    return acks.ack_here(broker, job_id)
 
 
 def _only_id(argv: list[bytes], first: int, text: str = ONE_ID) -> bytes:
-    """Return the only id of a command with ATTEMPT, whose options begin at `first`. CommandError."""
+    """Return the only id of a command with ATTEMPT or FENCE, whose options begin at `first`. CommandError."""
     read_ids(argv[:first])
     if first != 2:
         raise CommandError(text)
@@ -149,11 +174,42 @@ def _only_id(argv: list[bytes], first: int, text: str = ONE_ID) -> bytes:
 
 def canceljob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     """CANCELJOB id [id ...] → number of jobs that were known, here or on another node, and not over."""
+    first = options_at(argv, CANCELJOB_WORDS)
+    if first < len(argv):
+        return _cancel_fenced(broker, client, argv, first)
     ids = read_ids(argv) if len(argv) <= PART else []
     versions.refuse_older(broker)
     if ids and None not in map(broker.find, ids):
         return integer(sum([acks.cancel_here(broker, job_id) for job_id in ids]))
     return incremental.begin(broker, client, _cancel_in_parts(broker, client, argv))
+
+
+def _cancel_fenced(broker: Broker, client: Client, argv: list[bytes], first: int) -> bytes | None:
+    """CANCELJOB id FENCE n: the claim of that delivery ends, too. Spec EX5, EX6."""
+    fence = 0
+    for at in range(first, len(argv), 2):
+        if argv[at].lower() not in CANCELJOB_WORDS:
+            raise CommandError(SYNTAX)
+        fence = read_fence(value_of(argv, at))
+    job_id = _only_id(argv, first)
+    versions.refuse_older(broker, versions.FLOWS)
+    if broker.find(job_id) is not None:
+        return integer(_not_fenced(fencing.cancel(broker, job_id, fence)))
+    return incremental.begin(broker, client, _cancel_fenced_elsewhere(broker, client, job_id, fence))
+
+
+def _cancel_fenced_elsewhere(broker: Broker, client: Client, job_id: bytes, fence: int) -> incremental.Steps:
+    answers = yield from asking.ask(broker, client, [job_id], asking.CANCEL, [b"%d" % fence])
+    if job_id in answers.done:
+        return integer(_not_fenced(answers.done[job_id]))
+    return integer(acks.cancel_here(broker, job_id) if answers.known.get(job_id) != asking.OVER else 0)
+
+
+def _not_fenced(count: int) -> int:
+    """Return a number of canceled jobs. CommandError if the holder knows a later claim."""
+    if count == fencing.IS_FENCED:
+        raise CommandError(exclusive.FENCED)
+    return count
 
 
 def _cancel_in_parts(broker: Broker, client: Client, argv: list[bytes]) -> incremental.Steps:
@@ -184,7 +240,13 @@ def _cancel_in_parts(broker: Broker, client: Client, argv: list[bytes]) -> incre
 
 def fastack(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     """FASTACK [id ...] → number of jobs deleted here. Other nodes delete their copies, best effort."""
-    return _count(broker, client, argv, acks.fast_ack)
+    return _count(broker, client, argv, _fast_ack)
+
+
+def _fast_ack(broker: Broker, job_id: bytes) -> int:
+    if broker.exclusive.running:
+        exclusive.end(broker, job_id)
+    return acks.fast_ack(broker, job_id)
 
 
 def deljob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
@@ -204,13 +266,13 @@ def _delete(broker: Broker, job_id: bytes) -> int:
     return 1
 
 
-def working(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
-    """WORKING id [seconds] [LEASEMS ms] [ATTEMPT n] → time from now by which the next delivery is postponed.
+def working(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
+    """WORKING id [seconds] [LEASEMS ms] [ATTEMPT n] [FENCE n] → time from now by which the next delivery is postponed.
 
     That is the time given, or RETRY: in seconds, rounded up, or in milliseconds after LEASEMS.
     """
     job_id = argv[1]
-    lease_ms = attempt = 0
+    lease_ms = attempt = fence = 0
     unit_ms = 1000
     at = 2
     while at < len(argv):
@@ -220,6 +282,8 @@ def working(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
             unit_ms = 1
         elif word == b"attempt":
             attempt = read_attempt(value_of(argv, at))
+        elif word == b"fence":
+            fence = read_fence(value_of(argv, at))
         elif at == 2 and (len(argv) == 3 or argv[3].lower() in WORKING_WORDS):
             lease_ms = read_lease(argv[2], WORKING_ERROR)
             at -= 1
@@ -228,10 +292,61 @@ def working(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
         at += 2
     if not is_valid_id(job_id):
         raise CommandError(BAD_ID)
+    job = _workable(broker, job_id, attempt, fence)
+    if not job.terms.retry_ms:
+        return integer(0)
+    if attempt:
+        _learn_attempt(broker, job, attempt)
+    lease_ms = lease_ms or job.terms.retry_ms
+    if claim_stamps.stamp_of(job) is not None and job.state != WAIT_REPL:
+        if fence:
+            versions.refuse_older(broker, versions.FLOWS)
+        return _renew(broker, client, job, Work(lease_ms, unit_ms, attempt, fence))
+    _extend(broker, job, lease_ms)
+    return integer(-(-lease_ms // unit_ms))
+
+
+class Work(NamedTuple):
+    """The words of a WORKING: its lease, the unit of the reply, ATTEMPT and FENCE (0: not given)."""
+
+    lease_ms: int
+    unit_ms: int
+    attempt: int
+    fence: int
+
+
+def _renew(broker: Broker, client: Client, job: Job, work: Work) -> bytes | None:
+    """Renew the claim of a delivery at a majority of the voters, before the lease is extended. Spec EX5."""
+    exclusive.refuse_long(broker, work.lease_ms)
+    claims, holder = exclusive.renewable(broker, job, work.fence)
+    found: list[exclusive.Renewal] = []
+
+    def start(done: deferred_reply.Done) -> None:
+        renewal = exclusive.Renewal(broker, work.lease_ms, partial(done, None))
+        found.append(renewal)
+        renewal.begin(claims, holder)
+
+    def reply(_: OSError | None) -> bytes:
+        until_ms = found[0].until_ms
+        if not until_ms:
+            raise CommandError(claiming.REASONS[claiming.NO_MAJORITY])
+        _workable(broker, job.id, work.attempt, work.fence)
+        lease_ms = min(work.lease_ms, until_ms - broker.now_ms)
+        _extend(broker, job, lease_ms)
+        exclusive.renewed(broker, job, broker.now_ms + lease_ms)
+        return integer(-(-work.lease_ms // work.unit_ms))
+
+    return deferred_reply.begin(broker, client, start, reply)
+
+
+def _workable(broker: Broker, job_id: bytes, attempt: int, fence: int) -> Job:
+    """Return the job of a WORKING, if its lease may be extended. CommandError."""
     job = broker.find(job_id)
     if job is None:
         raise CommandError("NOJOB Job not known in the context of this node.")
+    exclusive.refuse_fenced(job, fence)
     if job.state == ACKED:
+        exclusive.end(broker, job_id)
         if isinstance(job.work, Cancellation):
             raise CommandError("CANCELED The job was canceled")
         raise CommandError("NOJOB Job already acknowledged.")
@@ -244,11 +359,12 @@ def working(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
         raise CommandError(
             "TOOLATE Half of job TTL already elapsed, you are no longer allowed to postpone the next delivery."
         )
-    if not job.terms.retry_ms:
-        return integer(0)
-    if attempt:
-        _learn_attempt(broker, job, attempt)
-    lease_ms = lease_ms or job.terms.retry_ms
+    return job
+
+
+def _extend(broker: Broker, job: Job, lease_ms: int) -> None:
+    """Let the lease of a job last so long from now."""
+    part = job.part
     if job.state != WAIT_REPL:
         if job.state == QUEUED:
             lifecycle.dequeue(broker, job)
@@ -262,7 +378,6 @@ def working(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
         job.is_leased_here = True
         lifecycle.extend(broker, job, lease_ms)
         requeue.tell_leased(broker, job)
-    return integer(-(-lease_ms // unit_ms))
 
 
 class NackWords:
@@ -272,15 +387,17 @@ class NackWords:
     reason     REASON; None: none
     is_final   FINAL
     attempt    ATTEMPT; 0: whichever delivery it is
+    fence      FENCE; 0: not given
     """
 
-    __slots__ = ("attempt", "delay_ms", "is_final", "reason")
+    __slots__ = ("attempt", "delay_ms", "fence", "is_final", "reason")
 
     def __init__(self) -> None:
         self.delay_ms = -1
         self.reason: bytes | None = None
         self.is_final = False
         self.attempt = 0
+        self.fence = 0
 
 
 def read_nack_words(argv: list[bytes], at: int, words: frozenset[bytes]) -> NackWords:
@@ -303,6 +420,8 @@ def read_nack_words(argv: list[bytes], at: int, words: frozenset[bytes]) -> Nack
             if len(value) > REASON_BYTES_MAX:
                 raise CommandError(f"ERR REASON must have at most {REASON_BYTES_MAX} bytes")
             how.reason = value
+        elif word == b"fence":
+            how.fence = read_fence(value)
         else:
             how.attempt = read_attempt(value)
         at += 2
@@ -315,9 +434,10 @@ def nack(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     if first == len(argv):
         return _count(broker, client, argv, nack_one)
     how = read_nack_words(argv, first, NACK_WORDS)
-    if how.attempt:
-        _only_id(argv, first)
-    versions.refuse_older(broker)
+    if how.attempt or how.fence:
+        job_id = _only_id(argv, first)
+        exclusive.refuse_fenced(broker.find(job_id), how.fence)
+    versions.refuse_older(broker, versions.FLOWS if how.fence else versions.ATTEMPTS)
 
     def nack_so(broker: Broker, job_id: bytes) -> int:
         return nack_one(broker, job_id, how)
@@ -326,7 +446,27 @@ def nack(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
 
 
 def nack_one(broker: Broker, job_id: bytes, how: NackWords | None = None) -> int:
-    """NACK one id. Return 1 if it was given back: it is queued, delayed, errored or a dead letter."""
+    """NACK one id. Return 1 if it was given back: it is queued, delayed, errored or a dead letter.
+
+    The claim of its delivery ends. Spec EX5.
+    """
+    count = _nack_one(broker, job_id, how)
+    if how is not None and how.fence:
+        job = broker.find(job_id)
+        if job is not None:
+            exclusive.end_fenced(broker, job, how.fence)
+            exclusive.learn_fence(broker, job, how.fence)
+    elif broker.exclusive.running and (count or _is_over(broker, job_id)):
+        exclusive.end(broker, job_id)
+    return count
+
+
+def _is_over(broker: Broker, job_id: bytes) -> bool:
+    job = broker.find(job_id)
+    return job is None or job.state == ACKED
+
+
+def _nack_one(broker: Broker, job_id: bytes, how: NackWords | None) -> int:
     job = broker.find(job_id)
     if job is None or not requeue.is_queueable(job):
         return 0

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from disque_py.core import filter_interest, filters, incremental, interest, matching, ordering
+from disque_py.core import claimed_fetch, exclusive, filter_interest, filters, incremental, interest, matching, ordering
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
 from disque_py.core.errors import LEAVING, MISCONF, SYNTAX, CommandError
@@ -18,6 +18,8 @@ from disque_py.core.users import NO_NAME
 from disque_py.resp.replies import nil_array
 
 TOO_MANY: Final = f"ERR at most {PATTERNS_MAX} patterns"
+# Queues whose jobs need a claim that one GETJOB looks at.
+NAMES_MAX: Final = 1_000
 TOO_LONG: Final = f"ERR a pattern must have 1 to {PATTERN_BYTES_MAX} bytes"
 
 
@@ -58,6 +60,9 @@ def getjob_matching(
     """Take jobs of all queues that match. The words were checked, and so was the token."""
     group = broker.patterns.group(words)
     visit = Visit(client.served_from)
+    if broker.exclusive.queues:
+        asked = _claimed(broker, client, group, count, options, nohang, timeout_ms, visit)
+        return incremental.begin(broker, client, asked)
     if group.build is None and options.where is None and matching.collect(broker, client, group, count, options, visit):
         if visit.entries:
             return b"*%d\r\n%b" % (len(visit.entries), b"".join(visit.entries))
@@ -99,6 +104,46 @@ def _in_parts(
             return b"*%d\r\n%b" % (len(visit.entries), b"".join(visit.entries))
         if not visit.is_stalled:
             return _of_none(broker, client, group, options, nohang, timeout_ms, visit)
+
+
+def _claimed(
+    broker: Broker,
+    client: Client,
+    group: PatternGroup,
+    count: int,
+    options: FetchOptions,
+    nohang: bool,
+    timeout_ms: int,
+    visit: Visit,
+) -> incremental.Steps:
+    """Do a GETJOB where jobs of some queues need a claim. These queues and the others come in turns. Spec EX8."""
+    if options.lease_ms:
+        exclusive.refuse_long(broker, options.lease_ms)
+    while (build := group.build) is not None:
+        if next(build, broker) is not broker:
+            yield
+    last = broker.queues.get(client.served_from)
+    if last is not None and last.parking is not None and options.where is None:
+        while not matching.collect(broker, client, group, count, options, visit):
+            client.fetched = visit.entries
+            yield
+        client.fetched = []
+        if visit.entries:
+            return b"*%d\r\n%b" % (len(visit.entries), b"".join(visit.entries))
+    if options.where is not None:
+        yield from filters.built(broker, list(group.names), options.where)
+    names = [queue.name for queue in broker.exclusive.queues if queue.length and queue.name in group.names]
+    reason = ""
+    if names:
+        found = yield from claimed_fetch.fetch(broker, client, names[:NAMES_MAX], count, options)
+        if found.entries:
+            client.served_from = names[0]
+            return b"*%d\r\n%b" % (len(found.entries), b"".join(found.entries))
+        reason = found.reason
+    reply = yield from _in_parts(broker, client, group, count, options, nohang, timeout_ms, visit)
+    if reason and nohang and reply == nil_array(client.protocol):
+        raise CommandError(reason)
+    return reply
 
 
 def _of_none(

@@ -22,6 +22,7 @@ SECONDS_MAX: Final = INT64_MAX // 1_000_000
 MS_MAX: Final = 1000 * SECONDS_MAX
 ATTEMPT_MAX: Final = 2**32 - 1
 LEASEMS_ERROR: Final = "ERR LEASEMS must be a number of milliseconds > 0"
+FENCE_ERROR: Final = "ERR FENCE must be a number > 0"
 ATTEMPT_ERROR: Final = f"ERR ATTEMPT must be a number from 1 to {ATTEMPT_MAX}"
 ONE_ID: Final = "ERR ATTEMPT and FENCE need exactly one job id"
 # Of a long list of ids, so many words at its end are looked at for options.
@@ -76,6 +77,11 @@ def read_ms(name: str, word: bytes) -> int:
 def read_attempt(word: bytes) -> int:
     """Return the number of a delivery."""
     return between(word, 1, ATTEMPT_MAX, ATTEMPT_ERROR)
+
+
+def read_fence(word: bytes) -> int:
+    """Return the fence of a claim."""
+    return between(word, 1, INT64_MAX, FENCE_ERROR)
 
 
 def options_at(argv: list[bytes], words: frozenset[bytes]) -> int:

@@ -16,8 +16,10 @@ from disque_py.core import deferred_reply, incremental, settings_sync
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
 from disque_py.core.errors import SYNTAX, CommandError
+from disque_py.core.job_attributes import TRACE_NAMES
 from disque_py.core.queue import PAUSE_NAMES
 from disque_py.core.queue_settings import (
+    CLAIM_FIELDS,
     COUNTER_MAX,
     FIELDS,
     FULL,
@@ -29,12 +31,14 @@ from disque_py.core.queue_settings import (
     state_key,
 )
 from disque_py.core.users import visible
-from disque_py.core.versions import refuse_older
+from disque_py.core.versions import FLOWS, refuse_older
 from disque_py.resp.glob import matches
 from disque_py.resp.replies import OK, array, bulk, bulk_array, integer, nil_array
 
 NOT_A_FIELD: Final = "ERR unknown queue setting '{}'"
 INVALID: Final = "ERR invalid value for '{}': {}"
+NO_NAME: Final = "ERR exclusive needs exclusive-by"
+NEEDS_VOTERS: Final = "ERR {} needs voters"
 PAUSED_BY: Final = "ERR paused is set with PAUSE"
 # A name or pattern in an error is cut to a readable length.
 SHOWN_BYTES_MAX: Final = 128
@@ -75,9 +79,28 @@ def _set(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
             values[word] = read_value(name, field, argv[at + 1])
             if word == b"maxsize" and int(values[word]) > broker.settings.proto_max_bulk_len:
                 raise InvalidValueError(f"at most proto-max-bulk-len, {broker.settings.proto_max_bulk_len} bytes")
+            if word == b"index" and not set(TRACE_NAMES).isdisjoint(values[word].split(b",")):
+                raise InvalidValueError("WHERE can't use the names traceparent and tracestate")
         except InvalidValueError as refused:
             raise CommandError(INVALID.format(word.decode(), refused)) from None
+    if any(field in values for field in CLAIM_FIELDS):
+        _with_claim_fields(broker, name, values)
     return _change(broker, client, state_key(QUEUE, name), list(values.items()))
+
+
+def _with_claim_fields(broker: Broker, name: bytes, values: dict[bytes, bytes]) -> None:
+    """Add those fields that share a version with a changed one, and refuse claims without voters. Spec EX1."""
+    shown = dict(broker.queue_settings.shown(name))
+    changed = [field for field in CLAIM_FIELDS if field in values]
+    for field in CLAIM_FIELDS:
+        values.setdefault(field, shown[field])
+    if values[b"type"] == b"exclusive" and not values[b"exclusive-by"]:
+        raise CommandError(NO_NAME)
+    for field, value in ((b"type", b"exclusive"), (b"assign", b"quorum")):
+        if field in changed and values[field] == value:
+            refuse_older(broker, FLOWS)
+            if broker.claims.memory.list is None:
+                raise CommandError(NEEDS_VOTERS.format(field.decode()))
 
 
 def _change(broker: Broker, client: Client, key: bytes, values: list[tuple[bytes, bytes]]) -> bytes | None:

@@ -289,7 +289,9 @@ def _fields(name: bytes, found: Stat, protocol: int) -> list[tuple[bytes, bytes]
         (bulk("invisible"), integer(found.invisible)),
         (bulk("running"), integer(found.running)),
         (bulk("errored"), integer(found.errored)),
+        (bulk("claims"), integer(found.claims)),
         (bulk("tasks"), integer(found.tasks)),
+        (bulk("without-key"), integer(found.without_key)),
         (bulk("rate-used"), integer(found.rate_used)),
     ]
 

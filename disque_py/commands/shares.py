@@ -18,7 +18,7 @@ import hiredis
 
 from disque_py.commands import batches
 from disque_py.commands.jobs import described
-from disque_py.core import census, electing, filters, locking, pulls, spilling, tasks
+from disque_py.core import census, electing, exclusive, filters, locking, pulls, spilling, tasks
 from disque_py.core.broker import Broker
 from disque_py.core.delivery import REPLY_BYTES_MAX
 from disque_py.core.filters import PAIRS_MAX, Filter, Group, values_of
@@ -476,6 +476,7 @@ class Stat:
     __slots__ = (
         "age_s",
         "blocked",
+        "claims",
         "errored",
         "idle_s",
         "import_rate",
@@ -491,6 +492,7 @@ class Stat:
         "sources",
         "tasks",
         "waiting_elsewhere",
+        "without_key",
     )
 
     def __init__(self) -> None:
@@ -511,6 +513,8 @@ class Stat:
         self.errored = 0
         self.tasks = 0
         self.rate_used = 0
+        self.claims = 0
+        self.without_key = 0
 
 
 def stat(broker: Broker, name: bytes, is_recent_enough: bool = False) -> Generator[None, None, Stat]:
@@ -522,6 +526,8 @@ def stat(broker: Broker, name: bytes, is_recent_enough: bool = False) -> Generat
     found.errored = figures.errored
     found.tasks = tasks.count_of(broker, name)
     found.rate_used = broker.caps.rate_used(name, broker.now_ms)
+    found.claims = exclusive.count_of(broker, name)
+    found.without_key = figures.without_key
     queue = broker.queues.get(name)
     if queue is None:
         return found
@@ -566,6 +572,8 @@ def _figures(broker: Broker, name: bytes) -> Share:
         found.errored,
         found.tasks,
         found.rate_used,
+        found.claims,
+        found.without_key,
     ]
 
 
@@ -589,6 +597,8 @@ def stat_of(answer: Any) -> Stat:
     found.errored = _number_of(values[13])
     found.tasks = _number_of(values[14]) if len(values) > 14 else 0
     found.rate_used = _number_of(values[15]) if len(values) > 15 else 0
+    found.claims = _number_of(values[16]) if len(values) > 16 else 0
+    found.without_key = _number_of(values[17]) if len(values) > 17 else 0
     return found
 
 
@@ -601,6 +611,8 @@ def sum_of_stats(shares: list[Stat]) -> Stat:
         total.errored += share.errored
         total.tasks += share.tasks
         total.rate_used = max(total.rate_used, share.rate_used)  # Each node knows of all deliveries.
+        total.claims += share.claims
+        total.without_key += share.without_key
         if not share.is_known:
             continue
         total.idle_s = min(total.idle_s, share.idle_s) if total.is_known else share.idle_s

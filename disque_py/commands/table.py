@@ -76,7 +76,7 @@ JSCAN: Final = (
 )
 QSCAN: Final = "[cursor] [COUNT n] [BUSYLOOP] [MINLEN n] [MAXLEN n] [IMPORTRATE n]"
 IDS: Final = "[id ...]"
-NACK: Final = "[id ...] [DELAY sec] [DELAYMS ms] [REASON text] [FINAL] [ATTEMPT n]"
+NACK: Final = "[id ...] [DELAY sec] [DELAYMS ms] [REASON text] [FINAL] [ATTEMPT n] [FENCE n]"
 # A command with several forms has one per line.
 CLIENT: Final = """LIST
 INFO
@@ -184,7 +184,7 @@ COMMANDS: Final = (
     _c("hello", hello.hello, -1, "readonly fast", "cluster", HELLO, "Show the nodes and their priorities, or agree on the protocol version."),
     _c("addjob", adding.addjob, -4, "write denyoom fast", "jobs", ADDJOB, "Add a job to a queue."),
     _c("getjob", fetching.getjob, -2, "write fast", "jobs", GETJOB, "Take jobs from queues, or wait for one."),
-    _c("ackjob", jobs.ackjob, -1, "write fast", "jobs", IDS + " [ATTEMPT n] [RESULT bytes]", "Acknowledge jobs as processed."),
+    _c("ackjob", jobs.ackjob, -1, "write fast", "jobs", IDS + " [ATTEMPT n] [FENCE n] [RESULT bytes]", "Acknowledge jobs as processed."),
     _c("fastack", jobs.fastack, -1, "write fast", "jobs", IDS, "Acknowledge with fewer messages and less certainty."),
     _c("deljob", jobs.deljob, -1, "write fast", "jobs", IDS, "Delete jobs from this node only."),
     _c("show", queues.show, -2, "readonly fast", "jobs", "id [CLUSTER]", "Describe a job."),
@@ -214,7 +214,7 @@ COMMANDS: Final = (
     _c("enqueue", jobs.enqueue, -1, "write denyoom fast", "jobs", IDS, "Queue jobs now if they are not queued."),
     _c("nack", jobs.nack, -1, "write denyoom fast", "jobs", NACK, "Give jobs back: processing failed."),
     _c("dequeue", jobs.dequeue, -1, "write fast", "jobs", IDS, "Take jobs out of their queues on this node."),
-    _c("working", jobs.working, -2, "write fast", "jobs", "id [sec] [LEASEMS ms] [ATTEMPT n]", "Postpone the next delivery by the job's RETRY, or so long."),
+    _c("working", jobs.working, -2, "write fast", "jobs", "id [sec] [LEASEMS ms] [ATTEMPT n] [FENCE n]", "Postpone the next delivery by the job's RETRY, or so long."),
     _c("pause", queues.pause, -3, "readonly fast", "queues", "queue in|out|all|none|state|bcast [...]", "Pause input or output of a queue."),
     # Commands that generic clients send by habit.
     _c("echo", connection.echo, 2, "readonly fast", "connection", "message", "Reply with the given message."),
@@ -235,7 +235,7 @@ COMMANDS: Final = (
     _c("nacktoken", tokens.nacktoken, -2, "write denyoom fast", "jobs", "token [token ...] [DELAY sec] [DELAYMS ms] [REASON text]", "Give all jobs of deliveries back."),
     _c("extendtoken", tokens.extendtoken, 3, "write fast", "jobs", "token sec", "Make the leases of a delivery last so long from now."),
     # Cancellation, on any node.
-    _c("canceljob", jobs.canceljob, -2, "write fast", "jobs", "id [id ...]", "Cancel jobs, wherever they are."),
+    _c("canceljob", jobs.canceljob, -2, "write fast", "jobs", "id [id ...] [FENCE n]", "Cancel jobs, wherever they are."),
     # Results and progress of jobs.
     _c("waitjob", flows.waitjob, -2, "readonly", "jobs", "id [id ...] [TIMEOUT ms] [ANY]", "Wait until jobs are over, wherever they are."),
     _c("progress", flows.progress, -3, "write fast", "jobs", "id percent [text] [ATTEMPT n] [FENCE n]", "Tell how far the work on a job is."),

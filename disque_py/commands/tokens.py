@@ -6,12 +6,12 @@ token counts 0. Spec G1, G2, G3.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Final
 
-from disque_py.commands.jobs import NACKTOKEN_WORDS, nack_one, read_nack_words
+from disque_py.commands.jobs import NACKTOKEN_WORDS, ack_one, nack_one, read_nack_words
 from disque_py.commands.options import LEASE_ERROR, options_at, read_lease
-from disque_py.core import acks, incremental, lifecycle, requeue, versions
+from disque_py.core import exclusive, incremental, lifecycle, requeue, versions
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
 from disque_py.core.incremental import PART
@@ -47,18 +47,65 @@ def extendtoken(broker: Broker, client: Client, argv: list[bytes]) -> bytes | No
     """EXTENDTOKEN token seconds → number of leases that last so long from now."""
     lease_ms = read_lease(argv[2], EXTEND_ERROR)
 
+    claimed: list[Job] = []
+
     def extend(broker: Broker, job: Job) -> int:
         if job.is_half_over(broker.now_ms, broker.wall_ms):
             return 0  # WORKING refuses it, too (spec L7).
+        if job.id in broker.exclusive.running:
+            claimed.append(job)
+            return 0
         lifecycle.extend(broker, job, lease_ms)
         requeue.tell_leased(broker, job)
         return 1
 
-    return incremental.begin(broker, client, _to_all(broker, argv[1:2], extend))
+    return incremental.begin(broker, client, _extend_all(broker, client, argv[1:2], extend, claimed, lease_ms))
+
+
+def _extend_all(
+    broker: Broker, client: Client, names: list[bytes], extend: Deed, claimed: list[Job], lease_ms: int
+) -> incremental.Steps:
+    """Extend the leases of a token's jobs. Those under a claim follow when a majority renewed it. Spec EX5."""
+    if broker.exclusive.running:
+        exclusive.refuse_long(broker, lease_ms)
+    total = yield from _counted(broker, names, extend)
+    renewals: list[tuple[Job, exclusive.Renewal]] = []
+    left = [len(claimed)]
+
+    def renewed() -> None:
+        left[0] -= 1
+        if not left[0]:
+            broker.waits.stalled.pop(client, None)
+            broker.schedule.call_at(broker.now_ms, _go_on)
+
+    for job in claimed:
+        renewal = exclusive.Renewal(broker, lease_ms, renewed)
+        renewals.append((job, renewal))
+        renewal.begin(*exclusive.renewable(broker, job, 0))
+    while left[0]:
+        broker.waits.stalled[client] = None
+        yield
+    for job, renewal in renewals:
+        span_ms = min(lease_ms, renewal.until_ms - broker.now_ms)
+        if span_ms > 0 and job.id in broker.exclusive.running and job.is_leased_here:
+            lifecycle.extend(broker, job, span_ms)
+            requeue.tell_leased(broker, job)
+            exclusive.renewed(broker, job, broker.now_ms + span_ms)
+            total += 1
+    return integer(total)
+
+
+def _go_on() -> None:
+    """Do nothing: the tick that calls this does the next part of long commands."""
 
 
 def _to_all(broker: Broker, names: list[bytes], deed: Deed) -> incremental.Steps:
-    """Do something to each job that is leased under one of the tokens, PART at a time."""
+    """Do something to each job that is leased under one of the tokens; reply to how many it was done."""
+    return integer((yield from _counted(broker, names, deed)))
+
+
+def _counted(broker: Broker, names: list[bytes], deed: Deed) -> Generator[None, None, int]:
+    """Do something to each job that is leased under one of the tokens, PART at a time; return to how many."""
     tokens = broker.tokens
     total = done = 0
     for name in names:
@@ -79,11 +126,11 @@ def _to_all(broker: Broker, names: list[bytes], deed: Deed) -> incremental.Steps
                 # Other commands ran since the last part. Jobs that left the token then are skipped.
                 if tokens.by_job.get(job) is token and tokens.is_held(job, token.jobs[job]):
                     total += deed(broker, job)
-    return integer(total)
+    return total
 
 
 def _ack(broker: Broker, job: Job) -> int:
-    return acks.ack_here(broker, job.id)
+    return ack_one(broker, job.id)
 
 
 def _nack(broker: Broker, job: Job) -> int:

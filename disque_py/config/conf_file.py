@@ -30,7 +30,7 @@ PREFIX: Final = "DISQUE_"
 # Variables of this project's other programs, which are no directives.
 OTHER_VARIABLES: Final = ("DISQUE_CHECKOUT_AGAIN", "DISQUE_PY_COMPILE", "DISQUE_RESTARTED", "DISQUE_VENV")
 # Variables that click derives from the names of our programs: for completion in shells, and for options.
-OF_PROGRAMS: Final = re.compile(r"_?DISQUE_\w+_COMPLETE|DISQUE_EXPORTER(?:_\w+)?")
+OF_PROGRAMS: Final = re.compile(r"_?DISQUE_\w+_COMPLETE|DISQUE_(?:EXPORTER|GATEWAY)(?:_\w+)?")
 # Variables with which Kubernetes and Docker links tell containers the address of a service called disque or disque-….
 SERVICE: Final = re.compile(
     r"DISQUE_(?:\w+_)?(?:SERVICE_HOST|SERVICE_PORT(?:_\w+)?|PORT_[0-9]+_(?:TCP|UDP|SCTP)(?:_\w+)?)"

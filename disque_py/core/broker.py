@@ -11,6 +11,7 @@ million entries. The shards also give JSCAN and the background sweep their order
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Final
 
@@ -18,6 +19,7 @@ from cluster_bus.messages import PAUSE
 from cluster_bus.node import HANDSHAKE, LEAVING, MYSELF, Node
 from cluster_bus.outgoing import Outgoing
 from disque_py.config.settings import Settings
+from disque_py.core import claim_stamps
 from disque_py.core.access_log import AccessLog
 from disque_py.core.batch_state import Batches
 from disque_py.core.broker_parts import (
@@ -35,7 +37,8 @@ from disque_py.core.broker_parts import (
 from disque_py.core.caps import Caps
 from disque_py.core.claims import Claims
 from disque_py.core.ends import Ends
-from disque_py.core.filters import adopt
+from disque_py.core.exclusive_state import Exclusive
+from disque_py.core.filters import adopt, index_from_start, on_settings
 from disque_py.core.gathering import Gatherings
 from disque_py.core.ids import IdSource
 from disque_py.core.job import Job, JobTerms
@@ -45,7 +48,7 @@ from disque_py.core.outbox import Outbox
 from disque_py.core.patterns import Patterns
 from disque_py.core.progress import ProgressTable
 from disque_py.core.queue import QUEUE_BYTES, Queue
-from disque_py.core.queue_settings import QueueSettingsTable
+from disque_py.core.queue_settings import QUEUE, QueueSettingsTable
 from disque_py.core.recurring import Recurring
 from disque_py.core.repairs import Repairs
 from disque_py.core.results import Results
@@ -144,6 +147,7 @@ class Broker:
       tasks                long work on the jobs of a queue, on all nodes (tasks.py)
       questions            number -> what other nodes were asked about jobs (asking.py)
       claims               this node as a voter and as a claimant (claims.py)
+      exclusive            deliveries under a claim (exclusive.py)
 
     Journal
       is_journaling        whether a journal is written
@@ -191,6 +195,7 @@ class Broker:
         self.queue_serial = 0
         self.queue_settings = QueueSettingsTable()
         self.topics: dict[bytes, dict[bytes, dict[bytes, bytes]]] = {}
+        self.queue_settings.watch(QUEUE, partial(on_settings, self))
         self.recurring = Recurring()
         self.caps = Caps(cluster.me)
         self.copies = Copies()
@@ -219,6 +224,8 @@ class Broker:
         self.tokens = Tokens(self)
         self.questions: dict[int, Question] = {}
         self.claims = Claims(cluster.me.run)
+        self.exclusive = Exclusive()
+        self.queue_settings.adopt = partial(claim_stamps.adopt, self)
         self.is_loading = False
         self.commands: dict[bytes, CommandEntry] = {}
         self.is_journaling = False
@@ -265,6 +272,10 @@ class Broker:
             self.queue_order.append(queue)
             if self.consumers.filters:
                 adopt(self, queue)
+            if self.queue_settings.exclusive and name in self.queue_settings.exclusive:
+                claim_stamps.open_parking(self, queue)
+            if self.queue_settings.in_force:
+                index_from_start(self, queue)
             if self.patterns.groups:
                 self.patterns.queue_created(queue)
         return queue
@@ -299,6 +310,8 @@ class Broker:
         self.ready.pop(queue, None)
         self.upkeep.sweeps.pop(queue, None)
         queue.is_dropped = True
+        if queue.parking is not None:
+            self.exclusive.queues.pop(queue, None)
         if queue.filters is not None:
             queue.filters.dropped()
         if queue.patterns is not None:

@@ -173,6 +173,7 @@ class Consumers:
     told_filter_bytes   bytes of these queues' names and pairs
     untold_filters   groups that are told of when there is room: a link carries a bounded number and size of filters
     filter_due       groups whose interest may have to be told at the end of the turn
+    is_telling       there were too many of them for a turn: the next one comes a millisecond later
     filter_hints     groups whose jobs might interest another node
     filter_lines     groups that clients wait for here
     filter_asked_ms, filter_asking   the last walk that asked all nodes for jobs with filters, while it lasts
@@ -192,6 +193,7 @@ class Consumers:
         "hint_due",
         "interest",
         "interest_due",
+        "is_telling",
         "plain_interest",
         "renewals",
         "rivals",
@@ -219,6 +221,7 @@ class Consumers:
         self.told_filter_bytes = 0
         self.untold_filters: dict[Group, Queue] = {}
         self.filter_due: dict[Group, Queue] = {}
+        self.is_telling = False
         self.filter_hints: dict[Group, Queue] = {}
         self.filter_lines = 0
         self.filter_asked_ms = 0

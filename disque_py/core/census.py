@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator
 from typing import TYPE_CHECKING, Final
 
+from disque_py.core import claim_stamps
 from disque_py.core.broker import JITTER_MS, SHARDS, Broker
 from disque_py.core.job import ACTIVE, CTIMES_PER_MS, QUEUED, WAIT_REPL, Handover, Job
 from disque_py.event_format import INVISIBLE, UNKNOWN
@@ -37,16 +38,18 @@ Predicate = Callable[[Broker, Job], bool]
 class Figures:
     """The jobs of one queue that count here.
 
-    ready_ms   when its oldest pending job became ready (Unix); 0: it has none
+    ready_ms      when its oldest pending job became ready (Unix); 0: it has none
+    without_key   pending jobs of an exclusive queue that lack the name
     """
 
-    __slots__ = ("errored", "invisible", "ready_ms", "running")
+    __slots__ = ("errored", "invisible", "ready_ms", "running", "without_key")
 
     def __init__(self) -> None:
         self.errored = 0
         self.invisible = 0
         self.running = 0
         self.ready_ms = 0
+        self.without_key = 0
 
 
 class Census:
@@ -97,6 +100,8 @@ def _counted(broker: Broker, census: Census) -> Iterator[None]:
                 ready_ms = ready_since_ms(job)
                 if not of_queue.ready_ms or ready_ms < of_queue.ready_ms:
                     of_queue.ready_ms = ready_ms
+                if job.attributes is not None and claim_stamps.lacks_name(job):
+                    of_queue.without_key += 1
             elif is_running(broker, job):
                 _of(figures, job.terms.queue).running += 1
             elif is_invisible(broker, job):

@@ -157,11 +157,18 @@ def give_up(broker: Broker, job: Job, error: bytes | None) -> bool:
         return _move(broker, job, part, rules.dead_letter)
     events.note(broker, job, event_format.ERRORED_EVENT, None if error is None else {"error": _text(error)})
     part.is_errored = True
-    windows.move_end(job, max(job.expire_at_ms, broker.now_ms + rules.retention_ms))
+    _expire_at(broker, job, max(job.expire_at_ms, broker.now_ms + rules.retention_ms))
     lifecycle.rest(broker, job)
     broker.stats.jobs_errored += 1
     change(broker, job)
     return False
+
+
+def _expire_at(broker: Broker, job: Job, expire_at_ms: int) -> None:
+    """Let a job end at another moment. A repair may have left it alone, as it had not long to live (spec RC1)."""
+    if expire_at_ms > job.expire_at_ms:
+        broker.repairs.lengthened(job, job.expire_at_ms - broker.now_ms, broker.now_ms)
+    windows.move_end(job, expire_at_ms)
 
 
 def _move(broker: Broker, job: Job, part: Changeable, name: bytes) -> bool:
@@ -176,7 +183,7 @@ def _move(broker: Broker, job: Job, part: Changeable, name: bytes) -> bool:
     part.start = job.attempt
     left = events.status_of(job)
     lifecycle.rename_queue(broker, job, name)
-    windows.move_end(job, broker.now_ms + rules.retention_ms)
+    _expire_at(broker, job, broker.now_ms + rules.retention_ms)
     broker.stats.jobs_dead_lettered += 1
     rare = {"error": _text(part.error or b""), "from_queue": _text(source)}
     queue = broker.queues.get(name)
@@ -200,7 +207,7 @@ def renew(broker: Broker, job: Job) -> None:
     part.is_delayed = False
     part.start = job.attempt
     part.error = None
-    windows.move_end(job, broker.now_ms + part.ttl_ms)
+    _expire_at(broker, job, broker.now_ms + part.ttl_ms)
     lifecycle.arm(broker, job)
     change(broker, job)
 
@@ -365,7 +372,7 @@ def adopt(broker: Broker, job: Job, part: Changeable, field: Any) -> None:
     if priority != attributes.priority:
         lifecycle.set_priority(broker, job, attributes, priority)
     attributes.part = part
-    windows.move_end(job, broker.now_ms + left_ms)
+    _expire_at(broker, job, broker.now_ms + left_ms)
     measure(broker, job, attributes)
     lifecycle.mark_dirty(broker, job)
     if job.state == WAIT_REPL:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from cluster_bus import messages
 from cluster_bus.node import Node
-from disque_py.core import claiming, electing, recalling, voting
+from disque_py.core import claiming, electing, exclusive, recalling, voting
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
 
@@ -21,6 +21,8 @@ HANDLERS: Final[dict[int, Callable[[Broker, Node, list[Any]], None]]] = {
     messages.VOTE_IS: electing.on_vote_is,
     messages.RECALL: recalling.on_recall,
     messages.RECALLED: recalling.on_recalled,
+    messages.FREED: exclusive.on_freed,
+    messages.CLAIM_ENDED: exclusive.on_claim_ended,
 }
 
 
@@ -40,6 +42,7 @@ def step(broker: Broker) -> None:
     """Do what is due, ten times a second."""
     voting.step(broker)
     recalling.step(broker)
+    exclusive.step(broker)
 
 
 def on_link_lost(broker: Broker, node: Node) -> None:

@@ -81,6 +81,7 @@ class Wish(NamedTuple):
     lease_ms   the lease
     keep_ms    how long attempts are kept after it; 0: none are counted
     limit      the highest number of attempts; 0: any
+    first      number of the attempt, if the voters know of none
     """
 
     key: bytes
@@ -88,6 +89,7 @@ class Wish(NamedTuple):
     lease_ms: int
     keep_ms: int = 0
     limit: int = 0
+    first: int = 1
 
 
 class Answer(NamedTuple):
@@ -161,8 +163,11 @@ def claim(broker: Broker, wish: Wish, done: Callable[[Result], None], *, replace
     replaces   give up a grant that this holder has under another fence
     """
     attempt = Attempt(wish, broker.now_ms + DECIDE_MS, done)
-    attempt.attempt = 1 if wish.keep_ms else 0
+    attempt.attempt = wish.first if wish.keep_ms else 0
     attempt.flags = REPLACES if replaces else 0
+    if wish.limit and attempt.attempt > wish.limit:
+        _end(broker, attempt, Result(ALL_SPENT))
+        return
     _try(broker, attempt)
     broker.schedule.call_at(attempt.until_ms, partial(_fail, broker, attempt))
 

@@ -54,6 +54,7 @@ class Claims:
       muted_until_ms   a voter without memory reads those of others after this moment
       recall        memories of other voters are being read
       told          nodes that read this node's memory -> the epoch, and the keys as they were at the first page
+      refused       keys of values and jobs -> nodes that were refused, and hear of the end of the grant
 
     The claimant and the proposer
       attempts      number -> a claim, renewal or release that waits for answers
@@ -76,6 +77,7 @@ class Claims:
         self.page_keys = PAGE_KEYS
         self.recall: Recall | None = None
         self.told: dict[Node, tuple[int, list[bytes]]] = {}
+        self.refused: dict[bytes, dict[Node, None]] = {}
         self.attempts: dict[int, Attempt] = {}
         self.rounds: dict[int, Round] = {}
 

@@ -6,13 +6,28 @@ queue ready. Once per turn the ready queues are served, first come, first served
 
 from __future__ import annotations
 
-from heapq import heapify, heappop, heappush
+from collections.abc import Iterator
+from functools import partial
+from heapq import heapify, heappop, heappush, merge
+from itertools import islice
 from typing import Any, Final
 
-from disque_py.core import gathering, keying, lifecycle, ordering, pulls, replication, requeue
+from disque_py.core import (
+    exclusive,
+    exclusive_state,
+    gathering,
+    keying,
+    lifecycle,
+    ordering,
+    pulls,
+    replication,
+    requeue,
+)
 from disque_py.core.broker import Broker
+from disque_py.core.claim_stamps import Stamp, fence_of, needed
 from disque_py.core.client import RUNNING, WAITS_FOR_JOBS, WROTE, WROTE_IN_TROUBLE, Client
 from disque_py.core.errors import LEAVING
+from disque_py.core.exclusive_state import Pick
 from disque_py.core.fetch_options import COUNTERS, LEASE, META, PLAIN, WITH_COUNTERS, FetchOptions
 from disque_py.core.filters import Filters, Group, filters_of
 from disque_py.core.job import Job
@@ -23,6 +38,11 @@ from disque_py.resp.replies import EMPTY_ARRAY, bulk_array, nil_array
 
 # A reply stops growing here; the client can ask again (spec B1).
 REPLY_BYTES_MAX: Final = 1024 * 1024
+
+# Waiting clients of a queue for which claims are under way at the same time.
+LINE_CLAIMS_MAX: Final = 64
+# Jobs that are set aside in one go, because they were queued before their queue kept them by value.
+LATE_MAX: Final = 200
 
 LEAVING_REPLY: Final = b"-%b\r\n" % LEAVING.encode()
 
@@ -56,6 +76,9 @@ def collect(broker: Broker, queues: list[Queue], count: int, options: FetchOptio
             if job is None:
                 if queue.is_stalled:
                     return entries  # Its head's body is being read back: no other job comes before it.
+                continue
+            if queue.parking is not None and needed(broker, job) is not None:
+                lifecycle.undo_fetch(broker, queue, job)  # It needs a claim (claimed_fetch.py).
                 continue
             found = True
             entry = deliver(broker, queue, job, options)
@@ -112,9 +135,11 @@ def entry_of(broker: Broker, job: Job, body: bytes, shows: int) -> bytes:
         count += 2
         more += b"$4\r\nmeta\r\n%b" % (bulk_array(job.meta) if job.meta else EMPTY_ARRAY)
     if shows & LEASE:
-        count += 4
+        count += 6
         left_ms = job.requeue_at_ms - broker.now_ms if job.terms.retry_ms else 0
-        more += b"$8\r\nlease-ms\r\n:%d\r\n$7\r\nattempt\r\n:%d\r\n" % (max(0, left_ms), job.attempt)
+        fence = 0 if job.attributes is None else fence_of(job)
+        words = b"$8\r\nlease-ms\r\n:%d\r\n$7\r\nattempt\r\n:%d\r\n$5\r\nfence\r\n:%d\r\n"
+        more += words % (max(0, left_ms), job.attempt, fence)
     return b"*%d\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n%b" % (
         count,
         len(name),
@@ -258,6 +283,10 @@ def serve_ready(broker: Broker) -> None:
                     job, client = lifecycle.fetch(broker, queue), next(iter(waiting))
                 if job is None:
                     break
+                if queue.parking is not None and (stamp := needed(broker, job)) is not None:
+                    if not _claim_for_line(broker, queue, job, stamp, iter(waiting)):
+                        break
+                    continue
                 _serve(broker, queue, job, client)
 
 
@@ -304,6 +333,8 @@ def _serve_filtered(broker: Broker, queue: Queue, filters: Filters) -> None:
             job = lifecycle.fetch_retried(broker, queue) if is_picky else lifecycle.fetch(broker, queue)
             if job is None:
                 may_serve_plain = False
+            elif queue.parking is not None and (stamp := needed(broker, job)) is not None:
+                may_serve_plain = _claim_for_line(broker, queue, job, stamp, _by_arrival(queue))
             else:
                 _serve(broker, queue, job, plain)
             continue
@@ -319,10 +350,87 @@ def _serve_filtered(broker: Broker, queue: Queue, filters: Filters) -> None:
         if job is None:
             heappop(lines)  # Its body is on disk, say: the queue is looked at again when that is back.
             continue
+        if queue.parking is not None and (stamp := needed(broker, job)) is not None:
+            if not _claim_for_line(broker, queue, job, stamp, iter(group.waiting)):
+                heappop(lines)
+            continue
         _serve(broker, queue, job, client)
     if lines:
         for _, _, group in lines:
             filters.due[group] = None
+
+
+def _claim_for_line(broker: Broker, queue: Queue, job: Job, stamp: Stamp, clients: Iterator[Client]) -> bool:
+    """Claim a job for the first of some waiting clients for which no claim is under way. Spec EX3.
+
+    Return whether the queue's next job may be looked at: not if each client waits for a claim, or none may begin.
+    """
+    state = broker.exclusive
+    client = next((each for each in islice(clients, LINE_CLAIMS_MAX) if each not in state.lines), None)
+    if client is None or exclusive.is_closed(broker):
+        lifecycle.undo_fetch(broker, queue, job)
+        if exclusive.is_closed(broker):
+            exclusive.await_opening(broker)
+        return False
+    state.lines[client] = None
+    if exclusive.begin(broker, queue, job, stamp, client, client.options, partial(_line_decided, broker)) is None:
+        del state.lines[client]
+        state.looked += 1
+        if state.looked >= LATE_MAX:
+            # Very many jobs were queued before the queue became exclusive. Other clients go on meanwhile.
+            state.looked = 0
+            broker.look_again(queue)
+            return False
+    return True
+
+
+def _line_decided(broker: Broker, pick: Pick) -> None:
+    """Deliver a job that was claimed for a waiting client, or to another one that waits for it. Spec EX3."""
+    client, queue = pick.client, pick.queue
+    broker.exclusive.lines.pop(client, None)
+    if pick.outcome == exclusive_state.GRANTED:
+        taker: Client | None = client
+        if not _takes(client, queue, pick.job):
+            clients = islice(_by_arrival(queue), LINE_CLAIMS_MAX)
+            taker = next((each for each in clients if _takes(each, queue, pick.job)), None)
+        if taker is None:
+            exclusive.give_back(broker, pick)
+        else:
+            serve_claimed(broker, pick, taker)
+    if not queue.is_dropped:
+        broker.wake(queue)
+
+
+def _takes(client: Client, queue: Queue, job: Job) -> bool:
+    """Whether a client waits for such a job."""
+    if client.waiting != WAITS_FOR_JOBS:
+        return False
+    if queue not in client.queues and (client.group is None or queue.patterns is None):
+        return False
+    if client.group is not None and client.group not in (queue.patterns or ()):
+        return False
+    return client.options.where is None or client.options.where.takes(job)
+
+
+def serve_claimed(broker: Broker, pick: Pick, client: Client) -> None:
+    """Deliver a claimed job to a client that waits, if it may still be delivered."""
+    options = client.options
+    entry = deliver_claimed(broker, pick, options)
+    if not entry:
+        return
+    stop_waiting(broker, client)
+    send(broker, client, b"*1\r\n" + entry)
+    if options.token and options.token in broker.tokens.waits:
+        _repeat_to_others(broker, options.token, pick.job)
+
+
+def deliver_claimed(broker: Broker, pick: Pick, options: FetchOptions) -> bytes:
+    """Deliver a claimed job. Return the encoded entry; nothing if it can't be delivered any more."""
+    lease_ms = exclusive.start(broker, pick)
+    if not lease_ms:
+        return b""
+    bounded = FetchOptions(options.shows, lease_ms, options.token, options.where)
+    return deliver(broker, pick.queue, pick.job, bounded)
 
 
 def _serve_by_arrival(broker: Broker, queue: Queue) -> None:
@@ -341,12 +449,26 @@ def _serve_by_arrival(broker: Broker, queue: Queue) -> None:
         ):
             return
         job = lifecycle.fetch(broker, queue, is_picky=is_picky)
-        if job is not None:
+        if job is not None and queue.parking is not None and (stamp := needed(broker, job)) is not None:
+            if not _claim_for_line(broker, queue, job, stamp, _by_arrival(queue)):
+                return
+        elif job is not None:
             _serve(broker, queue, job, client)
         elif is_picky and not queue.is_stalled and not takes_once:
             takes_once = True  # The jobs that are left are for others.
         else:
             return
+
+
+def _by_arrival(queue: Queue) -> Iterator[Client]:
+    """Yield the clients without a filter that wait by the queue's name or by a pattern, in the order of arrival."""
+    if queue.patterns is None:
+        return iter(queue.waiting)
+    return merge(queue.waiting, *[group.waiting for group in queue.patterns], key=_arrival_of)
+
+
+def _arrival_of(client: Client) -> int:
+    return client.arrival
 
 
 def _first_waiting(queue: Queue, *, takes_once: bool) -> Client | None:
@@ -429,6 +551,7 @@ def drop_client(broker: Broker, client: Client) -> None:
     if broker.waits.incremental.pop(client, None) is not None:
         gathering.forget_client(broker, client)
         keying.forget_client(broker, client)
+    exclusive.forget_client(broker, client)
     broker.waits.stalled.pop(client, None)
     broker.spill.blocked_producers.pop(client, None)
     broker.waits.early.pop(client, None)

@@ -13,7 +13,8 @@ A node hints at one node at a time while it has jobs that no client here waits f
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from itertools import islice
+from typing import Any, Final
 
 from cluster_bus.messages import FILTER_HINT, FILTER_INTEREST, FILTER_NEED
 from cluster_bus.node import Node
@@ -34,6 +35,9 @@ from disque_py.core.job_attributes import META_BYTES_MAX
 from disque_py.core.queue import PAUSED_OUT, Queue
 
 Pairs = tuple[bytes, ...]
+
+# Filters that are told of in a turn: a few milliseconds of work, with the messages.
+TOLD_PER_TURN: Final = 500
 
 
 # -- telling ----------------------------------------------------------------------------------------
@@ -57,22 +61,45 @@ def is_closed(broker: Broker, queue: Queue) -> bool:
 
 
 def tell_changes(broker: Broker) -> None:
-    """Tell all linked nodes what changed, once per turn, before interest.py does so."""
-    for queue in broker.consumers.interest_due:
+    """Tell all linked nodes what changed, once per turn, before interest.py does so.
+
+    A queue that is paused or reopened may have a hundred thousand filters. So a turn tells of TOLD_PER_TURN of them.
+    """
+    consumers = broker.consumers
+    for queue in consumers.interest_due:
         if queue.filters is not None:
             reopened(broker, queue)
-    due = broker.consumers.filter_due
-    broker.consumers.filter_due = {}
+    due = consumers.filter_due
+    if len(due) <= TOLD_PER_TURN:
+        consumers.filter_due = {}
+    else:
+        due = dict(islice(due.items(), TOLD_PER_TURN))
+        for group in due:
+            del consumers.filter_due[group]
     for group, queue in due.items():
         _tell_change(broker, queue, group)
-    untold = broker.consumers.untold_filters
-    while untold:
-        group = next(iter(untold))
-        queue = untold[group]
+    untold = consumers.untold_filters
+    for group, queue in list(islice(untold.items(), TOLD_PER_TURN)):
         if not _has_room(broker, queue, group):
-            return
+            break
         del untold[group]
         _tell_change(broker, queue, group)
+    else:
+        if untold:
+            _go_on_soon(broker)
+    if consumers.filter_due:
+        _go_on_soon(broker)
+
+
+def _go_on_soon(broker: Broker) -> None:
+    """Let another turn follow in a millisecond."""
+    if not broker.consumers.is_telling:
+        broker.consumers.is_telling = True
+        broker.schedule.call_at(broker.now_ms + 1, partial(_begin_turn, broker))
+
+
+def _begin_turn(broker: Broker) -> None:
+    broker.consumers.is_telling = False  # The end of this turn goes on.
 
 
 def _tell_change(broker: Broker, queue: Queue, group: Group) -> None:

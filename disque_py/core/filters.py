@@ -7,7 +7,7 @@ million workers that each ask for their own value share one index, and a job tha
 The first use of a combination builds its index in parts, while other clients go on. Indexes that only other nodes need
 are built by walks (schedule.py), and so is the memory of dropped ones freed. From then on each push and each leaving
 keeps an index in step (`added`, `left`). An index is dropped when it was not used for INDEX_IDLE_MS. Its entries count
-in `used_memory`.
+in `used_memory`. The names in the queue's setting `index` have one index each from the start, and it stays.
 
 There may be a million groups. So nothing walks over them in one go: indexes keep their sums, and a queue knows those
 groups that have both clients and jobs (`held`), or that other nodes were told of (`told`).
@@ -359,11 +359,17 @@ class Filters:
         """Whether these names are indexed or may be. An index that no client waits with makes room if need be."""
         if names in self.indexes or len(self.indexes) < INDEXES_MAX:
             return True
-        idle = [index for index in self.indexes.values() if not index.waiting and not index.demands]
+        idle = [index for index in self.indexes.values() if self._is_idle(index)]
         if not idle:
             return False
         self._drop(min(idle, key=_used_ms))
         return True
+
+    def _is_idle(self, index: Index) -> bool:
+        """Whether no client waits with the index, and the queue's settings do not ask for it."""
+        names = index.names
+        is_kept = len(names) == 1 and names[0] in self.broker.queue_settings.of(self.queue.name).index
+        return not (index.waiting or index.demands or is_kept)
 
     def _drop(self, index: Index) -> None:
         del self.indexes[index.names]
@@ -523,7 +529,7 @@ class Filters:
         if self.queue.is_dropped:
             return
         for index in list(self.indexes.values()):
-            if not index.waiting and not index.demands and broker.now_ms - index.used_ms >= INDEX_IDLE_MS:
+            if broker.now_ms - index.used_ms >= INDEX_IDLE_MS and self._is_idle(index):
                 self._drop(index)
         if self.indexes:
             self.is_timed = True
@@ -605,6 +611,21 @@ def _unbuilt(broker: Broker, name: bytes, wanted: Filter) -> Index | None:
     _refuse_index(broker, queue, wanted.names)
     index = filters_of(broker, queue).index(wanted.names)
     return None if index.build is None else index
+
+
+def index_from_start(broker: Broker, queue: Queue) -> None:
+    """Index a queue by each name in its setting `index` (spec W2)."""
+    for name in broker.queue_settings.of(queue.name).index:
+        filters = filters_of(broker, queue)
+        if (name,) not in filters.indexes and filters.may_index((name,)):
+            filters.build_soon(filters.index((name,)))
+
+
+def on_settings(broker: Broker, name: bytes, fields: dict[bytes, bytes]) -> None:
+    """Index a queue whose settings have changed. An index that they do not ask for any more is dropped when idle."""
+    queue = broker.queues.get(name)
+    if queue is not None and b"index" in fields:
+        index_from_start(broker, queue)
 
 
 def adopt(broker: Broker, queue: Queue) -> None:

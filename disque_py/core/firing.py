@@ -285,6 +285,7 @@ class AddPort:
         if client is not None and client.out:
             self._firing.reply = b"".join(client.out)
             client.out = []
+            self._broker.recurring.clients.pop(self._firing, None)
             self._broker.recurring.answered.append(self._firing)
 
     def close(self, *, after_replies: bool) -> None:
@@ -351,6 +352,7 @@ def _add(broker: Broker, schedule: Schedule, firing: Firing) -> None:
     argv = [b"ADDJOB", definition.queue, definition.body, b"%d" % ADD_MS, b"KEY", _key_of(firing)]
     argv += [b"META", META_SCHEDULE, firing.name, b"META", META_TICK, b"%d" % firing.tick_ms, *definition.options]
     recurring.is_internal = True
+    recurring.clients[firing] = client
     try:
         reply = addjob(broker, client, argv)
     except CommandError as refused:

@@ -44,6 +44,9 @@ EXTRAS_MAX: Final = 32
 EXTRAS_BYTES_MAX: Final = 65_536
 EXTRA_BYTES: Final = 120
 
+# Of the words of CLAIM: queue, name, value, flags, fence, fence of the job's own key, holder.
+STAMP_TYPES: Final = (bytes, bytes, bytes, int, int, int, bytes)
+
 Extras = dict[int, Any]
 # Priority, pairs, 1 if keyed; extras if there are any.
 Packed = tuple[Any, ...]
@@ -188,13 +191,18 @@ def _is_window(value: Any) -> bool:
     return len(value) > 0 and _is_count(value[0]) and all(type(each) is bytes for each in value[1:])
 
 
-def _is_key(value: Any) -> bool:
-    return type(value) in (list, tuple) and len(value) > 0 and all(type(each) is bytes for each in value)
+def _is_stamp(value: Any) -> bool:
+    """Return whether a value can be a claim's stamp (claim_stamps.py)."""
+    if type(value) not in (list, tuple) or len(value) < len(STAMP_TYPES):
+        return False
+    if any(type(each) is not kind for each, kind in zip(value, STAMP_TYPES, strict=False)):
+        return False
+    return 0 <= value[3] < 1 << 31 and 0 <= value[4] < 1 << 63 and 0 <= value[5] < 1 << 63 and len(value[6]) <= 64
 
 
 # Code -> whether a peer's value can be one. Other codes are of newer versions.
 CHECKS: Final[dict[int, Callable[[Any], bool]]] = {
-    CLAIM: _is_key,
+    CLAIM: _is_stamp,
     WINDOW: _is_window,
     TOPIC: _is_text,
     BATCH: _is_text,

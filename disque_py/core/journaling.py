@@ -19,6 +19,7 @@ from functools import partial
 from typing import Any, Final
 
 from disque_py.core.broker import Broker
+from disque_py.core.claim_stamps import stamp_of
 from disque_py.core.job import ACKED, ACTIVE, GONE, QUEUED, Cancellation, Handover, Job
 from disque_py.core.job_snapshot import header_of, pack_part
 from disque_py.core.spilled import Spilled, size_of
@@ -150,7 +151,7 @@ def _collect_jobs(broker: Broker, runs: list[list[Any]]) -> None:
                 _pack_state(flags, due_ms, job.attempt, job.nacks, job.deliveries, job.version),
                 (me if holders is mine else pack(holders)) if has_new_holders else None,
             )
-            states.append(record if job.attributes is None else _with_part(broker, job, record))
+            states.append(record if job.attributes is None else _with_claim(broker, job, record))
             continue
         body = job.body
         if type(body) is Spilled:
@@ -193,6 +194,15 @@ def _with_part(broker: Broker, job: Job, record: tuple[Any, ...]) -> tuple[Any, 
     """Return a job's record with its changeable part, if it has one."""
     part = job.part
     return record if part is None else (*record, pack_part(broker, job, part))
+
+
+def _with_claim(broker: Broker, job: Job, record: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return a job's STATE with its changeable part, and with the newest claim behind it. Spec EX6."""
+    stamp = stamp_of(job)
+    record = _with_part(broker, job, record)
+    if stamp is None or not stamp.fence or job.part is None:
+        return record
+    return (*record, (stamp.fence, stamp.own_fence, stamp.holder))
 
 
 def flags_of(job: Job) -> int:

@@ -16,6 +16,7 @@ from typing import Final
 
 from disque_py.core.broker import Broker
 from disque_py.core.caps import aside_key
+from disque_py.core.claim_stamps import open_for
 from disque_py.core.events import added, event_of, note
 from disque_py.core.filters import Filter
 from disque_py.core.job import (
@@ -102,6 +103,8 @@ def register_queued(broker: Broker, job: Job, queue: Queue | None) -> None:
         queue = broker.queue(job.terms.queue)
     job.state = QUEUED
     job.was_queued = True
+    if job.attributes is not None and job.attributes.extras is not None:
+        open_for(broker, queue, job)
     queue.push(job)
     queue.jobs_in += 1
     queue.active_ms = broker.now_ms
@@ -217,6 +220,8 @@ def enqueue(broker: Broker, job: Job) -> Queue:
     job.is_leased_here = False
     job.was_announced = False
     job.was_queued = True
+    if job.attributes is not None and job.attributes.extras is not None:
+        open_for(broker, queue, job)
     queue.push(job)
     queue.jobs_in += 1
     queue.active_ms = broker.now_ms
@@ -314,7 +319,7 @@ def fetch_matching(
                 broker.spill.heads[queue] = job
             return None
         job.state = ACTIVE
-        _left(broker, queue, job)
+        _taken(broker, queue, job)
         if job.expire_at_ms > broker.now_ms:
             limits = broker.caps.limits
             if not limits or not is_capped or queue.name not in limits or _has_slot(broker, queue, job):
@@ -395,6 +400,25 @@ def put_back(broker: Broker, job: Job) -> None:
         broker.consumers.hint_due[queue] = None
     if queue.patterns is not None:
         broker.patterns.pushed(queue)
+
+
+def undo_fetch(broker: Broker, queue: Queue, job: Job) -> None:
+    """Undo a `fetch`, without looking for a client again: none can get the job now."""
+    assert job.state == ACTIVE
+    job.state = QUEUED
+    if broker.caps.admitted:
+        broker.caps.give_back(job)
+    is_stalled, queue.is_stalled = queue.is_stalled, True  # Clients with a filter are not marked as due.
+    queue.push(job)
+    queue.is_stalled = is_stalled
+
+
+def take_aside(queue: Queue, job: Job) -> None:
+    """Take a job that is aside, to deliver it."""
+    assert job.state == QUEUED
+    assert not job.is_listed
+    queue.removed(job)
+    job.state = ACTIVE
 
 
 def dequeue(broker: Broker, job: Job) -> None:
@@ -664,9 +688,13 @@ def show_due(broker: Broker, queue: Queue) -> None:
 
 
 def _left(broker: Broker, queue: Queue, job: Job) -> None:
-    queue.removed(job)
+    _taken(broker, queue, job)
     if queue.parking is not None:
         show_due(broker, queue)
+
+
+def _taken(broker: Broker, queue: Queue, job: Job) -> None:
+    queue.removed(job)
     assert queue.length >= queue.once_length >= 0
     if queue.dead > DEAD_ENTRIES_MIN and queue.needs_sweep and queue not in broker.upkeep.sweeps:
         broker.upkeep.sweeps[queue] = queue.sweep()

@@ -17,6 +17,7 @@ from cluster_bus.messages import NEEDJOBS
 from cluster_bus.node import Node
 from disque_py.core import delivery, filters, lifecycle, ordering, pulls
 from disque_py.core.broker import Broker
+from disque_py.core.claim_stamps import needed
 from disque_py.core.client import Client
 from disque_py.core.errors import CommandError
 from disque_py.core.fetch_options import FetchOptions
@@ -91,6 +92,9 @@ def collect(
                 visit.is_stalled = True
             elif broker.journal.disk_level and queue.once_length and not options.is_picky:
                 visit.is_refused = True
+            continue
+        if queue.parking is not None and needed(broker, job) is not None:
+            lifecycle.undo_fetch(broker, queue, job)  # It needs a claim (claimed_fetch.py).
             continue
         visit.missed = 0
         entry = delivery.deliver(broker, queue, job, options)

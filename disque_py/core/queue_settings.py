@@ -54,6 +54,9 @@ FIELDS_MAX: Final = 64
 COUNTER_MAX: Final = 1 << 53
 NODE_BYTES: Final = 20
 
+# Fields that have one version: a change of one writes all of them.
+CLAIM_FIELDS: Final = (b"type", b"exclusive-by", b"assign")
+
 # The name of the version of a RESET, among the versions of fields.
 RESET_FIELD: Final = b""
 
@@ -99,6 +102,8 @@ class QueueSettings:
     retention_ms  how long an errored job stays
     require_meta  names that the META of a job must have
     index         names of META that are indexed from the start
+    exclusive_by  name of META of an exclusive queue: at most one running job per value; empty: it is none
+    is_quorum     a job is handed out under a claim of its own (`assign quorum`)
     rate, rate_ms, rate_by        deliveries per time, in the cluster or per value of this name; 0: any number
     max_running, max_running_by   leases that run, likewise
     result_retention_ms   how long a result of ACKJOB stays; 0: only nodes that wait are told
@@ -109,7 +114,9 @@ class QueueSettings:
         "backoff",
         "dead_letter",
         "delay_ms",
+        "exclusive_by",
         "index",
+        "is_quorum",
         "lease_ms",
         "max_running",
         "max_running_by",
@@ -144,6 +151,8 @@ class QueueSettings:
         self.result_retention_ms = 3_600_000
         self.require_meta: tuple[bytes, ...] = ()
         self.index: tuple[bytes, ...] = ()
+        self.exclusive_by = b""
+        self.is_quorum = False
 
 
 # Of all queues without settings.
@@ -263,9 +272,15 @@ def _read_name(name: bytes, value: bytes) -> bytes:
 
 
 def _read_type(name: bytes, value: bytes) -> bytes:
-    if value.lower() != b"simple":
-        raise InvalidValueError("simple is expected")
-    return b"simple"
+    if value.lower() not in (b"simple", b"exclusive"):
+        raise InvalidValueError("simple or exclusive is expected")
+    return value.lower()
+
+
+def _read_assign(name: bytes, value: bytes) -> bytes:
+    if value.lower() not in (b"local", b"quorum"):
+        raise InvalidValueError("local or quorum is expected")
+    return value.lower()
 
 
 class Field(NamedTuple):
@@ -291,16 +306,15 @@ ALL_FIELDS: Final = (
     Field(b"require-meta", b"", _read_names),
     Field(b"index", b"", _read_names),
     Field(b"type", b"simple", _read_type),
+    Field(b"exclusive-by", b"", _read_name),
+    Field(b"assign", b"local", _read_assign),
     Field(b"rate", b"none", _read_rate),
     Field(b"rate-by", b"", _read_name),
     Field(b"max-running", b"0", _read_running),
     Field(b"max-running-by", b"", _read_name),
     Field(b"result-retention", b"3600", _read_delay),
 )
-# Fields of the table that no rule obeys yet. QUEUE SET and QUEUE GET do not know them.
-NOT_OBEYED: Final = frozenset((b"index",))
-FIELDS: Final = {field.name: field for field in ALL_FIELDS if field.name not in NOT_OBEYED}
-_KNOWN: Final = {field.name: field for field in ALL_FIELDS}
+FIELDS: Final = {field.name: field for field in ALL_FIELDS}
 
 
 def read_value(queue: bytes, field: Field, value: bytes) -> bytes:
@@ -426,7 +440,7 @@ def _in_force(name: bytes, state: QueueState) -> QueueSettings | None:
     """Return a queue's settings in force; None if all of them are defaults."""
     texts: dict[bytes, bytes] = {}
     for field_name, (value, _, _) in state.fields.items():
-        field = _KNOWN.get(field_name)
+        field = FIELDS.get(field_name)
         if field is None or not value:
             continue
         try:
@@ -475,7 +489,15 @@ def _parsed(texts: dict[bytes, bytes]) -> QueueSettings:
             found.require_meta = tuple(text.split(b","))
         elif name == b"index":
             found.index = tuple(text.split(b","))
+        elif name == b"assign":
+            found.is_quorum = text == b"quorum"
+    if texts.get(b"type") == b"exclusive":
+        found.exclusive_by = texts.get(b"exclusive-by", b"")
     return found
+
+
+def _ignore(name: bytes) -> None:
+    """Do nothing: no code looks after queues whose jobs need a claim."""
 
 
 class QueueSettingsTable:
@@ -483,6 +505,8 @@ class QueueSettingsTable:
 
     in_force   queue -> its settings, for queues that have any that is no default. Empty: ADDJOB looks no further
     limited    queues with `maxlen`
+    exclusive  queues whose jobs need a claim, and their settings
+    adopt      is called with the name of such a queue when its settings change
     states     key -> versions, also of queues whose settings were reset, and of other kinds of states
     digest     of all versions; 0 if there are none
     number     counts changes
@@ -496,6 +520,8 @@ class QueueSettingsTable:
         self._queue_watcher: Callable[[bytes, QueueSettings | None], None] | None = None
         self.in_force: dict[bytes, QueueSettings] = {}
         self.limited: dict[bytes, None] = {}
+        self.exclusive: dict[bytes, QueueSettings] = {}
+        self.adopt: Callable[[bytes], None] = _ignore
         self.states: dict[bytes, QueueState] = {}
         self.digest = 0
         self.number = 0
@@ -630,10 +656,14 @@ class QueueSettingsTable:
                 self.limited[name] = None
             else:
                 self.limited.pop(name, None)
+            if found is not None and (found.exclusive_by or found.is_quorum):
+                self.exclusive[name] = found
+                self.adopt(name)
+            else:
+                self.exclusive.pop(name, None)
             if self._queue_watcher is not None:
                 self._queue_watcher(name, found)
-        else:
-            self._tell_watcher(key, state)
+        self._tell_watcher(key, state)
         self._reset_names.pop(key, None)
         if not state.fields:
             self._reset_names[key] = None
@@ -690,6 +720,7 @@ class QueueSettingsTable:
         keys = list(self.states)
         self.in_force.clear()
         self.limited.clear()
+        self.exclusive.clear()
         self.states.clear()
         self.digest = 0
         self.number += 1
@@ -700,7 +731,7 @@ class QueueSettingsTable:
             kind, name = split_key(key)
             if kind in self._watchers:
                 self._watchers[kind](name, {})
-            elif kind == QUEUE and self._queue_watcher is not None:
+            if kind == QUEUE and self._queue_watcher is not None:
                 self._queue_watcher(name, None)
 
 

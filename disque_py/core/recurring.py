@@ -24,6 +24,7 @@ import msgpack  # type: ignore[import-untyped]  # It ships no types.
 from disque_py.core.cron import UTC, Cron, CronError, Ticks, Zone
 
 if TYPE_CHECKING:
+    from disque_py.core.client import Client
     from disque_py.core.command_entry import Handler
 
 NAME_BYTES_MAX: Final = 512
@@ -217,6 +218,7 @@ class Recurring:
     is_internal   an ADDJOB of this node's own runs: it may have names of META that are reserved …
     is_checking   … and it ends before it makes a job
     answered    firings whose ADDJOB has its reply
+    clients     the connections of ADDJOBs of this node's own that wait for their reply
     firing_count   how many are under way
     woken_ms    the moment for which a look was asked for; monotonic
     """
@@ -231,6 +233,7 @@ class Recurring:
         self.is_internal = False
         self.is_checking = False
         self.answered: list[Firing] = []
+        self.clients: dict[Firing, Client] = {}
         self.firing_count = 0
         self.woken_ms = 0
         self._serial = 0

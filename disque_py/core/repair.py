@@ -38,7 +38,7 @@ from disque_py.core.job import ACKED, ACTIVE, GONE, QUEUED, WAIT_REPL, Cancellat
 from disque_py.core.job_snapshot import snapshot_of
 from disque_py.core.journaling import mark_holders_dirty
 from disque_py.core.node_sets import NodeSet
-from disque_py.core.repairs import ASKING, COPYING, READY, WAITING, Question, Repairs, Turn, Walk
+from disque_py.core.repairs import ASKING, COPYING, LIFE_MS_MIN, READY, WAITING, Question, Repairs, Turn, Walk
 from disque_py.core.replication import COPY_KNOWN, COPY_TAKEN, REPAIRED
 from disque_py.core.spilled import Spilled
 from disque_py.core.versions import REPAIR
@@ -52,8 +52,6 @@ TURN_MS: Final = 5_000
 # questions or copies is passed over.
 ASK_AGAIN_MS: Final = 1_000
 SILENT_MAX: Final = 5
-# A job with less to live is left alone.
-LIFE_MS_MIN: Final = 10_000
 # Jobs without a node for their copies take turns again after so long, and a millisecond more for each of them.
 SHORT_MS: Final = 60_000
 # … or when the cluster has changed, but not before this: nodes often come and go together.
@@ -192,8 +190,8 @@ def look(broker: Broker, elapsed_ms: int) -> None:
     _earn(broker)
     if broker.is_leaving:
         return
-    if repairs.in_creation:
-        _look_at_creations(broker)
+    if repairs.later:
+        _look_at_later(broker)
     if repairs.turns:
         _look_at_turns(broker)
     if repairs.cycle and not repairs.turns and not repairs.is_walking:
@@ -327,7 +325,7 @@ def _walk_first(broker: Broker) -> int:
                 _ask(broker, job, _take_turn(broker, job, broker.now_ms))
                 taken += LOOKED_PER_TURN
         elif job.state == WAIT_REPL and job.terms.retry_ms and job.terms.replicate > 1:
-            repairs.in_creation[job] = None
+            repairs.later[job] = None
     for node in walk.passed():
         is_same = not repairs.rest.left or repairs.rest_epoch == repairs.first_epoch
         repairs.rest_epoch = repairs.first_epoch if is_same else -1
@@ -335,16 +333,16 @@ def _walk_first(broker: Broker) -> int:
     return 1 + len(jobs) + taken
 
 
-def _look_at_creations(broker: Broker) -> None:
-    """Give turns to jobs that have their first copies since a walk met them. One of these copies may be lost."""
+def _look_at_later(broker: Broker) -> None:
+    """Give turns to jobs that were not in scope when a walk met them. One of their copies may be lost."""
     repairs = broker.repairs
-    for job in list(islice(repairs.in_creation, LOOKED_PER_PART)):
-        del repairs.in_creation[job]
+    for job in list(islice(repairs.later, LOOKED_PER_PART)):
+        del repairs.later[job]
         if job.state == WAIT_REPL:
-            repairs.in_creation[job] = None  # It is looked at again after all others.
+            repairs.later[job] = None  # It is looked at again after all others.
         elif job not in repairs.turns and in_scope(broker, job):
             _begin_cycle(repairs)
-            repairs.cycle.setdefault(broker.me, "a job has its first copies, and one of them is suspect")
+            repairs.cycle.setdefault(broker.me, "a job that was being added, or about to end, may lack a copy")
             _take_turn(broker, job, broker.now_ms + TURN_MS * _position(broker, job.holders))
 
 

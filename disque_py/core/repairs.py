@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from disque_py.core.job import Job
     from disque_py.core.node_sets import NodeSet
 
+# A job with less to live is left alone.
+LIFE_MS_MIN: Final = 10_000
+
 # Where a turn stands.
 WAITING: Final = 0  # It goes on at `due_ms`.
 ASKING: Final = 1  # The members say what they have.
@@ -125,7 +128,8 @@ class Repairs:
     """The state of repairs on this node; see the module.
 
     turns         jobs that take a turn
-    in_creation   jobs that waited for their first copies when a walk met them: they take a turn after that
+    later         jobs that were not in scope when a walk met them: they waited for their first copies, or were about
+                  to end. They take a turn after that
     named         job -> nodes that this node named as new holders, and that may get their copy late (acks.py)
     questions     number -> what members were asked
     number        of the last question
@@ -154,7 +158,7 @@ class Repairs:
 
     def __init__(self) -> None:
         self.turns: dict[Job, Turn] = {}
-        self.in_creation: dict[Job, None] = {}
+        self.later: dict[Job, None] = {}
         self.named: dict[Job, tuple[Node, ...]] = {}
         self.questions: dict[int, Question] = {}
         self.number = 0
@@ -187,13 +191,19 @@ class Repairs:
     def forget_jobs(self) -> None:
         """All jobs of this node are gone."""
         self.turns.clear()
-        self.in_creation.clear()
+        self.later.clear()
         self.named.clear()
         self.questions.clear()
         self.noted.clear()
         self.to_go_on.clear()
         self.to_ask.clear()
         self.to_tell.clear()
+
+    def lengthened(self, job: Job, left_ms: int, now_ms: int) -> None:
+        """A job that had so long to live has longer now. A walk may have left it alone."""
+        is_recent = self.is_walking or now_ms - self.since_ms <= LIFE_MS_MIN
+        if left_ms < LIFE_MS_MIN and self.is_on and is_recent:
+            self.later[job] = None
 
     @property
     def is_walking(self) -> bool:

@@ -65,10 +65,10 @@ RESEND_MS: Final = 1_000
 
 COPIES_DEFAULT: Final = 3
 
-NOREPL_TIMEOUT: Final = b"-NOREPL Timeout reached before replicating to the requested number of nodes\r\n"
-NOREPL_REMOVED: Final = b"-NOREPL job removed (expired?) before the requested replication level was achieved\r\n"
+NOREPL_TIMEOUT: Final[bytes] = b"-NOREPL Timeout reached before replicating to the requested number of nodes\r\n"
+NOREPL_REMOVED: Final[bytes] = b"-NOREPL job removed (expired?) before the requested replication level was achieved\r\n"
 NOREPL_REFUSED: Final = b"-NOREPL Not enough reachable nodes for the requested replication level\r\n"
-LEAVING_REPLY: Final = b"-LEAVING This node is leaving the cluster, please connect to a different one\r\n"
+LEAVING_REPLY: Final[bytes] = b"-LEAVING This node is leaving the cluster, please connect to a different one\r\n"
 
 # Answers to REPLJOB as repairs note them; any other is the reason of a refusal (repair.py).
 COPY_TAKEN: Final = -1

@@ -23,7 +23,7 @@ from typing import Any, Final
 from cluster_bus.messages import LEASED, QUEUED, QUEUED_RELEASED, QUEUED_WAITING, SETACK, WILLQUEUE
 from cluster_bus.node import Node
 from disque_py import event_format
-from disque_py.core import changing, events, lifecycle
+from disque_py.core import changing, claim_stamps, events, lifecycle
 from disque_py.core.broker import Broker
 from disque_py.core.changeable import LEASE_EXPIRED
 from disque_py.core.job import ACKED, ACTIVE, ATTEMPT_MAX, COUNTER_MAX, WAIT_REPL, Handover, Job
@@ -40,6 +40,8 @@ ANNOUNCE_PART_MS: Final = 50
 # Where the change number stands in these messages; its node stands behind it.
 NUMBER_OF_LEASED: Final = 4
 NUMBER_OF_WILLQUEUE: Final = 2
+# Where the fences and the holder of a claim stand.
+CLAIM_OF_LEASED: Final = 6
 
 
 def tell_leased(broker: Broker, job: Job) -> None:
@@ -51,7 +53,15 @@ def tell_leased(broker: Broker, job: Job) -> None:
 
 def _tell_leased(broker: Broker, nodes: tuple[Node, ...], job: Job) -> None:
     item = (job.id, job.requeue_at_ms - broker.now_ms, job.attempt, job.version)
-    broker.send(nodes, LEASED, item if job.attributes is None else _numbered(job, item))
+    if job.attributes is None:
+        broker.send(nodes, LEASED, item)
+        return
+    stamp = claim_stamps.stamp_of(job)
+    if stamp is not None and stamp.fence:
+        claim = (stamp.fence, stamp.own_fence, stamp.holder)
+        broker.send(nodes, LEASED, (*item, *changing.number_of(job), *claim))
+    else:
+        broker.send(nodes, LEASED, _numbered(job, item))
 
 
 def _numbered(job: Job, item: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -147,12 +157,15 @@ def send_announcements(broker: Broker) -> None:
     broker.copies.announcements = {}
     left = ANNOUNCE_JOBS_MAX
     for others, jobs in batches.items():
-        for job in jobs[:left]:
+        count = len(jobs)
+        for job in jobs[-left:] if left else ():
             if job.state == IS_QUEUED:
                 broker.send(others, QUEUED, _queued(job, QUEUED_WAITING))
-        if len(jobs) > left:
-            broker.copies.announcements[others] = jobs[left:]
-        left = max(0, left - len(jobs))
+        if count > left:
+            if left:
+                del jobs[-left:]  # From the end: a million others need not move.
+            broker.copies.announcements[others] = jobs
+        left = max(0, left - count)
     if broker.copies.announcements:
         broker.schedule.call_at(broker.now_ms + ANNOUNCE_PART_MS, lambda: send_announcements(broker))
 
@@ -183,6 +196,8 @@ def on_leased(broker: Broker, sender: Node, items: list[Any]) -> None:
             events.heard(job, item[3])
             if job.attributes is not None or len(item) > NUMBER_OF_LEASED + 1:
                 changing.hear(broker, sender, job, changing.read_number(item, NUMBER_OF_LEASED))
+                if len(item) > CLAIM_OF_LEASED:
+                    claim_stamps.heard(broker, job, item[CLAIM_OF_LEASED:])
                 if job.is_errored:
                     if attempt > job.attempt:
                         job.attempt = min(attempt, ATTEMPT_MAX)

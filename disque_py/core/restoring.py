@@ -24,7 +24,7 @@ from typing import Any, Final
 
 from cluster_bus.node import ID_BYTES
 from disque_py import event_format
-from disque_py.core import events, lifecycle, pausing, requeue, windows
+from disque_py.core import claim_stamps, events, lifecycle, pausing, requeue, windows
 from disque_py.core.broker import Broker
 from disque_py.core.changeable import LEFT_AT, PRIORITY_AT, QUEUE_AT
 from disque_py.core.job import ACKED, ACTIVE, GONE, JOB_BYTES, NAME_BYTES_FREE, QUEUED, Cancellation, Job, terms_of
@@ -228,6 +228,8 @@ class Restoring:
                 job.holders = broker.sets.unpack(self._renamed(holders))
             if later:
                 self._set_part(job, later[0], elapsed_ms)
+                if len(later) > 1:
+                    claim_stamps.heard(broker, job, later[1])
             self._apply(job, flags, due_ms, elapsed_ms)
 
     def _set_part(self, job: Job, field: Any, elapsed_ms: int) -> None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from cluster_bus.messages import CLAIM_IS, RELEASED, VOTE_IS, VOTERS
+from cluster_bus.messages import CLAIM_IS, FREED, RELEASED, VOTE_IS, VOTERS
 from cluster_bus.node import ID_BYTES, Node
 from disque_py.core.broker import Broker
 from disque_py.core.claims import Waiting, note_change, send
@@ -24,6 +24,7 @@ from disque_py.core.grants import (
     FENCE_LIMIT,
     FENCE_MAX,
     GRANTED,
+    HELD,
     KEY_BYTES_MAX,
     MUTE,
     NO_ROOM,
@@ -63,6 +64,11 @@ CAN_NOT_SAY: Final = 2
 YES: Final = 0
 NO: Final = 1
 UNABLE: Final = 2
+
+# Keys of locks begin so. Their owners ask again by themselves.
+LOCK_PREFIX: Final = b"L"
+# Keys for which refused nodes are remembered: they hear of the end of the grant.
+REFUSED_MAX: Final = 100_000
 
 
 # -- state --------------------------------------------------------------------------------------------
@@ -245,6 +251,8 @@ def on_claim(broker: Broker, sender: Node, items: list[Any]) -> None:
             counted = grants.records[key].attempts
             answer(broker, sender, CLAIM_IS, (number, GRANTED, fence, holder, fence, counted, lease_ms))
             continue
+        if outcome == HELD and key[:1] != LOCK_PREFIX and len(claims.refused) < REFUSED_MAX:
+            claims.refused.setdefault(key, {})[sender] = None
         record = grants.records.get(key)
         running = grants.running(key, broker.now_ms)
         left_ms = 0 if running is None else min(running.until_ms - broker.now_ms, running.lease_ms)
@@ -274,6 +282,8 @@ def on_release(broker: Broker, sender: Node, items: list[Any]) -> None:
         is_over = grants.release(key, holder, fence, done_ms, gives_back=bool(flags & GIVES_BACK), now_ms=broker.now_ms)
         if is_over:
             note_change(broker, GRANT, key)
+            for node in broker.claims.refused.pop(key, ()):
+                send(broker, node, FREED, key)
         if number:
             answer(broker, sender, RELEASED, (number, ENDED if is_over else NOT_HELD))
 
@@ -415,6 +425,7 @@ def step(broker: Broker) -> None:
     idle = grants.idle(broker.now_ms)
     for key in idle:
         grants.forget(key)
+        broker.claims.refused.pop(key, None)
         note_change(broker, GRANT, key)
     if idle:
         note_change(broker, FLOOR)

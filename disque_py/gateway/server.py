@@ -19,6 +19,8 @@ import uvloop
 
 from disque_py.gateway.console.app import Console
 from disque_py.gateway.http.api import Api, Mounted
+from disque_py.gateway.http.dyno import Dyno
+from disque_py.gateway.rpc.listener import Listener
 from disque_py.gateway.service import LOG, Service
 from disque_py.gateway.settings import Settings
 
@@ -45,16 +47,24 @@ class Gateway:
             raise StartError(str(error)) from error
         self._server: uvicorn.Server | None = None
         self._serving: asyncio.Task[None] | None = None
+        self.rpc: Listener | None = None
         self.port = 0
 
     async def start(self) -> None:
-        """Listen. Raises StartError."""
-        listen = self._settings.listen
+        """Listen. Raises StartError, and then nothing is left open."""
         try:
-            family = socket.AF_INET6 if ":" in listen.host else socket.AF_INET
-            listener = socket.create_server((listen.host, listen.port), family=family, backlog=1024)
+            await self._start()
         except OSError as error:
-            raise StartError(f"can't listen on {listen}: {error.strerror or error}") from error
+            if self.rpc is not None:
+                await self.rpc.close()
+            await self.service.close()
+            raise StartError(str(error)) from error
+
+    async def _start(self) -> None:
+        if self._settings.grpc_listen is not None:
+            self.rpc = Listener(self.service)
+            await self.rpc.start()
+        listener = self._listener()
         self.port = listener.getsockname()[1]
         config = uvicorn.Config(
             Api(self.service, self._mounts()),
@@ -74,9 +84,20 @@ class Gateway:
         self._serving = asyncio.create_task(self._server.serve(sockets=[listener]))
         self.service.board.start()
 
+    def _listener(self) -> socket.socket:
+        listen = self._settings.listen
+        try:
+            family = socket.AF_INET6 if ":" in listen.host else socket.AF_INET
+            return socket.create_server((listen.host, listen.port), family=family, backlog=1024)
+        except OSError as error:
+            raise OSError(f"can't listen on {listen}: {error.strerror or error}") from error
+
     def _mounts(self) -> dict[str, Mounted]:
         """Return the doors below paths of their own."""
-        return {"/console/": Console(self.service).serve} if self._settings.console else {}
+        mounts: dict[str, Mounted] = {"/dyno/": Dyno(self.service).serve}
+        if self._settings.console:
+            mounts["/console/"] = Console(self.service).serve
+        return mounts
 
     async def close(self) -> None:
         """Answer what runs, and end."""
@@ -84,6 +105,8 @@ class Gateway:
             self._server.should_exit = True
             with contextlib.suppress(asyncio.CancelledError):
                 await self._serving
+        if self.rpc is not None:
+            await self.rpc.close()
         await self.service.close()
 
     def reload_certificate(self) -> None:

@@ -29,7 +29,9 @@ from disque_py.core import (
     changing,
     claim_messages,
     delivery,
+    exclusive,
     fanout,
+    fencing,
     filter_interest,
     firing,
     gathering,
@@ -143,6 +145,7 @@ MESSAGES: Final[dict[int, MessageHandler]] = {
     messages.CHANGED: changing.on_changed,
     messages.ASKCHANGED: changing.on_askchanged,
     messages.ACKATTEMPT: acks.on_ackattempt,
+    messages.ACKFENCED: fencing.on_ackfenced,
     messages.RESULT: acks.on_result,
     messages.BATCHADD: keeping.on_batchadd,
     messages.BATCHGOT: keeping.on_batchgot,
@@ -631,6 +634,8 @@ def settle(broker: Broker) -> None:
     consumers = broker.consumers
     if consumers.answered:
         ordering.settle_all(broker)
+    if broker.exclusive.heard:
+        exclusive.settle(broker)
     patterns = broker.patterns
     if patterns.to_join:
         matching.join_new(broker)

@@ -33,6 +33,7 @@ from cluster_bus.messages import (
     FILTER_HINT,
     FILTER_INTEREST,
     FILTER_NEED,
+    FREED,
     GOTJOB,
     HINT,
     INTEREST,
@@ -72,7 +73,7 @@ from persistence.journal import ALWAYS, Journal
 OF_SETTINGS: Final = (SETTING, SETTINGS_HAVE, SETTINGS_DIGEST, ASKSETTINGS, QLENGTHS)
 # Slots bound deliveries, and promise nothing about a job.
 OF_CAPS: Final = (CAP_FOLLOW, CAP_ASK, CAP_GRANT, CAP_SETTLE, CAP_USE)
-OF_CLAIMS: Final = (VOTERS, CLAIM, CLAIM_IS, RELEASE, RELEASED, VOTE, VOTE_IS, RECALL, RECALLED)
+OF_CLAIMS: Final = (VOTERS, CLAIM, CLAIM_IS, RELEASE, RELEASED, VOTE, VOTE_IS, RECALL, RECALLED, FREED)
 FREE: Final = frozenset(
     (
         REPLJOB,

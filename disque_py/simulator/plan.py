@@ -88,6 +88,8 @@ FILTERED_SHARE: Final = 0.3
 # Clusters with owners of locks, and voters whose list changes. Some of these lose their files of votes.
 LOCKERS_SHARE: Final = 0.3
 WIPES_SHARE: Final = 0.5
+# Clusters with queues whose jobs need a claim.
+CLAIMS_SHARE: Final = 0.25
 # Clusters in zones, with producers that ask for them.
 ZONED_SHARE: Final = 0.25
 PLACES: Final = (("", ""), ("", "a"), ("", "b"), ("west", "a"), ("west", "b"), ("north", ""))
@@ -247,6 +249,10 @@ def draw(seed: int, duration_ms: int, *, weather: str = "", chance: Callable[[st
     has_locks = locks.random() < LOCKERS_SHARE
     if has_locks:
         names += ["voter keeper"] * locks.choice((1, 1, 2)) + ["locker"] * locks.choice((2, 3, 5))
+    claimed = chance(f"{seed} claims")
+    if claimed.random() < CLAIMS_SHARE:
+        names += ["voter keeper"] * ("voter keeper" not in names)
+        names += ["claim producer"] * claimed.choice((1, 2)) + ["claim worker"] * claimed.choice((2, 3))
     zoned = chance(f"{seed} zones")  # Likewise.
     places: tuple[tuple[str, str], ...] = ()
     if zoned.random() < ZONED_SHARE:

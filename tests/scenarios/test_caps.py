@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from disque_py.core.caps import Caps, Window
 from world import Talker, World
 
 
@@ -276,3 +277,22 @@ def test_random_days(seed):
     assert len(crew.taken) >= 100
     moments = [at for at, _ in crew.taken]
     assert max(sum(1 for at in moments if start <= at < start + 1_000) for start in moments) <= 80
+
+
+@pytest.mark.plain
+@pytest.mark.parametrize(
+    ("owner", "name", "words"),
+    [(Caps, "used", ("max-running", 3)), (Window, "used", ("rate", "10/1s"))],
+    ids=["running leases are not counted", "deliveries are not counted"],
+)
+def test_a_deliberate_defect_breaks_the_bound(monkeypatch, owner, name, words):
+    """The checks above would find it."""
+    monkeypatch.setattr(owner, name, lambda *words: 0)
+    crew = Crew("abc")
+    crew.cap(*words)
+    crew.add(60)
+    for node in "abc":
+        crew.work(node, 4, work_ms=100)
+    crew.world.run(2_000)
+    assert crew.most[b""] > 3
+    assert crew.highest(1_000) > 20

@@ -22,7 +22,6 @@ from disque_py.cli.admin.display import (
 from disque_py.cli.admin.queue_commands import JSON, WHERE
 from disque_py.cli.admin.values import pairs_of, read_span
 from disque_py.client import commands
-from disque_py.client.spans import time_words
 from disque_py.client.waiting import Waiting
 from disque_py.event_format import JOB_STATUSES, JobStatus
 
@@ -161,7 +160,7 @@ def retry(ctx: click.Context, ids: Sequence[str]) -> None:
 def promote(ctx: click.Context, ids: Sequence[str]) -> None:
     """End the delay of jobs: they are pending now. Exit status 1 if one had none."""
     with open_node(ctx) as node:
-        count = int(node.run(commands.execute("PROMOTE", *ids)))
+        count = node.run(commands.promote(*ids))
     click.echo(
         f"{count} of {len(ids)} jobs are pending now" + ("" if count == len(ids) else "; the others had no delay")
     )
@@ -176,15 +175,10 @@ def promote(ctx: click.Context, ids: Sequence[str]) -> None:
 @click.pass_context
 def reschedule(ctx: click.Context, job_id: str, delay: timedelta | None, priority: int | None) -> None:
     """Give a waiting job another delay or priority. Exit status 1 if it runs, is errored or over."""
-    words: list[str | bytes] = []
-    if delay is not None:
-        words += time_words("delay", delay)
-    if priority is not None:
-        words += ("PRIORITY", str(priority))
-    if not words:
+    if delay is None and priority is None:
         raise click.UsageError("give --delay, --priority or both")
     with open_node(ctx) as node:
-        is_changed = bool(node.run(commands.execute("RESCHEDULE", job_id, *words)))
+        is_changed = node.run(commands.reschedule(job_id, delay=delay, priority=priority))
     click.echo("rescheduled" if is_changed else "The job runs, is errored, or is over: nothing was changed")
     if not is_changed:
         ctx.exit(1)

@@ -10,12 +10,14 @@ from click.shell_completion import CompletionItem
 
 from disque_py.cli.admin.access import complete_queue, open_node
 from disque_py.cli.admin.display import print_fields, print_object, print_rows
-from disque_py.cli.admin.tasks import Task, run_task
+from disque_py.cli.admin.tasks import count, count_failed, run_task
 from disque_py.cli.admin.values import pairs_of, settings_of_words
 from disque_py.cli.queue_display import age_text, console_for, footer, queue_table, settings_text
 from disque_py.cli.queue_view import DEFAULTS, OldServerError, QueueWatch, all_settings, changed_settings
-from disque_py.client import QueueSettings, commands
+from disque_py.client import QueueSettings, commands, zone_commands
+from disque_py.client.commands import PauseState
 from disque_py.client.one_node import OneNode
+from disque_py.event_format import JobStatus
 
 JSON = click.option("--json", "as_json", is_flag=True, help="JSON instead of a table.")
 QUEUE = click.argument("name", shell_complete=complete_queue)
@@ -158,11 +160,11 @@ def _tell_settings(node: OneNode, name: str) -> None:
 @QUEUE
 @click.option("--only", type=click.Choice(["in", "out"]), help="Producers (in) or consumers (out) only.")
 @click.pass_context
-def pause(ctx: click.Context, name: str, only: str | None) -> None:
+def pause(ctx: click.Context, name: str, only: PauseState | None) -> None:
     """Pause the queue NAME on all nodes: no jobs are added, and none are delivered."""
     with open_node(ctx) as node:
-        state = node.run(commands.execute("PAUSE", name, only or "all", "bcast"))
-    click.echo(f"{name}: paused {state.decode()}. `disque-admin queue resume {name}` ends it")
+        state = node.run(commands.pause(name, only or "all", bcast=True))
+    click.echo(f"{name}: paused {state}. `disque-admin queue resume {name}` ends it")
 
 
 @queue.command()
@@ -182,16 +184,18 @@ def resume(ctx: click.Context, name: str) -> None:
 @YES
 @DETACH
 @click.pass_context
-def purge(ctx: click.Context, name: str, where: Sequence[str], status: str | None, yes: bool, detach: bool) -> None:
+def purge(
+    ctx: click.Context, name: str, where: Sequence[str], status: JobStatus | None, yes: bool, detach: bool
+) -> None:
     """Cancel the jobs of the queue NAME. They are gone for good."""
     pairs = pairs_of(where, "--where")
     with open_node(ctx) as node:
-        task = Task("purged", "QPURGE", (name,), pairs, status=status)
-        total = task.count(node, name)
+        total = count(node, name, pairs, status)
         if not yes:
             kind = f"{status or 'pending'} jobs" + (" with this metadata" if pairs else "")
             click.confirm(f"Cancel {total:,} {kind} of '{name}'? They can't be brought back", abort=True)
-        run_task(ctx, node, task, total, detach=detach)
+        request = commands.purge(name, where=pairs, status=status, wait=False)
+        run_task(ctx, node, request, total, "purged", detach=detach)
 
 
 @queue.command()
@@ -208,15 +212,16 @@ def move(
     source: str,
     to: str,
     where: Sequence[str],
-    status: str | None,
+    status: JobStatus | None,
     limit: int | None,
     rate: int | None,
     detach: bool,
 ) -> None:
     """Move the jobs of the queue FROM to the queue TO. Ids, priorities and attempts stay."""
-    task = Task("moved", "QMOVE", (source, to), pairs_of(where, "--where"), status=status, limit=limit, rate=rate)
+    pairs = pairs_of(where, "--where")
+    request = commands.move(source, to, where=pairs, status=status, limit=limit, rate=rate, wait=False)
     with open_node(ctx) as node:
-        run_task(ctx, node, task, task.count(node, source), detach=detach)
+        run_task(ctx, node, request, count(node, source, pairs, status, limit), "moved", detach=detach)
 
 
 @queue.command(short_help="Give failed jobs fresh attempts.")
@@ -237,9 +242,10 @@ def redrive(
     detach: bool,
 ) -> None:
     """Give the failed jobs of the queue NAME fresh attempts: errored ones there, dead letters where they came from."""
-    task = Task("redriven", "QREDRIVE", (name,), pairs_of(where, "--where"), to=to, limit=limit, rate=rate)
+    pairs = pairs_of(where, "--where")
+    request = commands.redrive(name, where=pairs, to=to, limit=limit, rate=rate, wait=False)
     with open_node(ctx) as node:
-        run_task(ctx, node, task, task.count_failed(node, name), detach=detach)
+        run_task(ctx, node, request, count_failed(node, name, pairs, limit), "redriven", detach=detach)
 
 
 @queue.command()
@@ -251,6 +257,6 @@ def redrive(
 @click.pass_context
 def rebalance(ctx: click.Context, name: str, zones: Sequence[str], detach: bool) -> None:
     """Hand pending jobs of the queue NAME over until all nodes hold equal parts."""
-    task = Task("handed over", "QREBALANCE", (name,), zones=tuple(zones))
+    request = zone_commands.rebalance(name, zones=zones or None, wait=False)
     with open_node(ctx) as node:
-        run_task(ctx, node, task, task.count(node, name), detach=detach)
+        run_task(ctx, node, request, count(node, name, {}, None), "handed over", detach=detach)

@@ -7,9 +7,9 @@ import click
 from disque_py.cli.admin.access import open_node
 from disque_py.cli.admin.display import print_fields, print_object, print_rows
 from disque_py.cli.admin.queue_commands import JSON
-from disque_py.cli.admin.tasks import TaskView, follow_task, list_tasks, look_at_task
+from disque_py.cli.admin.tasks import as_object, follow_task
 from disque_py.cli.check_journal.report import moment
-from disque_py.client import commands
+from disque_py.client import Task, commands
 
 DONE = {"qpurge": "purged", "qmove": "moved", "qredrive": "redriven", "qrebalance": "handed over"}
 UNKNOWN = "The node knows no task '{}'. It keeps tasks that it began itself, for one hour"
@@ -29,10 +29,10 @@ def task() -> None:
 def list_all(ctx: click.Context, as_json: bool) -> None:
     """Show the tasks that this node began."""
     with open_node(ctx) as node:
-        tasks = list_tasks(node)
+        tasks = node.run(commands.tasks())
     if as_json:
         for view in tasks:
-            print_object(view.as_object())
+            print_object(as_object(view))
         return
     columns = ("task", "command", "queue", "state", "jobs", "failed", "started (UTC)")
     rows = [
@@ -49,11 +49,11 @@ def list_all(ctx: click.Context, as_json: bool) -> None:
 def show(ctx: click.Context, task_id: str, as_json: bool) -> None:
     """Show one task."""
     with open_node(ctx) as node:
-        view = look_at_task(node, task_id)
+        view = node.run(commands.task(task_id))
     if view is None:
         raise click.ClickException(UNKNOWN.format(task_id))
     if as_json:
-        print_object(view.as_object())
+        print_object(as_object(view))
         return
     print_fields(
         {
@@ -76,7 +76,7 @@ def show(ctx: click.Context, task_id: str, as_json: bool) -> None:
 def wait(ctx: click.Context, task_id: str) -> None:
     """Wait until a task is over, with a progress bar. Exit status 1 if it did not do everything."""
     with open_node(ctx) as node:
-        view = look_at_task(node, task_id)
+        view = node.run(commands.task(task_id))
         if view is None:
             raise click.ClickException(UNKNOWN.format(task_id))
         follow_task(ctx, node, task_id, None, DONE.get(view.command.split(" ")[0].lower(), "changed"))
@@ -88,10 +88,10 @@ def wait(ctx: click.Context, task_id: str) -> None:
 def cancel(ctx: click.Context, task_id: str) -> None:
     """End a task. Changes that it made stay."""
     with open_node(ctx) as node:
-        if not int(node.run(commands.execute("QTASK", "CANCEL", task_id))):
+        if not node.run(commands.cancel_task(task_id)):
             raise click.ClickException(f"No task '{task_id}' runs on this node.")
     click.echo(f"{task_id}: canceled. Changes that were made stay")
 
 
-def _started(view: TaskView) -> str:
-    return "" if view.started_ms is None else moment(view.started_ms)
+def _started(view: Task) -> str:
+    return "" if view.started is None else moment(view.started)

@@ -335,6 +335,7 @@ def check_books(machine: Machine) -> None:
         _same(machine, f"entries of {name!r}", sum(1 for _ in queue.oldest()), queue.pending)
     _same(machine, "jobs in queues that don't exist", queued, {})
     blocked = sum((client.waiting == WAITS_FOR_JOBS) + len(client.waiting_jobs) for client in broker.clients.values())
+    blocked += sum(len(client.waiting_jobs) for client in broker.recurring.clients.values())
     _same(machine, "blocked_count", broker.waits.blocked_count, blocked)
     _same(
         machine, "paused_count", broker.pauses.paused_count, sum(bool(queue.paused) for queue in broker.queues.values())

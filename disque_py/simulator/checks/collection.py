@@ -58,6 +58,8 @@ class CollectionChecker:
     def hear(self, sender: str, receiver: str, runs: list[list[Any]]) -> None:
         """These messages are about to be read (Network.tap); what they did is seen a moment later."""
         machine = self._world.machines[receiver]
+        if not machine.broker.is_loading:
+            self.repairs.hear(self._world.machines[sender], machine, runs)
         for run in runs:
             kind = run[0]
             if kind == REPLJOB:

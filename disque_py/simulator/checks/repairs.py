@@ -9,19 +9,27 @@ an older version is a holder. It can't be asked, so it counts (spec RC5), and it
 `RepairChecker` notes each copy that a repair made, and the processes that knew its node as a holder then. If one of
 them goes on and has forgotten the job as done, the copy must not live: its node was to be asked before. So no job is
 queued again on account of a repaired copy after its ack was answered everywhere.
+
+That takes two failures within milliseconds, so hardly a seed shows it. `hear` therefore looks at the moment when a node
+ends a collection. A node that it named as a holder must have confirmed to it (spec RC7). For a job that came before it
+was away, every linked node must have said something (spec RC8).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from disque_py.core.job import ACKED, ACTIVE, QUEUED
+from cluster_bus.messages import DELJOB, GOTACK, SETACK
+from cluster_bus.node import FORGOTTEN
+from disque_py.core.acks import confirmed_by
+from disque_py.core.job import ACKED, ACTIVE, QUEUED, Collection
 from disque_py.core.versions import REPAIR
 from disque_py.simulator.checks.cluster_invariants import jobs_of, may_have_died
 from disque_py.simulator.checks.leases import holder_ids
 from disque_py.simulator.oracle import Oracle, Promise, RuleBrokenError
 
 if TYPE_CHECKING:
+    from cluster_bus.node import Node
     from disque_py.simulator.checks.cluster_invariants import Losses
     from disque_py.simulator.world.machine import Machine
     from disque_py.simulator.world.world import World
@@ -30,6 +38,8 @@ if TYPE_CHECKING:
 LIFE_MS_MIN: Final = 200_000
 # Messages that say so are on their way, or wait for a disk, for no longer.
 SAID_MS: Final = 3_000
+# Messages that may end a collection.
+ENDING: Final = frozenset((DELJOB, GOTACK, SETACK))
 
 
 class Repaired:
@@ -57,6 +67,7 @@ class RepairChecker:
         self.copies: dict[bytes, dict[str, Repaired]] = {}
         self.excused: dict[bytes, None] = {}
         self.count = 0
+        self._silent: dict[tuple[str, int, bytes], tuple[list[Node], list[Node]]] = {}
 
     def excuse(self, machine: Machine) -> None:
         """A node is about to forget its jobs without being suspected."""
@@ -83,6 +94,51 @@ class RepairChecker:
             self.copies[job_id][machine.name] = Repaired(machine, knowers)
         else:
             known.knowers += knowers
+
+    def hear(self, sender: Machine, machine: Machine, runs: list[list[Any]]) -> None:
+        """A node is about to read these: note the nodes without which it may not end a collection."""
+        broker = machine.broker
+        sender_id = sender.membership.me.id
+        for run in runs:
+            kind = run[0]
+            if kind not in ENDING:
+                continue
+            for item in run[1:]:
+                job = broker.find(item[0]) if kind != DELJOB or item[1] is not None else None
+                if job is None or not job.holders:
+                    continue
+                said = confirmed_by(job)
+                named = [node for node in broker.repairs.named.get(job, ()) if node not in said]
+                linked: list[Node] = []
+                work = job.work
+                if job.era != broker.era and job.replicate > 1 and isinstance(work, Collection):
+                    linked = [node for node in broker.cluster.linked if node not in said and node not in work.passed]
+                key = machine.name, machine.runs, job.id
+                known = self._silent.get(key)
+                if known is None:
+                    if not named and not linked:
+                        continue
+                    known = self._silent[key] = named, linked
+                    self._world.later(0, self._ended, machine, key)
+                for silent in known:
+                    silent[:] = [node for node in silent if node.id != sender_id]
+                if kind == DELJOB:
+                    known[1].clear()  # Another node has asked.
+
+    def _ended(self, machine: Machine, key: tuple[str, int, bytes]) -> None:
+        """Judge a node that has read of an ack while some nodes had not confirmed to it."""
+        silent = [node for nodes in self._silent.pop(key) for node in nodes if not node.flags & FORGOTTEN]
+        _, run, job_id = key
+        if not silent or machine.runs != run or not machine.is_up or machine.broker.is_loading:
+            return
+        promise = self._oracle.by_id.get(job_id)
+        if machine.broker.find(job_id) is not None or promise is None or may_have_died(promise, self._world.now_ms):
+            return
+        raise RuleBrokenError(
+            "a collection waits for copies of repairs",
+            f"{machine.name} forgot {promise} as done, and had not heard from {silent[0].host}",
+            job_id,
+        )
 
     def look(self) -> None:
         """Compare repaired copies with acks; RuleBrokenError."""

@@ -103,8 +103,6 @@ def play(simulation: Simulation) -> None:
     part, left = divmod(JOBS, len(machines))
     scene.do(JOBS - part - bool(left), "QREBALANCE", QUEUE)
     lengths = sorted(scene.each("QLEN", QUEUE))
-    if lengths != sorted(part + (place < left) for place in range(len(machines))):
-        raise RuleBrokenError("a rebalance makes equal parts", f"{lengths} of {JOBS} jobs")
     taken: list[bytes] = []
     for _ in range(2):
         for jobs in scene.each("GETJOB", "NOHANG", "COUNT", JOBS, "FROM", QUEUE):
@@ -113,6 +111,8 @@ def play(simulation: Simulation) -> None:
     if len(taken) != JOBS or len(set(taken)) != JOBS:
         text = f"{len(taken)} deliveries of {len(set(taken))} jobs, of {JOBS}"
         raise RuleBrokenError("a rebalance delivers nothing twice", text)
+    if lengths != sorted(part + (place < left) for place in range(len(machines))):
+        raise RuleBrokenError("a rebalance makes equal parts", f"{lengths} of {JOBS} jobs")
     scene.ask_any("ACKJOB", *taken)
     world.run(SETTLE_MS)
     scene.end()

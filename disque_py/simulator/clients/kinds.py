@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from disque_py.simulator.checks.claims import ClaimBook
 from disque_py.simulator.checks.locks import LockBook
 from disque_py.simulator.clients.askers import Asker
 from disque_py.simulator.clients.attempts import LimitedProducer, Quitter
+from disque_py.simulator.clients.cappers import Capper
+from disque_py.simulator.clients.claimers import ClaimProducer, ClaimWorker
 from disque_py.simulator.clients.debouncers import Debouncer, WindowBook
 from disque_py.simulator.clients.event_readers import Reader
 from disque_py.simulator.clients.fetchers import Fetcher
@@ -17,6 +20,7 @@ from disque_py.simulator.clients.movers import Mover
 from disque_py.simulator.clients.pattern_consumers import PatternConsumer
 from disque_py.simulator.clients.placers import Placer
 from disque_py.simulator.clients.publishers import Publisher
+from disque_py.simulator.clients.timekeepers import Timekeeper
 from disque_py.simulator.clients.workload import Actor, Consumer, Hoarder, Inspector, PatientConsumer, Producer
 
 if TYPE_CHECKING:
@@ -44,6 +48,10 @@ KINDS: Final[dict[str, type[Actor]]] = {
     "pattern consumer": PatternConsumer,
     "publisher": Publisher,
     "debouncer": Debouncer,
+    "timekeeper": Timekeeper,
+    "capper": Capper,
+    "claim producer": ClaimProducer,
+    "claim worker": ClaimWorker,
 }
 
 
@@ -53,6 +61,7 @@ def start_clients(world: World, oracle: Oracle, plan: Plan) -> list[Actor]:
     book = KeyBook(world, oracle, plan)
     windows = WindowBook(world, oracle, plan)
     locks = LockBook()
+    claims = ClaimBook()
     for actor in actors:
         if isinstance(actor, KeyedProducer | Fetcher):
             actor.book = book
@@ -60,5 +69,7 @@ def start_clients(world: World, oracle: Oracle, plan: Plan) -> list[Actor]:
             actor.book = windows
         elif isinstance(actor, Locker):
             actor.book = locks
+        elif isinstance(actor, ClaimProducer | ClaimWorker):
+            actor.claims = claims
         actor.begin()
     return actors

@@ -81,6 +81,8 @@ class Line(Connection):
             queue = queues.get(name)
             if queue is None or is_held_back(self.broker, queue):
                 continue  # Its jobs wait for better ones of another node.
+            if name in self.broker.caps.limits:
+                continue  # They wait for slots.
             if queue.length and not queue.paused & PAUSED_OUT:
                 return name
         return b""

@@ -93,8 +93,10 @@ def line(request):
          "QUEUE SET q lease 30 delay 1500ms ttl  replicate quorum"),
         (commands.set_queue("q", attempts=3, backoff="fixed:100:100", dead_letter="dead", retention=60),
          "QUEUE SET q attempts 3 backoff fixed:100:100 dead-letter dead retention 60"),
-        (commands.set_queue("q", maxlen=1, maxsize=0, require_meta=["a", b"b"], more={"rate": "1/s"}),
-         "QUEUE SET q maxlen 1 maxsize 0 require-meta a,b rate 1/s"),
+        (commands.set_queue("q", exclusive_by="user", assign="quorum"),
+         "QUEUE SET q type exclusive exclusive-by user assign quorum"),
+        (commands.set_queue("q", maxlen=1, maxsize=0, require_meta=["a", b"b"], index=["t"], more={"rate": "1/s"}),
+         "QUEUE SET q maxlen 1 maxsize 0 require-meta a,b index t rate 1/s"),
         (commands.qscan_page(7, count=1, busyloop=True, minlen=2, maxlen=3, importrate=4),
          "QSCAN 7 COUNT 1 BUSYLOOP MINLEN 2 MAXLEN 3 IMPORTRATE 4"),
         (commands.jscan_page(queue="q", states=["active", "queued"]), "JSCAN 0 QUEUE q STATE active STATE queued"),
@@ -192,3 +194,31 @@ def test_a_queue_is_not_set_without_a_field_or_with_a_word_for_a_time():
 def test_the_figures_of_a_queue_are_of_the_cluster_or_recent():
     with pytest.raises(ValueError, match="not both"):
         commands.qstat("q", cluster=True, recent=True)
+
+
+def claimed(fence=5):
+    return Job("q", "D-1", b"", attempt=2, fence=fence)
+
+
+@pytest.mark.parametrize(
+    ("request_", "words"),
+    [
+        (commands.ack(claimed()), [b"FENCE", b"5"]),
+        (commands.ack(claimed(), attempt=2), [b"ATTEMPT", b"2", b"FENCE", b"5"]),
+        (commands.nack(claimed()), [b"FENCE", b"5"]),
+        (commands.working(claimed()), [b"FENCE", b"5"]),
+        (commands.working("D-1", fence=7), [b"FENCE", b"7"]),
+        (commands.cancel("D-1", fence=7), [b"FENCE", b"7"]),
+        (commands.cancel(claimed()), []),
+        (commands.ack(claimed(fence=0)), []),
+        (commands.ack(claimed(), claimed()), []),
+    ],
+)
+def test_a_job_under_a_claim_is_named_with_its_fence(request_, words):
+    ids = 2 if request_.argv.count(b"D-1") == 2 else 1
+    assert list(request_.argv[1 + ids :]) == words
+
+
+def test_a_fence_is_about_one_job():
+    with pytest.raises(ValueError, match="exactly one job"):
+        commands.ack("D-1", "D-2", fence=5)

@@ -83,11 +83,12 @@ def test_queue_settings_are_read_by_name():
     """Times become spans; no time and no number of copies is None; unknown fields are kept."""
     found = results.queue_settings(
         [b"lease", b"", b"delay", b"1500ms", b"ttl", b"60", b"replicate", b"2", b"maxlen", b"7",
-         b"require-meta", b"a,b", b"paused", b"in", b"version", 3, b"behind", 1, b"colour", b"red"]
+         b"require-meta", b"a,b", b"index", b"t", b"paused", b"in", b"version", 3, b"behind", 1, b"colour", b"red"]
     )  # fmt: skip
     assert found is not None
     assert (found.lease, found.delay, found.ttl) == (None, timedelta(seconds=1.5), timedelta(minutes=1))
     assert (found.replicate, found.maxlen, found.require_meta, found.paused) == (2, 7, ["a", "b"], "in")
+    assert found.index == ["t"]
     assert (found.version, found.behind, found.more) == (3, 1, {"colour": "red"})
     assert results.queue_settings([b"replicate", b"quorum"]).replicate == "quorum"
     assert results.queue_settings([b"ttl", b"9223372036854"]).ttl is not None

@@ -100,3 +100,21 @@ def test_the_settings_of_a_queue_are_asked_for_once():
         settle(node, act, Backoff())
         assert len(node.named("QUEUE")) == 1
         assert [b"DELAYMS" in words for words in node.named("NACK")] == [False, False]
+
+
+def test_a_fenced_worker_lets_its_job_go():
+    """Another worker has the job, or its value."""
+
+    async def act(settler, client):
+        job = job_of(client)
+        job.fence = 5
+        settler.add_done(job, 0.0)
+        await settler.acknowledge()
+        settler.add_given_back(GivenBack(job, "no", 0))
+        await settler.give_back()
+
+    fenced = b"-FENCED A later claim is known\r\n"
+    with Node(answers={"ACKJOB": fenced, "NACK": fenced}) as node:
+        settler, refused = settle(node, act)
+        assert [words[-2:] for words in node.named("ACKJOB") + node.named("NACK")] == [[b"FENCE", b"5"]] * 2
+    assert (settler.done, settler.given_back, refused) == ([], [], [])

@@ -350,10 +350,10 @@ def test_the_worker_of_a_canceled_job_hears_so_until_its_lease_is_over():
     assert broker.find(job.id) is None
 
 
-def test_canceljob_takes_ids_only():
+def test_canceljob_takes_ids_and_a_fence_only():
     """Spec Y11."""
     broker, client = start()
-    assert error_of(broker, client, "CANCELJOB", make_id(1), "FENCE", 1) == "BADID Invalid Job ID format."
+    assert error_of(broker, client, "CANCELJOB", make_id(1), "ATTEMPT", 1) == "BADID Invalid Job ID format."
 
 
 # -- JSCAN ------------------------------------------------------------------------------------------------------------

@@ -15,8 +15,9 @@ from disque_py.resp.replies import bulk_array
 PAIRS = (
     b"lease", b"", b"delay", b"0", b"ttl", b"86400", b"replicate", b"",
     b"attempts", b"0", b"backoff", b"", b"maxlen", b"0", b"maxsize", b"0",
-    b"dead-letter", b"", b"retention", b"604800", b"require-meta", b"",
-    b"type", b"simple", b"rate", b"none", b"rate-by", b"", b"max-running", b"0", b"max-running-by", b"",
+    b"dead-letter", b"", b"retention", b"604800", b"require-meta", b"", b"index", b"",
+    b"type", b"simple", b"exclusive-by", b"", b"assign", b"local",
+    b"rate", b"none", b"rate-by", b"", b"max-running", b"0", b"max-running-by", b"",
     b"result-retention", b"3600", b"paused", b"none", b"version", 1, b"behind", 0,
 )  # fmt: skip
 
@@ -107,7 +108,10 @@ def test_a_pause_with_bcast_is_shown_and_a_reset_leaves_it_alone():
             ["SET", "q", "max-running", "-1"],
             "ERR invalid value for 'max-running': a number from 0 to 1000000000 is expected",
         ),
-        (["SET", "q", "index", "tenant"], "ERR unknown queue setting 'index'"),
+        (
+            ["SET", "q", "index", "a,traceparent"],
+            "ERR invalid value for 'index': WHERE can't use the names traceparent",
+        ),
         (["SET", "q", "version", 3], "ERR unknown queue setting 'version'"),
         (["SET", "q", "paused", "in"], "ERR paused is set with PAUSE"),
         (["SET", "q", "lease", "soon"], "ERR invalid value for 'lease': a time like 30, 500ms"),

@@ -11,8 +11,8 @@ from disque_py.core.delivery import REPLY_BYTES_MAX
 
 QSTAT_NAMES = (
     b"name", b"len", b"age", b"idle", b"blocked", b"import-from", b"import-rate", b"jobs-in", b"jobs-out", b"pause",
-    b"waiting-elsewhere", b"oldest-ms", b"invisible", b"running", b"errored", b"tasks",
-    b"rate-used",
+    b"waiting-elsewhere", b"oldest-ms", b"invisible", b"running", b"errored", b"claims", b"tasks",
+    b"without-key", b"rate-used",
 )  # fmt: skip
 
 
@@ -82,7 +82,7 @@ def test_qstat_has_the_original_fields_in_their_order_and_ours_behind():
     pulls.imported(broker, broker.queues[b"q"], node)
     stat = qstat(broker, client)
     assert tuple(stat) == QSTAT_NAMES
-    assert list(stat.values()) == [b"q", 1, 2, 2, 0, [node.name], 20, 2, 1, b"none", 3, 2500, 0, 1, 0, 0, 0]
+    assert list(stat.values()) == [b"q", 1, 2, 2, 0, [node.name], 20, 2, 1, b"none", 3, 2500, 0, 1, 0, 0, 0, 0, 0]
 
 
 def test_qstat_counts_the_clients_that_wait_here():

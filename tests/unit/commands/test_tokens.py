@@ -102,10 +102,10 @@ def test_many_jobs_of_a_token_are_done_in_parts():
 def test_a_lease_is_for_one_delivery():
     broker, client = start(1, retry_s=300)
     (entry,) = get(broker, client, "LEASE", 2, "WITHLEASE")
-    assert entry[3:] == [b"lease-ms", 2_000, b"attempt", 1]
+    assert entry[3:] == [b"lease-ms", 2_000, b"attempt", 1, b"fence", 0]
     advance(broker, 2_100)
     (entry,) = get(broker, client, "WITHLEASE")
-    assert entry[3:] == [b"lease-ms", 300_000, b"attempt", 2]
+    assert entry[3:] == [b"lease-ms", 300_000, b"attempt", 2, b"fence", 0]
 
 
 def test_other_holders_are_told_how_long_a_lease_is():

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from brokers import add_node, ask, error_of, make_broker, make_client
+from brokers import add_node, ask, error_of, make_broker, make_client, pass_time
 from cluster_bus.messages import FILTER_HINT, FILTER_INTEREST, FILTER_NEED
 from copies import advance, sent_of
 from disque_py.core import filter_interest, filters, interest
+from disque_py.core.filter_interest import TOLD_PER_TURN
 from disque_py.core.filters import GONE
 from disque_py.node import dispatch
 
@@ -29,6 +30,20 @@ def test_a_waiting_client_is_told_in_the_same_turn_and_its_end_a_little_later():
     advance(broker, interest.LINGER_MS + 200)
     assert [item for _, item in sent_of(broker, FILTER_INTEREST)][-1] == (b"q", PAIRS, GONE, GONE)
     assert not broker.consumers.told_filters
+
+
+def test_very_many_filters_are_told_of_in_parts():
+    """A pause ends, and all clients that wait with filters are told of again."""
+    broker, _, _ = start()
+    for number in range(2 * TOLD_PER_TURN + 1):
+        ask(broker, make_client(broker), "GETJOB", "WHERE", "t", number, "FROM", "q")
+    told = []
+    while not told or told[-1]:
+        pass_time(broker, 1)
+        dispatch.tick(broker)
+        dispatch.settle(broker)
+        told.append(len(sent_of(broker, FILTER_INTEREST)))
+    assert told == [TOLD_PER_TURN, TOLD_PER_TURN, 1, 0]
 
 
 def test_a_new_link_is_told_everything():

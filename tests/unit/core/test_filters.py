@@ -364,6 +364,45 @@ def test_a_queue_has_a_bounded_number_of_indexes():
     assert len(broker.queues[b"q"].filters.indexes) == INDEXES_MAX
 
 
+def test_a_name_in_the_settings_is_indexed_from_the_first_job_on():
+    """Spec W2. Its index stays when no client uses it."""
+    broker, client = start()
+    ask(broker, client, "QUEUE", "SET", "q", "index", "t,u")
+    dispatch.settle(broker)
+    add(broker, client, "t", "a")
+    advance(broker, 3 * INDEX_IDLE_MS)
+    indexes = broker.queues[b"q"].filters.indexes
+    assert {names: (index.entries, index.build) for names, index in indexes.items()} == {
+        (b"t",): (1, None),
+        (b"u",): (0, None),
+    }
+
+
+def test_a_queue_with_jobs_is_indexed_in_parts_when_its_settings_say_so():
+    """Spec W2. When they say so no more, the index goes as any other."""
+    broker, client = start()
+    for _ in range(LOOKED_PER_PART + 10):
+        add(broker, client, "t", "a")
+    ask(broker, client, "QUEUE", "SET", "q", "index", "t")
+    assert broker.queues[b"q"].filters.indexes[b"t",].build is not None
+    advance(broker, 1_000)
+    assert broker.queues[b"q"].filters.indexes[b"t",].entries == LOOKED_PER_PART + 10
+    ask(broker, client, "QUEUE", "SET", "q", "index", "")
+    advance(broker, 2 * INDEX_IDLE_MS)
+    assert broker.queues[b"q"].filters is None
+
+
+def test_indexes_of_the_settings_make_no_room_for_others():
+    broker, client = start()
+    ask(broker, client, "QUEUE", "SET", "q", "index", "t")
+    add(broker, client, "t", "a")
+    filters = broker.queues[b"q"].filters
+    for number in range(INDEXES_MAX + 5):
+        get(broker, client, f"n{number}", "x")
+    assert (b"t",) in filters.indexes
+    assert len(filters.indexes) == INDEXES_MAX
+
+
 def test_indexes_that_clients_wait_with_are_not_replaced():
     broker, client = start()
     add(broker, client, "t", "a")

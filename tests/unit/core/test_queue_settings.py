@@ -81,7 +81,9 @@ def test_a_time_is_shown_in_whole_seconds_or_in_milliseconds(value, shown):
         (b"require-meta", b"a,a"),
         (b"require-meta", b"a,b,c,d,e,f,g,h,i"),
         (b"index", b"n" * 1025),
-        (b"type", b"exclusive"),
+        (b"type", b"striped"),
+        (b"assign", b"never"),
+        (b"exclusive-by", b"n" * 1_025),
         (b"dead-letter", b"d" * 65_537),
     ],
 )

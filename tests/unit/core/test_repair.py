@@ -118,6 +118,21 @@ def test_a_job_whose_copy_is_lost_while_it_is_added_takes_its_turn_after_that():
     assert {job_id for _, (_, _, ids) in sent_of(broker, HAVE) for job_id in ids} == {job.id}
 
 
+@pytest.mark.parametrize(("since_ms", "is_asked"), [(5 * SECOND, True), (20 * SECOND, False)])
+def test_a_job_that_was_about_to_end_takes_its_turn_when_it_has_longer_to_live(since_ms, is_asked):
+    """Spec RC1. It became errored, and a walk had left it alone."""
+    broker, second, _, lost = make_cluster()
+    job = hold(broker, second, lost)
+    job.expire_at_ms = broker.now_ms + 9 * SECOND
+    repair.suspect(broker, lost, "lost")
+    broker.repairs.since_ms = broker.now_ms - since_ms
+    advance(broker, SECOND)
+    assert not sent_of(broker, HAVE)
+    changing.give_up(broker, job, b"no use")
+    advance(broker, SECOND)
+    assert bool(sent_of(broker, HAVE)) == is_asked
+
+
 def test_a_process_that_is_linked_first_is_asked_after_ten_seconds():
     """Spec RC2."""
     broker, second, third, _ = make_cluster()

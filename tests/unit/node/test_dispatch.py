@@ -396,7 +396,7 @@ def test_later_positions_of_an_item_are_ignored():
     broker, _ = start()
     node = add_node(broker)
     job = hold(broker, node)
-    say(broker, node, LEASED, [job.id, 60_000, 3, 2, 0, b"", "news", 7])
+    say(broker, node, LEASED, [job.id, 60_000, 3, 2, 0, b"", 0, 0, b"", "news", 7])
     assert job.attempt == 3
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from disque_py.simulator.world.disk import InlineDisk
 from disque_py.simulator.world.folder import SimFolder
-from persistence.disk import SYNCING, WRITING
+from persistence.disk import READING, SYNCING, WRITING
 from persistence.event_log import CLOSED_NAME, OPEN_NAME, STALL_MS, EventLog
 from persistence.event_reading import open_log, read_piece, segment_of
 from persistence.event_records import decode_events, pack_events
@@ -241,6 +241,24 @@ def test_a_segment_that_is_on_its_way_to_the_disk_stays():
     log.trim()
     assert len(log.segments) == 2
     disk.run(SYNCING)
+    log.trim()
+    assert len(log.segments) == 1
+
+
+def test_a_segment_whose_end_is_cut_off_stays_until_then():
+    """All its blocks are on disk, and the disk is about to cut what was prepared behind them."""
+    log, disk, _ = start(segment_bytes=500, bytes_max=600)
+    log.append([["a", b"x" * 900]])
+    disk.run(WRITING)
+    pass_ms(log, 1_000)
+    disk.run(SYNCING)
+    log.append([["b", b"x" * 900]])
+    disk.run(WRITING)
+    assert [segment.durable_end == segment.end for segment in log.segments] == [True, False]
+    log.trim()
+    disk.run(READING)  # Removals have a thread of their own.
+    disk.run()
+    assert not log.is_closed
     log.trim()
     assert len(log.segments) == 1
 

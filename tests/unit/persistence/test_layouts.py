@@ -8,7 +8,8 @@ import pytest
 
 from brokers import ask, make_broker, make_client
 from copies import hold_queued
-from disque_py.core import job_snapshot, journaling, lifecycle
+from disque_py.core import claim_stamps, job_snapshot, journaling, lifecycle
+from disque_py.core.claim_stamps import HAS_VALUE, Stamp
 from disque_py.core.restoring import Restoring
 from disque_py.node import dispatch
 from made_journals import ME, WALL_MS, facts
@@ -35,6 +36,8 @@ def recorded():
     collect()
     reply = ask(broker, client, "ADDJOB", "q", "body", 0, "KEY", "k", "RETRY", 30, "ATTEMPTS", 3)
     collect()
+    stamp = Stamp(b"q", b"user", b"ann", HAS_VALUE, 5, 0, b"holder")
+    claim_stamps.set_stamp(broker, broker.find(reply.strip()[1:]), stamp)
     ask(broker, client, "GETJOB", "TOKEN", "t", "FROM", "q")
     ask(broker, client, "PAUSE", "q", "in")
     collect()

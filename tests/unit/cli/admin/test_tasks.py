@@ -3,36 +3,34 @@
 from __future__ import annotations
 
 from disque_py.cli.address import Target
-from disque_py.cli.admin.tasks import Task, read_task, result_text
+from disque_py.cli.admin.tasks import as_object, count, count_failed, result_text
 from disque_py.cli.cluster.view import patient
-from disque_py.client import Address
+from disque_py.client import Address, Task
 from scripted_queues import answers, reply
 
 
-def view(**changes):
-    pairs = {"task": b"t", "command": b"QMOVE", "queue": b"q", "state": b"done", "jobs": 5, "failed": 0, "nodes": 3}
-    pairs |= {"nodes-missing": [], **changes}
-    return read_task([item for name, value in pairs.items() for item in (name.encode(), value)])
+def task(**changes):
+    return Task(**{"id": "t", "command": "qmove", "queue": "q", "state": "done", "jobs": 5, "nodes": 3} | changes)
 
 
-def test_a_task_is_read_by_name():
-    """Words that are missing are empty; nodes may be told as ids."""
-    assert (view().jobs, view().nodes, view(nodes=[b"a", b"b"]).nodes) == (5, 3, 2)
-    assert read_task([b"task", b"t"]).as_object()["started_ms"] is None
-    assert view(state=b"running").is_running
+def test_programs_get_a_task_as_an_object():
+    assert as_object(task(started=7)) == {
+        "id": "t", "command": "qmove", "queue": "q", "state": "done", "jobs": 5, "failed": 0, "nodes": 3,
+        "nodes_missing": [], "started_ms": 7,
+    }  # fmt: skip
 
 
 def test_a_limit_bounds_the_count(scripted):
     node = scripted(answers(QLEN=b":40\r\n"))
     with patient(Target(Address("127.0.0.1", node.port))) as connection:
-        assert Task("moved", "QMOVE", ("a", "b"), limit=7).count(connection, "a") == 7
-        assert Task("redriven", "QREDRIVE", ("a",)).count_failed(connection, "a") == 80
+        assert count(connection, "a", {}, None, limit=7) == 7
+        assert count_failed(connection, "a", {}) == 80
     assert b" ".join(node.requests[-1]) == b"QLEN a STATUS pending CLUSTER"
 
 
 def test_the_result_says_what_is_left_to_do():
-    assert result_text(view(), "moved") == "5 jobs moved"
-    text = result_text(view(failed=2, state=b"canceled", **{"nodes-missing": [b"b" * 40]}), "moved")
+    assert result_text(task(), "moved") == "5 jobs moved"
+    text = result_text(task(failed=2, state="canceled", nodes_missing=["b" * 40]), "moved")
     assert "2 jobs left out" in text
     assert "Nodes that took no part: bbbbbbbb" in text
     assert "The task was canceled" in text

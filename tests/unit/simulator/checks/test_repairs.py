@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import pytest
 
+from cluster_bus.messages import DELJOB, GOTACK
+from disque_py.core import lifecycle
 from disque_py.core.versions import REPAIR
 from disque_py.simulator.checks.cluster_invariants import Losses, jobs_of
 from disque_py.simulator.checks.repairs import SAID_MS, RepairChecker
@@ -73,6 +77,25 @@ def test_a_copy_that_lives_after_all_others_forgot_it_is_wrong():
     world.run(SAID_MS + 100)
     with pytest.raises(RuleBrokenError, match="a repaired copy hears of the ack"):
         checker.look()
+
+
+@pytest.mark.parametrize(("kind", "why"), [(DELJOB, "named"), (GOTACK, "old"), (DELJOB, "old"), (GOTACK, "")])
+def test_a_collection_ends_when_the_nodes_have_spoken_that_may_have_copies_of_repairs(kind, why):
+    """Spec RC7: a node that was named. RC8: all linked ones, unless another node has asked."""
+    world, checker, _, promise = make_world()
+    first, second = holders_of(world, promise)
+    job = first.broker.find(promise.id)
+    third = next(node for node in first.broker.cluster.linked if node.host not in (first.name, second.name))
+    lifecycle.acknowledge(first.broker, job)
+    job.work.confirm(first.broker.cluster.find(second.membership.me.id))
+    if why == "named":
+        first.broker.repairs.named[job] = (third,)
+    job.era -= why == "old"
+    checker.hear(second, first, [[kind, [job.id, b"", 1]]])
+    lifecycle.forget(first.broker, job)
+    is_wrong = why == "named" or (why == "old" and kind == GOTACK)
+    with pytest.raises(RuleBrokenError, match="waits for copies of repairs") if is_wrong else nullcontext():
+        world.run(1)
 
 
 def test_a_copy_whose_knowers_are_gone_is_excused():

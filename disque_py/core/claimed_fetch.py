@@ -1,0 +1,146 @@
+"""GETJOB at queues whose jobs need a claim, as steps of a long command. Spec EX3, EX8.
+
+`fetch` looks at the queues as delivery.collect does: one job per queue and pass, left to right. It begins a claim for
+each job that needs one, up to the count that was asked for, and waits until all are decided. That takes at most a
+second. Then it delivers the granted jobs, and fills the rest with jobs that need no claim, in one turn: no lease runs
+while the client waits for a voter. If other holders have all values that were tried, the next ones are tried.
+
+A client that waits for jobs that come later is served by delivery.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from functools import partial
+from typing import Final
+
+from disque_py.core import delivery, exclusive, lifecycle, ordering
+from disque_py.core.broker import Broker
+from disque_py.core.claim_stamps import needed
+from disque_py.core.client import Client
+from disque_py.core.exclusive_state import GRANTED, LACKING, UNDECIDED, Pick
+from disque_py.core.fetch_options import FetchOptions
+from disque_py.core.queue import PAUSED_OUT, Queue
+
+# Claims of one GETJOB that are under way at the same time.
+CLAIMS_MAX: Final = 256
+# A GETJOB tries values that are free here for so long.
+TRY_MS: Final = 1_000
+
+
+class Found:
+    """The result: encoded jobs; without any, the error of the claims if they lacked a majority."""
+
+    __slots__ = ("entries", "reason")
+
+    def __init__(self) -> None:
+        self.entries: list[bytes] = []
+        self.reason = ""
+
+
+def has_claims(broker: Broker, names: list[bytes]) -> bool:
+    """Whether one of these queues offers jobs, some of which may need a claim."""
+    known = broker.exclusive.queues
+    return any((queue := broker.queues.get(name)) is not None and queue in known and queue.length for name in names)
+
+
+def fetch(
+    broker: Broker, client: Client, names: list[bytes], count: int, options: FetchOptions
+) -> Generator[None, None, Found]:
+    """Return up to `count` jobs of these queues, those that need a claim under one."""
+    found = Found()
+    until_ms = broker.now_ms + TRY_MS
+    while True:
+        picks = _begin(broker, client, names, min(count, CLAIMS_MAX), options, found)
+        while any(pick.outcome == UNDECIDED for pick in picks):
+            broker.waits.stalled[client] = None
+            yield
+        for pick in picks:
+            if pick.outcome == GRANTED:
+                _deliver(broker, pick, options, found)
+            elif pick.outcome == LACKING:
+                found.reason = pick.reason
+        queues = [queue for name in names if (queue := broker.queues.get(name)) is not None]
+        rest = count - len(found.entries)
+        room = delivery.REPLY_BYTES_MAX - sum(map(len, found.entries))
+        if rest > 0 and room > 0 and not _is_repeated(broker, options, found):
+            found.entries += delivery.collect(broker, queues, min(rest, CLAIMS_MAX), options, room)
+        if found.entries or not picks or broker.now_ms >= until_ms or exclusive.is_closed(broker):
+            return found
+        yield
+
+
+def _deliver(broker: Broker, pick: Pick, options: FetchOptions, found: Found) -> None:
+    if _is_repeated(broker, options, found):
+        exclusive.give_back(broker, pick)
+        return
+    entry = delivery.deliver_claimed(broker, pick, options)
+    if entry:
+        found.entries.append(entry)
+
+
+def _is_repeated(broker: Broker, options: FetchOptions, found: Found) -> bool:
+    """Whether another connection got jobs under this token meanwhile: this GETJOB repeats those."""
+    return bool(options.token) and not found.entries and bool(broker.tokens.held(options.token))
+
+
+def _begin(
+    broker: Broker, client: Client, names: list[bytes], count: int, options: FetchOptions, found: Found
+) -> list[Pick]:
+    """Begin claims for the next jobs of these queues. Queues whose next job needs none are left as they are."""
+    picks: list[Pick] = []
+    late = 0
+    queues = [queue for name in names if (queue := broker.queues.get(name)) is not None and queue.parking is not None]
+    while queues and len(picks) < count:
+        again: list[Queue] = []
+        for queue in queues:
+            if len(picks) >= count:
+                break
+            if not queue.length or queue.paused & PAUSED_OUT or not _may_serve(broker, queue, options):
+                continue
+            if options.where is not None:
+                job = lifecycle.fetch_matching(broker, queue, options.where, is_picky=options.is_picky)
+            else:
+                job = lifecycle.fetch(broker, queue, is_picky=options.is_picky)
+            if job is None:
+                continue
+            stamp = needed(broker, job)
+            if stamp is None or exclusive.is_closed(broker):
+                lifecycle.undo_fetch(broker, queue, job)
+                if stamp is not None:
+                    found.reason = broker.exclusive.reason
+                continue
+            pick = exclusive.begin(broker, queue, job, stamp, client, options, partial(_decided, broker))
+            if pick is None:
+                late += 1
+            elif pick.outcome == LACKING:
+                found.reason = pick.reason
+            else:
+                picks.append(pick)
+            if late < delivery.LATE_MAX:
+                again.append(queue)
+        queues = again
+    return picks
+
+
+def _may_serve(broker: Broker, queue: Queue, options: FetchOptions) -> bool:
+    rivals = queue.rivals
+    if options.where is not None or rivals is None or rivals.best is None:
+        return True
+    return ordering.may_serve(broker, queue, rivals, is_picky=options.is_picky)
+
+
+def _decided(broker: Broker, pick: Pick) -> None:
+    """Let the command go on; give back what no client waits for."""
+    client = pick.client
+    if pick.outcome == GRANTED and client not in broker.waits.incremental:
+        exclusive.give_back(broker, pick)
+        return
+    if client in broker.waits.stalled:
+        # The command looks whether all of its claims are decided. A line's claim for this client is none of them.
+        del broker.waits.stalled[client]
+        broker.schedule.call_at(broker.now_ms, _go_on)
+
+
+def _go_on() -> None:
+    """Do nothing: the tick that calls this does the next part of long commands."""

@@ -1,0 +1,584 @@
+"""Deliveries under a claim: exclusive queues, and queues with `assign quorum`. FREED, CLAIM_ENDED.
+
+A job with a stamp (claim_stamps.py) is delivered only under a claim that a majority of the voters granted: on its value
+first, then on its own id. While it is claimed it is aside (parking.py), and pending. No other job of its value is
+offered by this node meanwhile. The consumer gets the job in the turn in which the grant has come, if the claim's time
+is not over by then. A grant that comes too late, or for which there is no consumer or no job any more, is released, and
+its attempt does not count.
+
+A key is *busy* while this node claims it, has a delivery under it, or was refused because another holder has it. A busy
+key has no room: its jobs wait aside. A voter that refused a claim tells the end of the grant (FREED). The refusal also
+says how long the grant runs, at most. Then the key is tried again.
+
+The claim of a delivery ends at ACKJOB or NACK. It lapses with the lease. Nothing is released then: another node may
+have renewed it for the worker. WORKING renews it. `running` has the claims of this node's deliveries. A command with
+the delivery's fence may come to any holder of the job, because every holder hears of fence and holder with `leased`.
+
+Without a majority no claim begins for a moment, because each of them would fail. Consumers wait.
+Spec EX3, EX4, EX5, EX6, EX7.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from itertools import islice
+from typing import Any, Final
+
+from cluster_bus.messages import CLAIM_ENDED, QUEUED_RELEASED
+from cluster_bus.node import ID_BYTES, Node
+from disque_py.core import changing, claim_stamps, claiming, lifecycle, requeue
+from disque_py.core.broker import Broker
+from disque_py.core.changeable import LEASE_EXPIRED
+from disque_py.core.claim_stamps import JOB_PREFIX, Stamp
+from disque_py.core.claiming import Result, Wish
+from disque_py.core.client import Client
+from disque_py.core.errors import CommandError
+from disque_py.core.exclusive_state import GRANTED, LACKING, OVER, REFUSED, UNDECIDED, Pick, Running
+from disque_py.core.fetch_options import FetchOptions
+from disque_py.core.grants import GRANTED as IS_GRANTED
+from disque_py.core.grants import HELD
+from disque_py.core.job import QUEUED, Job
+from disque_py.core.queue import PAUSED_OUT, Queue
+from disque_py.core.spilled import Spilled
+
+# A claim's lease is so much longer than the job's, because the job's begins when the grant has come.
+SLACK_MS: Final = 50
+PERCENT: Final = 100
+# Without a majority no claim begins for so long.
+GATE_MS: Final = (100, 300)
+# A key that another holder has is tried again after so long, in case that no voter told its end. So many per step.
+RECHECK_MS: Final = 700
+RECHECKS_PER_STEP: Final = 20
+# Claims under way of one node.
+UNDER_WAY_MAX: Final = 1_000
+
+FENCED: Final = "FENCED A later claim is known"
+NO_CLAIM: Final = "FENCED No claim of this delivery is known here, name its FENCE"
+LEASE_TOO_LONG: Final = "ERR the lease is above claim-lease-max"
+
+
+# -- beginning -----------------------------------------------------------------------------------------------
+
+
+def is_closed(broker: Broker) -> bool:
+    """Whether no claim may begin now: the voters have no majority, or too many claims are under way."""
+    state = broker.exclusive
+    return state.gate_until_ms > broker.now_ms or state.under_way >= UNDER_WAY_MAX
+
+
+def begin(
+    broker: Broker,
+    queue: Queue,
+    job: Job,
+    stamp: Stamp,
+    client: Client,
+    options: FetchOptions,
+    decided: Callable[[Pick], None],
+) -> Pick | None:
+    """Claim a fetched job for a consumer; it is aside meanwhile. None: it has to wait, and is aside.
+
+    decided   is called once, perhaps at once. A pick that was GRANTED is to be delivered (`start`) or given back
+    """
+    state = broker.exclusive
+    assert queue.parking is not None
+    value_key, job_key = claim_stamps.value_key(job, stamp), claim_stamps.job_key(job, stamp)
+    blocked_by = value_key if value_key in state.busy else job_key if job_key in state.busy else b""
+    if blocked_by:
+        lifecycle.set_aside(queue, job, blocked_by)
+        queue.parking.show_due()
+        return None
+    state.number += 1
+    holder = broker.me.id + broker.me.run + b"%d" % state.number
+    pick = Pick(job, queue, client, options.lease_ms or job.terms.retry_ms, holder, decided)
+    pick.value_key, pick.job_key = value_key, job_key
+    for key in (value_key, job_key):
+        if key:
+            state.busy[key] = queue.name
+    lifecycle.set_aside(queue, job, pick.key)
+    queue.parking.set_room(pick.key, 0)
+    queue.parking.show_due()
+    state.under_way += 1
+    state.picks.setdefault(client, []).append(pick)
+    if value_key:
+        claiming.claim(broker, _wish(broker, pick, value_key), partial(_value_decided, broker, pick))
+    else:
+        _claim_job(broker, pick)
+    return pick
+
+
+def _wish(broker: Broker, pick: Pick, key: bytes, keep_ms: int = 0, limit: int = 0, first: int = 1) -> Wish:
+    return Wish(key, pick.holder, _claim_ms(broker, pick.lease_ms), keep_ms, limit, first)
+
+
+def _claim_ms(broker: Broker, lease_ms: int) -> int:
+    """Return the lease of a claim for a lease of a job."""
+    voter_list = broker.claims.memory.list
+    longest_ms = voter_list.lease_max_ms if voter_list is not None else lease_ms
+    return max(1, min(longest_ms, lease_ms * PERCENT // (PERCENT - broker.settings.claim_drift_max) + SLACK_MS))
+
+
+def _value_decided(broker: Broker, pick: Pick, result: Result) -> None:
+    if result.outcome == IS_GRANTED:
+        pick.fence = result.fence
+        pick.until_ms = result.until_ms
+        if not pick.job_key:
+            _granted(broker, pick)
+        elif _is_there(pick):
+            _claim_job(broker, pick)
+        else:
+            _give_up(broker, pick)
+    elif result.outcome == HELD:
+        _refused(broker, pick, pick.value_key, result.until_ms)
+    else:
+        _lacking(broker, pick, result)
+
+
+def _claim_job(broker: Broker, pick: Pick) -> None:
+    """Claim the job itself. The voters count its attempts, if they are limited. Spec EX7."""
+    job = pick.job
+    part = job.part
+    keep_ms = limit = 0
+    if part is not None and part.limit:
+        keep_ms = max(1, job.expire_at_ms - broker.now_ms)
+        limit = part.start + part.limit
+    wish = _wish(broker, pick, pick.job_key, keep_ms, limit, job.attempt + 1)
+    claiming.claim(broker, wish, partial(_job_decided, broker, pick))
+
+
+def _job_decided(broker: Broker, pick: Pick, result: Result) -> None:
+    if result.outcome == IS_GRANTED:
+        pick.own_fence = result.fence
+        pick.attempt = result.attempt
+        if pick.value_key:
+            pick.until_ms = min(pick.until_ms, result.until_ms)
+        else:
+            pick.fence, pick.until_ms = result.fence, result.until_ms
+        _granted(broker, pick)
+        return
+    if pick.value_key:
+        _release(broker, pick.value_key, pick.holder, pick.fence, gives_back=True)
+    if result.outcome == HELD:
+        _refused(broker, pick, pick.job_key, result.until_ms)
+    elif result.outcome == claiming.ALL_SPENT:
+        _spent(broker, pick)
+    else:
+        _lacking(broker, pick, result)
+
+
+def _granted(broker: Broker, pick: Pick) -> None:
+    if not _is_there(pick):
+        _give_up(broker, pick)
+        return
+    broker.exclusive.under_way -= 1
+    pick.outcome = GRANTED
+    pick.decided(pick)
+
+
+def _give_up(broker: Broker, pick: Pick) -> None:
+    """Give back what was granted for a job that is no longer pending here."""
+    give_back(broker, pick)
+    _decide(broker, pick, REFUSED)
+
+
+def _is_there(pick: Pick) -> bool:
+    """Whether the job is still aside for this claim: it was not acknowledged, moved or taken meanwhile."""
+    parking = pick.queue.parking
+    return pick.job.state == QUEUED and parking is not None and parking.values.get(pick.job) == pick.key
+
+
+def _refused(broker: Broker, pick: Pick, key: bytes, left_ms: int) -> None:
+    """Let the jobs of a key wait until its holder is done: a voter tells, or its grant is over."""
+    state = broker.exclusive
+    for other in (pick.value_key, pick.job_key):
+        if other and other != key:
+            if _is_there(pick) and pick.key != key:
+                lifecycle.take_aside(pick.queue, pick.job)
+                lifecycle.set_aside(pick.queue, pick.job, key)
+            free(broker, other)
+    state.busy[key] = pick.queue.name
+    wait(broker, key, left_ms)
+    _decide(broker, pick, REFUSED)
+
+
+def wait(broker: Broker, key: bytes, left_ms: int) -> None:
+    """Try a busy key again when its grant is over."""
+    broker.exclusive.refused[key] = broker.now_ms
+    broker.schedule.call_at(broker.now_ms + max(1, left_ms) + 1, partial(_try_again, broker, key, broker.now_ms))
+
+
+def _try_again(broker: Broker, key: bytes, since_ms: int) -> None:
+    if broker.exclusive.refused.get(key) == since_ms:
+        free(broker, key)
+
+
+def _lacking(broker: Broker, pick: Pick, result: Result) -> None:
+    """Begin no claims for a moment: the voters have no majority."""
+    state = broker.exclusive
+    state.reason = claiming.REASONS.get(result.outcome, claiming.REASONS[claiming.NO_MAJORITY])
+    state.gate_until_ms = broker.now_ms + broker.rng.randint(*GATE_MS)
+    pick.reason = state.reason
+    await_opening(broker)
+    for key in (pick.value_key, pick.job_key):
+        free(broker, key)
+    _decide(broker, pick, LACKING)
+
+
+def await_opening(broker: Broker) -> None:
+    """Serve consumers again when claims may begin again."""
+    state = broker.exclusive
+    if not state.is_timed:
+        state.is_timed = True
+        broker.schedule.call_at(max(state.gate_until_ms, broker.now_ms + 1), partial(_open, broker))
+
+
+def _open(broker: Broker) -> None:
+    state = broker.exclusive
+    state.is_timed = False
+    if is_closed(broker):
+        await_opening(broker)
+        return
+    for queue in state.queues:
+        if queue.has_clients or queue.patterns is not None:
+            broker.wake(queue)
+        if queue.interested:
+            broker.consumers.hint_due[queue] = None
+
+
+def _spent(broker: Broker, pick: Pick) -> None:
+    """Let a job become errored: the voters know that no attempt is left. Spec EX7."""
+    job = pick.job
+    part = job.part
+    is_there = _is_there(pick) and part is not None
+    _free_keys(broker, pick)
+    if is_there and part is not None:
+        job.attempt = max(job.attempt, part.start + part.limit)
+        if changing.give_up(broker, job, part.error or LEASE_EXPIRED):
+            requeue.tell_queued(broker, job, QUEUED_RELEASED)
+    _decide(broker, pick, REFUSED)
+
+
+def _decide(broker: Broker, pick: Pick, outcome: int) -> None:
+    if pick.outcome == UNDECIDED:
+        broker.exclusive.under_way -= 1
+    pick.outcome = outcome
+    _forget(broker, pick)
+    pick.decided(pick)
+
+
+def _forget(broker: Broker, pick: Pick) -> None:
+    """Forget a pick that is over. A slot of the queue's caps that was kept for it is free, unless it is delivered."""
+    if pick.outcome != GRANTED and broker.caps.admitted:
+        broker.caps.give_back(pick.job)
+    picks = broker.exclusive.picks.get(pick.client)
+    if picks is not None and pick in picks:
+        picks.remove(pick)
+        if not picks:
+            del broker.exclusive.picks[pick.client]
+
+
+# -- the end of a claim that was granted ----------------------------------------------------------------------
+
+
+def start(broker: Broker, pick: Pick) -> int:
+    """Begin the delivery of a granted job. Return the milliseconds of its lease; 0: it can't be delivered any more.
+
+    With a lease, the job is ACTIVE, and the caller delivers it in this turn.
+    """
+    job = pick.job
+    lease_ms = min(pick.lease_ms, pick.until_ms - broker.now_ms)
+    if (
+        lease_ms <= 0
+        or not _is_there(pick)
+        or pick.queue.paused & PAUSED_OUT
+        or pick.queue.is_dropped
+        or job.expire_at_ms <= broker.now_ms
+        or type(job.body) is Spilled
+        or not _has_slot(broker, pick)
+    ):
+        give_back(broker, pick)
+        return 0
+    _forget(broker, pick)
+    pick.outcome = OVER
+    lifecycle.take_aside(pick.queue, job)
+    if pick.attempt:
+        job.attempt = max(job.attempt, pick.attempt - 1)
+    stamp = claim_stamps.stamp_of(job)
+    assert stamp is not None
+    new = stamp._replace(fence=pick.fence, own_fence=pick.own_fence, holder=pick.holder)
+    claim_stamps.set_stamp(broker, job, new)
+    changing.begin(broker, job)  # In the journal the claim stands behind the part.
+    _run(broker, job, new, broker.now_ms + lease_ms)
+    return lease_ms
+
+
+def _has_slot(broker: Broker, pick: Pick) -> bool:
+    """Whether the queue's caps allow the delivery still: other deliveries took slots while the voters were asked."""
+    caps = broker.caps
+    return pick.queue.name not in caps.limits or caps.admit(pick.job, broker.now_ms, 1)
+
+
+def _run(broker: Broker, job: Job, stamp: Stamp, until_ms: int) -> None:
+    """Note the claim of a delivery, which lapses at this moment."""
+    running = Running(
+        job.terms.queue,
+        claim_stamps.value_key(job, stamp),
+        claim_stamps.job_key(job, stamp),
+        stamp.holder,
+        stamp.fence,
+        stamp.own_fence,
+        until_ms,
+    )
+    broker.exclusive.running[job.id] = running
+    for key, _ in running.keys:
+        broker.exclusive.busy[key] = running.queue
+        broker.exclusive.refused.pop(key, None)
+    broker.schedule.call_at(until_ms, partial(_lapse, broker, job.id, running))
+
+
+def _lapse(broker: Broker, job_id: bytes, running: Running) -> None:
+    """End a claim whose lease is over. Nothing is released: another node may have renewed it."""
+    state = broker.exclusive
+    if state.running.get(job_id) is not running:
+        return
+    if running.until_ms > broker.now_ms:
+        broker.schedule.call_at(running.until_ms, partial(_lapse, broker, job_id, running))
+        return
+    del state.running[job_id]
+    for key, _ in running.keys:
+        free(broker, key)
+
+
+def give_back(broker: Broker, pick: Pick) -> None:
+    """Release a claim without a delivery: its attempt does not count."""
+    if pick.outcome == GRANTED:
+        pick.outcome = OVER
+        _forget(broker, pick)
+    if pick.value_key and pick.fence:
+        _release(broker, pick.value_key, pick.holder, pick.fence, gives_back=True)
+    if pick.job_key and pick.own_fence:
+        _release(broker, pick.job_key, pick.holder, pick.own_fence, gives_back=True)
+    _free_keys(broker, pick)
+
+
+def _free_keys(broker: Broker, pick: Pick) -> None:
+    for key in (pick.value_key, pick.job_key):
+        if key:
+            free(broker, key)
+
+
+def free(broker: Broker, key: bytes) -> None:
+    """Offer the jobs of a key again. Spec EX4."""
+    state = broker.exclusive
+    name = state.busy.pop(key, None)
+    state.refused.pop(key, None)
+    if name is None:
+        return
+    queue = broker.queues.get(name)
+    if queue is None or queue.parking is None:
+        return
+    if key[:1] == JOB_PREFIX:
+        is_shown = queue.parking.give_back(key, 1) > 0
+    else:
+        is_shown = queue.parking.set_room(key, 1)
+    if is_shown:
+        broker.wake(queue)
+        if queue.interested:
+            broker.consumers.hint_due[queue] = None
+
+
+def _release(broker: Broker, key: bytes, holder: bytes, fence: int, *, gives_back: bool = False) -> None:
+    claiming.release(broker, Wish(key, holder, 1), fence, _ignore, gives_back=gives_back)
+
+
+def _ignore(result: Result) -> None:
+    """Do nothing: where a release is lost, the grant ends with its lease."""
+
+
+def forget_client(broker: Broker, client: Client) -> None:
+    """Give back the claims of a consumer that is gone. Those under way are given back when they are decided."""
+    state = broker.exclusive
+    state.lines.pop(client, None)
+    for pick in list(state.picks.get(client, ())):
+        if pick.outcome == GRANTED:
+            give_back(broker, pick)
+
+
+def forget_all(broker: Broker) -> None:
+    """Forget all claims, because this node forgets all jobs."""
+    state = broker.exclusive
+    for picks in list(state.picks.values()):
+        for pick in picks:
+            pick.outcome = OVER if pick.outcome == GRANTED else pick.outcome
+    for each in (state.queues, state.running, state.busy, state.refused, state.picks, state.lines, state.heard):
+        each.clear()
+
+
+# -- the worker's commands -----------------------------------------------------------------------------------------
+
+
+def end(broker: Broker, job_id: bytes) -> None:
+    """End the claim of this node's delivery of a job: its worker is done. Spec EX5."""
+    running = broker.exclusive.running.pop(job_id, None)
+    if running is not None:
+        for key, fence in running.keys:
+            _release(broker, key, running.holder, fence)
+            free(broker, key)
+
+
+def end_fenced(broker: Broker, job: Job, fence: int) -> None:
+    """End the claim of the delivery with this fence, whichever node made it."""
+    running = broker.exclusive.running.get(job.id)
+    if running is not None and running.fence == fence:
+        end(broker, job.id)
+        return
+    stamp = claim_stamps.stamp_of(job)
+    if stamp is None or stamp.fence > fence:
+        return
+    if stamp.fence < fence or not stamp.holder:
+        # This node has not heard of the delivery yet. The node that made it compares.
+        if broker.cluster.linked:
+            broker.send(broker.cluster.linked, CLAIM_ENDED, (job.id, fence))
+        return
+    for key, each in _claims_of(job, stamp):
+        _release(broker, key, stamp.holder, each)
+    node = broker.cluster.find(stamp.holder[:ID_BYTES])
+    if node is not None and node.is_linked:
+        broker.send(broker.sets.only(node), CLAIM_ENDED, (job.id, fence))
+
+
+def _claims_of(job: Job, stamp: Stamp) -> list[tuple[bytes, int]]:
+    keys = ((claim_stamps.value_key(job, stamp), stamp.fence), (claim_stamps.job_key(job, stamp), stamp.own_fence))
+    return [pair for pair in keys if pair[0]]
+
+
+def is_fenced(job: Job, fence: int) -> bool:
+    """Whether a later claim of the job is known than that of this fence; never without a fence."""
+    return 0 < fence < claim_stamps.fence_of(job)
+
+
+def refuse_fenced(job: Job | None, fence: int) -> None:
+    """Refuse a command for an older claim. CommandError."""
+    if job is not None and is_fenced(job, fence):
+        raise CommandError(FENCED)
+
+
+def learn_fence(broker: Broker, job: Job, fence: int) -> None:
+    """Note a claim that a client names before this node has heard of it."""
+    if fence:
+        claim_stamps.learn(broker, job, fence, 0, b"")
+
+
+def refuse_long(broker: Broker, lease_ms: int) -> None:
+    """Refuse a lease that no voter grants. CommandError."""
+    voter_list = broker.claims.memory.list
+    if voter_list is not None and lease_ms > voter_list.lease_max_ms:
+        raise CommandError(LEASE_TOO_LONG)
+
+
+class Renewal:
+    """The renewal of a delivery's claims, for WORKING and its like.
+
+    until_ms   the end of the renewed claims; 0: a majority did not renew them
+    """
+
+    __slots__ = ("_broker", "_done", "_left", "_until", "lease_ms", "until_ms")
+
+    def __init__(self, broker: Broker, lease_ms: int, done: Callable[[], None]) -> None:
+        self._broker = broker
+        self._done = done
+        self._left = 0
+        self._until: list[int] = []
+        self.lease_ms = lease_ms
+        self.until_ms = 0
+
+    def begin(self, claims: list[tuple[bytes, int]], holder: bytes) -> None:
+        """Renew all claims of the delivery."""
+        self._left = len(claims)
+        for key, fence in claims:
+            claiming.renew(self._broker, Wish(key, holder, _claim_ms(self._broker, self.lease_ms)), fence, self._take)
+
+    def _take(self, result: Result) -> None:
+        self._left -= 1
+        self._until.append(result.until_ms if result.outcome == IS_GRANTED else 0)
+        if not self._left:
+            until_ms = min(self._until)
+            self.until_ms = until_ms if until_ms > self._broker.now_ms else 0
+            self._done()
+
+
+def renewable(broker: Broker, job: Job, fence: int) -> tuple[list[tuple[bytes, int]], bytes]:
+    """Return the claims of a delivery and its holder, to be renewed. Without a fence it must be of this node.
+
+    CommandError.
+    """
+    stamp = claim_stamps.stamp_of(job)
+    assert stamp is not None
+    is_mine = stamp.holder[:ID_BYTES] == broker.me.id
+    if not stamp.holder or not (fence == stamp.fence or (not fence and is_mine)):
+        raise CommandError(NO_CLAIM)
+    return _claims_of(job, stamp), stamp.holder
+
+
+def renewed(broker: Broker, job: Job, until_ms: int) -> None:
+    """Note that the claim of a job's delivery was renewed; this node answers for it from now on."""
+    stamp = claim_stamps.stamp_of(job)
+    if stamp is None:
+        return
+    running = broker.exclusive.running.get(job.id)
+    if running is not None and running.fence == stamp.fence:
+        running.until_ms = max(running.until_ms, until_ms)
+    else:
+        _run(broker, job, stamp, until_ms)
+
+
+# -- other nodes ---------------------------------------------------------------------------------------------------
+
+
+def on_freed(broker: Broker, sender: Node, items: list[Any]) -> None:
+    """Try keys again whose grants are over."""
+    for key in items:
+        if type(key) is not bytes:
+            raise ValueError("a key of a claim that is none")
+        if key in broker.exclusive.refused:
+            free(broker, key)
+
+
+def on_claim_ended(broker: Broker, sender: Node, items: list[Any]) -> None:
+    """Forget the claim of a delivery of ours: its worker is done, as it told another node."""
+    for job_id, fence, *_ in items:
+        if type(job_id) is not bytes or type(fence) is not int:
+            raise ValueError("the end of a claim that is none")
+        running = broker.exclusive.running.get(job_id)
+        if running is not None and running.fence == fence:
+            end(broker, job_id)
+
+
+def settle(broker: Broker) -> None:
+    """Forget claims of deliveries that another node renewed for the worker, or that a later one followed."""
+    state = broker.exclusive
+    heard, state.heard = state.heard, {}
+    for job in heard:
+        running = state.running.get(job.id)
+        if running is not None and running.fence <= claim_stamps.fence_of(job):
+            del state.running[job.id]
+            for key, _ in running.keys:
+                wait(broker, key, running.until_ms - broker.now_ms)
+
+
+def count_of(broker: Broker, name: bytes) -> int:
+    """Return how many deliveries of a queue's jobs have a claim of this node."""
+    return sum(1 for running in broker.exclusive.running.values() if running.queue == name)
+
+
+def step(broker: Broker) -> None:
+    """Do what is due, ten times a second: try keys again for consumers that wait."""
+    state = broker.exclusive
+    if not state.refused:
+        return
+    for key in list(islice(state.refused, RECHECKS_PER_STEP)):
+        since_ms = state.refused.pop(key)
+        state.refused[key] = since_ms
+        queue = broker.queues.get(state.busy.get(key, b""))
+        if broker.now_ms - since_ms >= RECHECK_MS and queue is not None and (queue.has_clients or queue.patterns):
+            free(broker, key)

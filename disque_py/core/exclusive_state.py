@@ -1,0 +1,141 @@
+"""The state of one node about deliveries under a claim: see exclusive.py."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from disque_py.core.client import Client
+    from disque_py.core.job import Job
+    from disque_py.core.queue import Queue
+
+# The state of a claim that was begun for a consumer.
+UNDECIDED: Final = 0
+GRANTED: Final = 1  # The job may be delivered.
+REFUSED: Final = 2  # Another holder has the value or the job.
+LACKING: Final = 3  # No majority of the voters.
+OVER: Final = 4  # It was delivered, or given back.
+
+
+class Pick:
+    """A job that is being claimed for a consumer.
+
+    job, queue        the job, which is aside meanwhile
+    client            the consumer
+    lease_ms          the lease that it asked for
+    holder            this delivery, as the voters know it
+    value_key, job_key   the keys that are claimed; empty: none
+    outcome           UNDECIDED, GRANTED, REFUSED, LACKING, OVER
+    fence, own_fence  of the grants; the first is the one that users see
+    attempt           number of the delivery, as the voters count it; 0: they count none
+    until_ms          the end of the claim; monotonic
+    reason            the error of a claim that lacks a majority
+    decided           is called once, when the claim is decided
+    """
+
+    __slots__ = (
+        "attempt",
+        "client",
+        "decided",
+        "fence",
+        "holder",
+        "job",
+        "job_key",
+        "lease_ms",
+        "outcome",
+        "own_fence",
+        "queue",
+        "reason",
+        "until_ms",
+        "value_key",
+    )
+
+    def __init__(
+        self, job: Job, queue: Queue, client: Client, lease_ms: int, holder: bytes, decided: Callable[[Any], None]
+    ) -> None:
+        self.job = job
+        self.queue = queue
+        self.client = client
+        self.lease_ms = lease_ms
+        self.holder = holder
+        self.decided = decided
+        self.value_key = b""
+        self.job_key = b""
+        self.outcome = UNDECIDED
+        self.fence = 0
+        self.own_fence = 0
+        self.attempt = 0
+        self.until_ms = 0
+        self.reason = ""
+
+    @property
+    def key(self) -> bytes:
+        """The key under which the job is aside."""
+        return self.value_key or self.job_key
+
+
+class Running:
+    """A claim of a delivery that this node made, or renewed for its worker.
+
+    until_ms   the end of the lease, when the claim lapses; monotonic
+    """
+
+    __slots__ = ("fence", "holder", "job_key", "own_fence", "queue", "until_ms", "value_key")
+
+    def __init__(
+        self,
+        queue: bytes,
+        value_key: bytes,
+        job_key: bytes,
+        holder: bytes,
+        fence: int,
+        own_fence: int,
+        until_ms: int,
+    ) -> None:
+        self.queue = queue
+        self.value_key = value_key
+        self.job_key = job_key
+        self.holder = holder
+        self.fence = fence
+        self.own_fence = own_fence
+        self.until_ms = until_ms
+
+    @property
+    def keys(self) -> tuple[tuple[bytes, int], ...]:
+        """The claimed keys with their fences."""
+        pairs = ((self.value_key, self.fence), (self.job_key, self.own_fence))
+        return tuple([pair for pair in pairs if pair[0]])
+
+
+class Exclusive:
+    """The state of a node.
+
+    queues       queues that keep jobs by value (parking.py)
+    running      job id -> the claim of its delivery
+    busy         keys that have no room here -> the queue whose jobs wait for them
+    refused      busy keys that another node holds -> when they were found so; monotonic
+    picks        consumer -> its claims under way, or granted and not delivered yet
+    lines        consumers that wait in a line, and for which a claim is under way
+    under_way    claims under way
+    number       of the last delivery
+    looked       jobs that were set aside late, since consumers of other queues had their turn
+    gate_until_ms, reason   no claim begins before this, because the voters have no majority; and the error
+    is_timed     the end of that is awaited
+    heard        jobs that another node delivered, or renewed for the worker, in this turn
+    """
+
+    def __init__(self) -> None:
+        self.queues: dict[Queue, None] = {}
+        self.running: dict[bytes, Running] = {}
+        self.busy: dict[bytes, bytes] = {}
+        self.refused: dict[bytes, int] = {}
+        self.picks: dict[Client, list[Pick]] = {}
+        self.lines: dict[Client, None] = {}
+        self.under_way = 0
+        self.number = 0
+        self.looked = 0
+        self.gate_until_ms = 0
+        self.reason = ""
+        self.is_timed = False
+        self.heard: dict[Job, None] = {}

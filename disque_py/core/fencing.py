@@ -1,0 +1,70 @@
+"""Commands that name the claim of a delivery (FENCE): ACKFENCED. Spec EX6.
+
+A worker may outlive its lease. Another worker may have the job or its value then, under a later claim with a higher
+fence. So a command with an older fence than the highest one that this node knows is refused. A command with a fence
+acts on the delivery that has it, whichever node made it, because every holder of the job knows fence and holder.
+
+A node without the job passes an acknowledgement on, and a holder compares.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from cluster_bus.messages import ACKFENCED
+from cluster_bus.node import Node
+from disque_py.core import acks, exclusive
+from disque_py.core.broker import Broker
+from disque_py.core.grants import FENCE_MAX
+from disque_py.core.job import ACKED
+
+# Result of a deed whose fence is older than one that is known. It travels between nodes.
+IS_FENCED: Final = 2
+DIGITS_MAX: Final = 20
+
+
+def ack(broker: Broker, job_id: bytes, fence: int, attempt: int, result: bytes | None = None) -> int:
+    """Acknowledge the delivery under this claim; the caller has compared the fence. Return 1 or 0 as ACKJOB does."""
+    job = broker.find(job_id)
+    if job is None:
+        if broker.cluster.linked and job_id not in broker.tombstones:
+            broker.send(broker.cluster.linked, ACKFENCED, (job_id, fence, attempt, result))
+        return 0
+    if attempt and acks.is_stale(job, attempt):
+        return 0
+    exclusive.end_fenced(broker, job, fence)
+    exclusive.learn_fence(broker, job, fence)
+    return acks.ack_here(broker, job_id) if result is None else acks.ack_with_result(broker, job_id, attempt, result)
+
+
+def cancel(broker: Broker, job_id: bytes, fence: int) -> int:
+    """Cancel a job of this node, unless a later claim is known. Return 1, 0 or IS_FENCED. The claim ends, too."""
+    job = broker.find(job_id)
+    if job is None:
+        return 0
+    if exclusive.is_fenced(job, fence):
+        return IS_FENCED
+    exclusive.end_fenced(broker, job, fence)
+    exclusive.learn_fence(broker, job, fence)
+    return acks.cancel_here(broker, job_id)
+
+
+def read_fence(words: list[bytes]) -> int:
+    """Return the fence among the words of a deed. ValueError."""
+    fence = int(words[0]) if len(words[0]) <= DIGITS_MAX else 0
+    if not 0 < fence <= FENCE_MAX:
+        raise ValueError("a fence that is none")
+    return fence
+
+
+def on_ackfenced(broker: Broker, sender: Node, items: list[Any]) -> None:
+    """Acknowledge deliveries that a client named at a node without the jobs."""
+    for job_id, fence, attempt, *later in items:
+        result = later[0] if later else None
+        if result is not None and type(result) is not bytes:
+            raise ValueError("a result that is no bytes")
+        if type(fence) is not int or type(attempt) is not int or not 0 < fence <= FENCE_MAX:
+            raise ValueError("a fence or an attempt that is none")
+        job = broker.find(job_id)
+        if job is not None and job.state != ACKED and not exclusive.is_fenced(job, fence):
+            ack(broker, job_id, fence, attempt, result)

@@ -1,0 +1,148 @@
+"""Calls: the parts that all gRPC methods share. Logins, operations, errors.
+
+The login stands in the metadata `authorization`, as in HTTP. A refusal becomes the status of the table of errors, with
+the broker's code in the trailing metadata `disque-code`, and `disque-unknown` where the answer was lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, Final
+
+import grpc
+
+from disque_py.gateway.actions import Call
+from disque_py.gateway.fields import Octets
+from disque_py.gateway.grants import Principal
+from disque_py.gateway.operations import BY_NAME
+from disque_py.gateway.problems import RefusedError, refusal_of
+from disque_py.gateway.rpc import descriptors
+from disque_py.gateway.service import LOG, Service
+
+DOOR: Final = "grpc"
+STATUS: Final = {
+    name: getattr(grpc.StatusCode, name)
+    for name in (
+        "INVALID_ARGUMENT", "UNAUTHENTICATED", "PERMISSION_DENIED", "NOT_FOUND", "FAILED_PRECONDITION", "ABORTED",
+        "RESOURCE_EXHAUSTED", "UNAVAILABLE", "UNKNOWN", "UNIMPLEMENTED", "INTERNAL",
+    )
+}  # fmt: skip
+
+
+class Caller:
+    """One call: its principal, and operations in its name."""
+
+    def __init__(self, service: Service, principal: Principal, address: str) -> None:
+        self.service = service
+        self.principal = principal
+        self.address = address
+
+    def call(self, name: str, args: dict[str, Any]) -> Call:
+        """Return a call of an operation with checked arguments. None and empty values were not given."""
+        operation = BY_NAME[name]
+        kinds = {argument.name: argument for argument in operation.arguments}
+        checked = {}
+        for key, value in args.items():
+            if value is None or value in ("", {}):
+                continue
+            kind = kinds[key].kind
+            checked[key] = value if isinstance(kind, Octets) else kind.read(key, value)
+        for argument in operation.arguments:
+            if argument.required and argument.name not in checked:
+                raise RefusedError("ERR", f"{argument.name} is missing")
+        return self.service.call(self.principal, checked)
+
+    async def ask(self, name: str, **args: Any) -> Any:
+        """Execute an operation. Raises RefusedError."""
+        return await self.service.perform(BY_NAME[name], self.call(name, args), self.address, DOOR)
+
+
+class Methods:
+    """The handlers of one service: a method of `target` per call, named as in the definition."""
+
+    def __init__(self, service: Service, name: str, target: Any) -> None:
+        self._service = service
+        handlers = {}
+        for method in descriptors.methods(name):
+            work = getattr(target, snake(method.name), None)
+            if work is None:
+                continue
+            make = _HANDLERS[method.client_streaming, method.server_streaming]
+            run = self._streaming(work) if method.server_streaming else self._unary(work)
+            handlers[method.name] = make(
+                run,
+                request_deserializer=descriptors.request_class(method).FromString,
+                response_serializer=lambda found: found.SerializeToString(),
+            )
+        self.handler = grpc.method_handlers_generic_handler(name, handlers)
+
+    async def _caller(self, context: Any, request: Any) -> Caller:
+        metadata = dict(context.invocation_metadata() or ())
+        address = peer_host(context.peer())
+        authorization = metadata.get("authorization", "") or _scaler_login(request)
+        return Caller(self._service, await self._service.login(authorization, address, DOOR), address)
+
+    def _unary(self, work: Callable[[Caller, Any], Awaitable[Any]]) -> Any:
+        async def run(request: Any, context: Any) -> Any:
+            try:
+                return await work(await self._caller(context, request), request)
+            except Exception as error:
+                await abort(context, error)
+
+        return run
+
+    def _streaming(self, work: Callable[[Caller, Any], AsyncIterator[Any]]) -> Any:
+        async def run(request: Any, context: Any) -> AsyncIterator[Any]:
+            try:
+                caller = await self._caller(context, request)
+                self._service.open_stream(caller.principal)
+            except Exception as error:
+                await abort(context, error)
+                return
+            try:
+                async for found in work(caller, request):
+                    yield found
+            except Exception as error:
+                await abort(context, error)
+            finally:
+                self._service.close_stream(caller.principal)
+
+        return run
+
+
+_HANDLERS: Final = {
+    (False, False): grpc.unary_unary_rpc_method_handler,
+    (False, True): grpc.unary_stream_rpc_method_handler,
+    (True, True): grpc.stream_stream_rpc_method_handler,
+}
+
+
+async def abort(context: Any, error: Exception) -> None:
+    """End a call with the status of an error. Always raises."""
+    if isinstance(error, grpc.aio.AbortError):
+        raise error
+    refused = refusal_of(error)
+    if refused.code == "FAULT":
+        LOG.error("a call failed", exc_info=error)
+    trailing = [("disque-code", refused.code.lower())]
+    if refused.more.get("unknown"):
+        trailing.append(("disque-unknown", "true"))
+    await context.abort(STATUS[refused.row.grpc], refused.text, tuple(trailing))
+
+
+def snake(name: str) -> str:
+    """Return a method's name in snake case."""
+    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name).lstrip("_")
+
+
+def peer_host(peer: str) -> str:
+    """Return the address of a peer as gRPC names it: `ipv4:1.2.3.4:5`, `ipv6:%5B::1%5D:5`."""
+    kind, _, rest = peer.partition(":")
+    return rest.rpartition(":")[0].replace("%5B", "").replace("%5D", "") if kind in ("ipv4", "ipv6") else peer
+
+
+def _scaler_login(request: Any) -> str:
+    """Return the login of KEDA's requests, which have no metadata of their own: `token` of the scaler's metadata."""
+    reference = getattr(request, "scaledObjectRef", request)
+    words = getattr(reference, "scalerMetadata", None)
+    return f"Bearer {words['token']}" if words and "token" in words else ""

@@ -1,0 +1,89 @@
+"""The gRPC port: both services, health and reflection, over TLS where HTTP has it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+import grpc
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+from disque_py.gateway.rpc.calls import Methods
+from disque_py.gateway.rpc.descriptors import QUEUES, SCALER, pool
+from disque_py.gateway.rpc.queues import Queues
+from disque_py.gateway.rpc.scaler import Scaler
+from disque_py.gateway.service import Service
+
+END_S: Final = 2.0
+
+
+class Listener:
+    """A gRPC server.
+
+    service   executes the operations
+    port      its port, once it was started
+    """
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        settings = service.settings
+        pool()
+        options = [
+            ("grpc.max_receive_message_length", settings.batch_max_bytes),
+            ("grpc.max_send_message_length", -1),
+            ("grpc.so_reuseport", 0),
+        ]
+        self._server = grpc.aio.server(
+            options=options, maximum_concurrent_rpcs=settings.connections_max * settings.streams_max
+        )
+        self._health = health.aio.HealthServicer()
+        self.port = 0
+
+    async def start(self) -> None:
+        """Listen. Raises OSError."""
+        settings = self._service.settings
+        address = settings.grpc_listen
+        assert address is not None
+        self._server.add_generic_rpc_handlers(
+            (Methods(self._service, QUEUES, Queues()).handler, Methods(self._service, SCALER, Scaler()).handler)
+        )
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
+        names = (QUEUES, SCALER, health.SERVICE_NAME, reflection.SERVICE_NAME)
+        reflection.enable_server_reflection(names, self._server)
+        host = f"[{address.host}]" if ":" in address.host else address.host
+        try:
+            self.port = self._add_port(f"{host}:{address.port}")
+        except RuntimeError as error:
+            raise OSError(f"can't listen on {address}") from error
+        if not self.port:
+            raise OSError(f"can't listen on {address}")
+        await self._server.start()
+        for name in ("", QUEUES, SCALER):
+            await self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
+
+    def _add_port(self, address: str) -> int:
+        settings = self._service.settings
+        if not settings.tls_cert:
+            return int(self._server.add_insecure_port(address))
+        configuration = _certificate(settings.tls_cert, settings.tls_key)
+
+        def fetch() -> Any:
+            """Read the files for each new connection, so that a new certificate counts at once."""
+            try:
+                return _certificate(settings.tls_cert, settings.tls_key)
+            except OSError:
+                return None
+
+        credentials = grpc.dynamic_ssl_server_credentials(configuration, fetch)
+        return int(self._server.add_secure_port(address, credentials))
+
+    async def close(self) -> None:
+        """Tell health checks, and end; calls have a moment."""
+        await self._health.enter_graceful_shutdown()
+        await self._server.stop(END_S)
+
+
+def _certificate(cert: str, key: str) -> Any:
+    chain = Path(cert).read_bytes()
+    return grpc.ssl_server_certificate_configuration([(Path(key or cert).read_bytes(), chain)])

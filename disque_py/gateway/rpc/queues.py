@@ -1,0 +1,272 @@
+"""QueueService: a method per call of `disque.v1`, each by an operation of the table."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import AsyncIterator
+from typing import Any, Final
+
+import msgspec
+
+from disque_py.gateway.event_feed import EventFeed, EventFilter, parse_place
+from disque_py.gateway.operations import BY_NAME, STATUSES
+from disque_py.gateway.problems import RefusedError
+from disque_py.gateway.rpc.calls import Caller
+from disque_py.gateway.rpc.consuming import Consumption
+from disque_py.gateway.rpc.descriptors import message
+
+IDLE_S: Final = 15.0
+STATE_PREFIX: Final = "MESSAGE_STATE_"
+
+
+def made(name: str, /, **fields: Any) -> Any:
+    """Return a message of disque.v1."""
+    return message(name)(**fields)
+
+
+def given(request: Any, name: str) -> Any:
+    """Return an optional field; None if it was not given."""
+    return getattr(request, name) if request.HasField(name) else None
+
+
+def state_of(status: str | None) -> str:
+    """Return the name of a state; unspecified for one that the definition lacks."""
+    name = f"{STATE_PREFIX}{(status or '').upper()}"
+    values = message("Message").DESCRIPTOR.fields_by_name["state"].enum_type.values_by_name
+    return name if name in values else f"{STATE_PREFIX}UNSPECIFIED"
+
+
+def status_of(number: int) -> str | None:
+    """Return the status of a state's number; None if it is unspecified."""
+    values = message("Message").DESCRIPTOR.fields_by_name["state"].enum_type.values_by_number
+    if number not in values:
+        raise RefusedError("ERR", "there is no such state")
+    return values[number].name.removeprefix(STATE_PREFIX).lower() if number else None
+
+
+def message_of(shape: dict[str, Any], status: str | None = None) -> Any:
+    """Return a Message of an operation's job."""
+    payload = shape.get("body", "").encode() if "body" in shape else base64.b64decode(shape.get("body_base64", ""))
+    return made(
+        "Message",
+        id=shape["id"],
+        queue=shape.get("queue") or "",
+        payload=payload,
+        metadata=shape.get("meta") or {},
+        state=state_of(shape.get("status") or status),
+        attempt=shape.get("attempt") or 0,
+        lease_ms=shape.get("lease_ms") or 0,
+        priority=shape.get("priority") or 0,
+        error=shape.get("error") or "",
+        created_ms=shape.get("created_ms") or 0,
+    )
+
+
+def depth_of(shape: dict[str, Any]) -> Any:
+    """Return a Depth."""
+    counts = {name: shape.get(name, 0) for name in STATUSES}
+    oldest = shape.get("oldest_ms")
+    return made("Depth", **counts, **({} if oldest is None else {"oldest_age_ms": oldest}))
+
+
+def config_of(name: str, settings: dict[str, Any] | None, paused: str) -> Any:
+    """Return a QueueConfig."""
+    found = settings or {}
+    fields = {
+        "lease_ms": found.get("lease_ms"),
+        "invisibility_ms": found.get("delay_ms"),
+        "ttl_ms": found.get("ttl_ms"),
+        "dequeues": found.get("attempts"),
+        "backoff": found.get("backoff"),
+        "dead_letter": found.get("dead_letter"),
+        "maxlen": found.get("maxlen"),
+        "maxsize": found.get("maxsize"),
+        "replicate": None if found.get("replicate") is None else str(found["replicate"]),
+    }
+    more = {key: str(value) for key, value in (found.get("more") or {}).items() if value not in (None, "")}
+    if found.get("type"):
+        more["type"] = found["type"]
+    return made(
+        "QueueConfig",
+        name=name,
+        enqueue_blocked=paused in ("in", "all"),
+        dequeue_blocked=paused in ("out", "all"),
+        more=more,
+        **{key: value for key, value in fields.items() if value is not None},
+    )
+
+
+class Queues:
+    """The methods of QueueService. Each gets the caller and the request, and returns the response."""
+
+    async def create_queue(self, caller: Caller, request: Any) -> Any:
+        """Change settings of a queue, which need not exist."""
+        return made("CreateQueueResponse", config=await self._configure(caller, request.config))
+
+    async def update_queue(self, caller: Caller, request: Any) -> Any:
+        """Change settings of a queue."""
+        return made("UpdateQueueResponse", config=await self._configure(caller, request.config))
+
+    async def _configure(self, caller: Caller, config: Any) -> Any:
+        names = {"invisibility_ms": "delay_ms", "dequeues": "attempts"}
+        fields = ("lease_ms", "invisibility_ms", "ttl_ms", "dequeues", "backoff", "dead_letter", "maxlen", "maxsize")
+        args = {
+            names.get(name, name): getattr(config, name) for name in (*fields, "replicate") if config.HasField(name)
+        }
+        if args or config.more:
+            await caller.ask("put_queue", queue=config.name, **args, more=dict(config.more))
+        paused = await self._pause(caller, config)
+        found = await caller.ask("get_queue", queue=config.name)
+        return config_of(config.name, found["settings"], paused or found.get("paused", "none"))
+
+    @staticmethod
+    async def _pause(caller: Caller, config: Any) -> str:
+        """Pause or resume, where the request says so. Return the state; empty if it says nothing."""
+        if not config.HasField("enqueue_blocked") and not config.HasField("dequeue_blocked"):
+            return ""
+        words = {(True, True): "all", (True, False): "in", (False, True): "out"}
+        direction = words.get((config.enqueue_blocked, config.dequeue_blocked))
+        if direction is None:
+            return str((await caller.ask("resume", queue=config.name))["paused"])
+        return str((await caller.ask("pause", queue=config.name, direction=direction))["paused"])
+
+    async def get_queue(self, caller: Caller, request: Any) -> Any:
+        """Describe a queue."""
+        found = await caller.ask("get_queue", queue=request.queue)
+        config = config_of(request.queue, found["settings"], found.get("paused", "none"))
+        return made("GetQueueResponse", config=config, depth=depth_of(found))
+
+    async def delete_queue(self, caller: Caller, request: Any) -> Any:
+        """Cancel the pending jobs of a queue."""
+        found = await caller.ask("purge_queue", queue=request.queue, confirm=request.confirm)
+        return made("DeleteQueueResponse", operation_id=found["id"])
+
+    async def list_queues(self, caller: Caller, request: Any) -> Any:
+        """List queues."""
+        found = await caller.ask("list_queues", match=request.match, cursor=request.cursor, limit=request.limit or None)
+        entry = message("ListQueuesResponse").Entry
+        rows = [entry(name=row["name"], depth=depth_of(row)) for row in found["queues"]]
+        return made("ListQueuesResponse", queues=rows, cursor=found["cursor"] or "")
+
+    async def enqueue(self, caller: Caller, request: Any) -> Any:
+        """Add a message."""
+        found = await caller.ask(
+            "enqueue",
+            queue=request.queue,
+            body_base64=request.payload,
+            meta=dict(request.metadata),
+            priority=given(request, "priority"),
+            delay_ms=given(request, "invisibility_ms"),
+            retry_ms=given(request, "lease_ms"),
+            ttl_ms=given(request, "ttl_ms"),
+            attempts=given(request, "dequeues"),
+            replicate=given(request, "replicate"),
+            backoff=request.backoff,
+            request_id=request.request_id,
+        )
+        return made("EnqueueResponse", id=found["id"])
+
+    async def dequeue(self, caller: Caller, request: Any) -> Any:
+        """Take messages. gRPC cancels this when the caller is gone, and the client library puts them back."""
+        found = await caller.ask(
+            "dequeue",
+            queue=request.queue,
+            max=request.max_messages or None,
+            wait_ms=request.wait_ms,
+            lease_ms=given(request, "lease_ms"),
+            where=dict(request.where),
+            request_id=request.request_id,
+        )
+        return made("DequeueResponse", messages=[message_of(job, "running") for job in found["jobs"]])
+
+    async def consume(self, caller: Caller, requests: AsyncIterator[Any]) -> AsyncIterator[Any]:
+        """Give messages as long as there is credit."""
+        consumption = Consumption(caller, requests)
+        try:
+            async for jobs, settled in consumption.parts():
+                yield made("ConsumeResponse", messages=[message_of(job, "running") for job in jobs], settled=settled)
+        finally:
+            await consumption.close()
+
+    async def complete(self, caller: Caller, request: Any) -> Any:
+        """Complete a message."""
+        found = await caller.ask("complete", id=request.id, attempt=given(request, "attempt"))
+        return made("CompleteResponse", changed=bool(found["changed"]))
+
+    async def fail(self, caller: Caller, request: Any) -> Any:
+        """Give a message back."""
+        found = await caller.ask(
+            "fail",
+            id=request.id,
+            attempt=given(request, "attempt"),
+            reason=request.reason,
+            delay_ms=given(request, "delay_ms"),
+            final=request.final,
+        )
+        return made("FailResponse", changed=bool(found["changed"]))
+
+    async def extend_lease(self, caller: Caller, request: Any) -> Any:
+        """Make the lease begin anew."""
+        lease_ms = given(request, "lease_ms")
+        found = await caller.ask("extend", id=request.id, attempt=given(request, "attempt"), lease_ms=lease_ms)
+        return made("ExtendLeaseResponse", lease_ms=found["lease_ms"])
+
+    async def cancel(self, caller: Caller, request: Any) -> Any:
+        """Cancel a message."""
+        return made("CancelResponse", changed=bool((await caller.ask("cancel", id=request.id))["changed"]))
+
+    async def requeue(self, caller: Caller, request: Any) -> Any:
+        """Queue a message now."""
+        return made("RequeueResponse", changed=bool((await caller.ask("requeue", id=request.id))["changed"]))
+
+    async def get_message(self, caller: Caller, request: Any) -> Any:
+        """Describe a message."""
+        return made("GetMessageResponse", message=message_of(await caller.ask("get_job", id=request.id)))
+
+    async def list_messages(self, caller: Caller, request: Any) -> Any:
+        """List messages of a queue."""
+        found = await caller.ask(
+            "list_jobs",
+            queue=request.queue,
+            status=status_of(request.state),
+            where=dict(request.where),
+            cursor=request.cursor,
+            limit=request.limit or None,
+        )
+        messages = [message_of(job) for job in found["jobs"]]
+        return made("ListMessagesResponse", messages=messages, cursor=found["cursor"] or "")
+
+    async def wait_message(self, caller: Caller, request: Any) -> Any:
+        """Wait for the end of a message."""
+        found = await caller.ask("wait_job", id=request.id, timeout_ms=request.timeout_ms or None)
+        last = {"message": message_of(found["job"])} if "job" in found else {}
+        return made("WaitMessageResponse", over=found["is_over"], state=state_of(found["status"]), **last)
+
+    async def get_depth(self, caller: Caller, request: Any) -> Any:
+        """Count messages by state."""
+        where = dict(request.where)
+        found = await caller.ask("depth", queue=request.queue, where=where)
+        if not where:
+            picture = await caller.service.board.picture()
+            row = picture.queues.get(request.queue)
+            found |= {"oldest_ms": row.oldest_ms if row is not None else None}
+        return made("GetDepthResponse", depth=depth_of(found))
+
+    async def watch_events(self, caller: Caller, request: Any) -> AsyncIterator[Any]:
+        """Follow the events of all nodes."""
+        call = caller.call("watch_events", {})
+        await caller.service.admit(BY_NAME["watch_events"], call)
+        wanted = EventFilter(caller.principal, request.queue, request.message_id, request.event)
+        feed = EventFeed(caller.principal.client, parse_place(request.place))
+        try:
+            async for part in feed.parts(wanted, IDLE_S):
+                if part.notice:
+                    yield self._event(part.place, part.notice, part.details)
+                for place, event in part.events:
+                    yield self._event(place, event["event"], event)
+        finally:
+            await feed.close()
+
+    @staticmethod
+    def _event(place: str, name: str, found: Any) -> Any:
+        return made("WatchEventsResponse", place=place, event=name, json=msgspec.json.encode(found).decode())

@@ -1,0 +1,109 @@
+"""Claims of deliveries: at any time one running job per value, and fences only grow. Spec EX3, EX5, EX6, EX7.
+
+A worker believes that it has a job from the reply until the lease is over. It counts the lease from the moment when it
+asked. That is a part of the time for which the node believes so. The book holds these spans against each other, in the
+world's time. Only jobs count that were stamped when they were added.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from disque_py.simulator.checks.locks import BELIEVED_SHARE
+from disque_py.simulator.oracle import RuleBrokenError
+
+ONE_RUNNING: Final = "a value has one running job"
+FENCES_GROW: Final = "fences of deliveries grow"
+EXACT_ATTEMPTS: Final = "attempts under quorum are exact"
+OLDER_IS_FENCED: Final = "an ack under an older fence does not count"
+
+
+class Belief(NamedTuple):
+    """A worker's belief that its delivery runs, in the world's time."""
+
+    job_id: bytes
+    fence: int
+    until_ms: int
+
+
+class ClaimBook:
+    """All that producers and workers were told.
+
+    keys       job -> the values under which it must be alone: its META value, its own id
+    limits     job -> ATTEMPTS of jobs that the voters count
+    beliefs    value -> fence -> the belief of that delivery
+    answered   value -> (moment of the answer, fence)
+    attempts   job -> numbers of its deliveries
+    newest     job -> the newest fence, the moment of its answer, the node that delivered and its run
+    deliveries how many there were
+    """
+
+    def __init__(self) -> None:
+        self.keys: dict[bytes, tuple[str, ...]] = {}
+        self.limits: dict[bytes, int] = {}
+        self.beliefs: dict[str, dict[int, Belief]] = {}
+        self.answered: dict[str, list[tuple[int, int]]] = {}
+        self.attempts: dict[bytes, dict[int, int]] = {}
+        self.newest: dict[bytes, tuple[int, int, str, int]] = {}
+        self.deliveries = 0
+
+    def added(self, job_id: bytes, keys: tuple[str, ...], limit: int) -> None:
+        """A producer was told that a job with these values is there."""
+        self.keys[job_id] = keys
+        if limit:
+            self.limits[job_id] = limit
+
+    def delivered(
+        self, job_id: bytes, fence: int, attempt: int, lease_ms: int, sent_ms: int, now_ms: int, node: str, run: int
+    ) -> None:
+        """A worker got a job; RuleBrokenError."""
+        keys = self.keys.get(job_id)
+        if keys is None:
+            return
+        self.deliveries += 1
+        until_ms = sent_ms + int(lease_ms * BELIEVED_SHARE) - 2
+        for key in keys:
+            answered = self.answered.setdefault(key, [])
+            for at_ms, known in answered:
+                if at_ms < sent_ms and fence <= known:
+                    raise RuleBrokenError(FENCES_GROW, f"{job_id!r} of {key} came with {fence}, and {known} was told")
+            answered.append((now_ms, fence))
+            del answered[:-50]
+            beliefs = self.beliefs.setdefault(key, {})
+            if until_ms > now_ms:
+                for other in beliefs.values():
+                    if other.until_ms > now_ms:
+                        raise RuleBrokenError(
+                            ONE_RUNNING,
+                            f"{key}: {job_id!r} with {fence}, and {other.job_id!r} with {other.fence} for"
+                            f" {other.until_ms - now_ms} ms more",
+                        )
+            beliefs[fence] = Belief(job_id, fence, until_ms)
+        newest = self.newest.get(job_id)
+        if newest is None or newest[0] < fence:
+            self.newest[job_id] = (fence, now_ms, node, run)
+        limit = self.limits.get(job_id)
+        if limit:
+            known_attempts = self.attempts.setdefault(job_id, {})
+            if attempt > limit or attempt in known_attempts:
+                raise RuleBrokenError(EXACT_ATTEMPTS, f"delivery {attempt} of {job_id!r}, which may have {limit}")
+            known_attempts[attempt] = fence
+
+    def extended(self, job_id: bytes, fence: int, lease_ms: int, sent_ms: int) -> None:
+        """A worker was told that its lease begins anew."""
+        for key in self.keys.get(job_id, ()):
+            belief = self.beliefs.get(key, {}).get(fence)
+            if belief is not None:
+                until_ms = max(belief.until_ms, sent_ms + int(lease_ms * BELIEVED_SHARE) - 2)
+                self.beliefs[key][fence] = belief._replace(until_ms=until_ms)
+
+    def ending(self, job_id: bytes, fence: int) -> None:
+        """A worker is done: it believes no longer that it has the job."""
+        for key in self.keys.get(job_id, ()):
+            self.beliefs.get(key, {}).pop(fence, None)
+
+    def acked(self, job_id: bytes, fence: int, sent_ms: int, node: str, run: int) -> None:
+        """An ack with a fence counted; RuleBrokenError if the node had delivered the job under a later claim."""
+        newest = self.newest.get(job_id)
+        if newest is not None and newest[0] > fence and newest[1] < sent_ms and newest[2:] == (node, run):
+            raise RuleBrokenError(OLDER_IS_FENCED, f"{job_id!r} under {fence}, after {newest[0]}")

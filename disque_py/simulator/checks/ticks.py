@@ -1,0 +1,63 @@
+"""Ticks of schedules: one job per tick, while nothing is wrong. Spec SD4.
+
+Two jobs of one tick break the rule if all nodes were linked, and no fault lasted, since a while before the first one
+was seen. A recorded tick must not fall on any node (spec SD5).
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from disque_py.core.firing import META_SCHEDULE, META_TICK
+from disque_py.simulator.oracle import Oracle, RuleBrokenError
+from disque_py.simulator.world.world import World
+
+ONE_JOB: Final = "one job per tick"
+NEVER_FALLS: Final = "the last recorded tick never falls"
+# A tick may be tried by several nodes for so long after a fault.
+CALM_MS: Final = 5_000
+
+
+class Seen(NamedTuple):
+    """A job of a tick: when it was seen first, and whether nothing was wrong then."""
+
+    at_ms: int
+    is_settled: bool
+
+
+class TickBook:
+    """The jobs of all ticks, as far as they were seen on any node."""
+
+    def __init__(self, world: World, oracle: Oracle) -> None:
+        self._world = world
+        self._oracle = oracle
+        self.jobs: dict[tuple[bytes, bytes], dict[bytes, Seen]] = {}
+        self._last: dict[tuple[str, int, bytes, int], int] = {}
+
+    def look(self) -> None:
+        """Look at the jobs and the schedules of all nodes; RuleBrokenError."""
+        is_settled = self._world.is_meshed() and not self._oracle.faults
+        for machine in self._world.running():
+            for shard in machine.broker.shards:
+                for job in shard.values():
+                    meta = job.meta
+                    if len(meta) >= 4 and meta[0] == META_SCHEDULE and meta[2] == META_TICK:
+                        self.seen((meta[1], meta[3]), job.id, is_settled=is_settled)
+            for schedule in machine.broker.recurring.known.values():
+                key = (machine.name, machine.runs, schedule.name, schedule.progress.generation)
+                last_ms = schedule.progress.last_ms
+                if last_ms < self._last.get(key, 0):
+                    raise RuleBrokenError(NEVER_FALLS, f"{schedule.name!r} of {machine.name} went back to {last_ms}")
+                self._last[key] = last_ms
+
+    def seen(self, tick: tuple[bytes, bytes], job_id: bytes, *, is_settled: bool) -> None:
+        """Note a job of a tick; RuleBrokenError if it is the second one."""
+        jobs = self.jobs.setdefault(tick, {})
+        if job_id in jobs:
+            return
+        now_ms = self._world.now_ms
+        jobs[job_id] = Seen(now_ms, is_settled)
+        first_ms = min(each.at_ms for each in jobs.values())
+        is_calm = self._oracle.unrest_ms + CALM_MS < first_ms or not self._oracle.unrest_ms
+        if len(jobs) > 1 and is_calm and all(each.is_settled for each in jobs.values()):
+            raise RuleBrokenError(ONE_JOB, f"{tick} has {sorted(jobs)}, and nothing was wrong", *jobs)

@@ -1,0 +1,190 @@
+"""Producers and workers of queues whose jobs need a claim. Spec EX1 to EX9.
+
+A *claim producer* sets up three queues: an exclusive one, one with `assign quorum`, and one with both. It adds jobs of
+few values. A *claim worker* takes jobs from any node, works for a while, and ends each delivery in one of many ways: at
+the same node or at another one, with its fence or without. It lets some leases run out. checks/claims.py holds the
+answers against the rules.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
+
+from disque_py.simulator.checks.claims import ClaimBook
+from disque_py.simulator.clients.connection import words
+from disque_py.simulator.clients.workload import RECONNECT_MS, Actor, Line
+
+if TYPE_CHECKING:
+    from disque_py.simulator.oracle import Oracle
+    from disque_py.simulator.plan import ClientPlan, Plan
+    from disque_py.simulator.world.machine import Machine
+    from disque_py.simulator.world.world import World
+
+EXCLUSIVE: Final = "x0"
+QUORUM: Final = "x1"
+BOTH: Final = "x2"
+SETTINGS: Final = {
+    EXCLUSIVE: ("type", "exclusive", "exclusive-by", "user"),
+    QUORUM: ("assign", "quorum"),
+    BOTH: ("type", "exclusive", "exclusive-by", "user", "assign", "quorum"),
+}
+USERS: Final = ("u0", "u0", "u1", "u2")
+RETRIES_MS: Final = (400, 1_000, 2_500)
+LIMITS: Final = (0, 1, 2, 4)
+EVERY_MS: Final = 60
+# Of an entry of GETJOB WITHLEASE: queue, id, body, "lease-ms", ms, "attempt", number, "fence", number.
+LEASE_AT: Final = 4
+ATTEMPT_AT: Final = 6
+FENCE_AT: Final = 8
+
+
+class Work(NamedTuple):
+    """A delivery that a worker has."""
+
+    job_id: bytes
+    fence: int
+    attempt: int
+    retry_ms: int
+
+
+class ClaimProducer(Actor):
+    """Sets the queues up, and adds jobs; `claims` is shared by all."""
+
+    REFUSALS: ClassVar[tuple[str, ...]] = (
+        "ERR type needs voters",
+        "ERR assign needs voters",
+        "ERR the lease is above claim-lease-max",
+    )
+
+    def __init__(self, world: World, oracle: Oracle, plan: Plan, client: ClientPlan) -> None:
+        super().__init__(world, oracle, plan, client)
+        self.claims = ClaimBook()
+        self._missing = list(SETTINGS)
+
+    def act(self) -> int:
+        """Set a queue up, or add a job."""
+        line = self.reach()
+        if line is None:
+            return RECONNECT_MS
+        if line.outstanding:
+            return 20
+        if self._missing:
+            name = self._missing[0]
+            line.ask([(words("QUEUE", "SET", name, "retention", 5, *SETTINGS[name]), self._set, name)], self.travel())
+            return 200
+        rng = self.rng
+        name, user, limit = rng.choice(tuple(SETTINGS)), rng.choice(USERS), rng.choice(LIMITS)
+        options: list[str | int] = ["RETRYMS", rng.choice(RETRIES_MS), "REPLICATE", rng.choice((1, 2, 2, 3))]
+        options += ["TTL", 20, "META", "user", user]
+        options += ["ATTEMPTS", limit] if limit else []
+        keys = tuple(f"{name}:{user}" for _ in range(name != QUORUM))
+        about = (name, keys, limit if name != EXCLUSIVE else 0, line.machine)
+        line.ask([(words("ADDJOB", name, "claimed", 1_000, *options), self._added, about)], self.travel())
+        return 1 + int(rng.expovariate(1 / EVERY_MS))
+
+    def _set(self, reply: Any, name: str) -> None:
+        if reply == b"OK" and name in self._missing:
+            self._missing.remove(name)
+
+    def _added(self, reply: Any, about: tuple[str, tuple[str, ...], int, Machine]) -> None:
+        name, keys, limit, machine = about
+        # A node that has forgotten the settings, because it was reset, stamps no job.
+        if isinstance(reply, bytes) and name.encode() in machine.broker.queue_settings.exclusive:
+            own = (reply.decode(),) if name != EXCLUSIVE else ()
+            self.claims.added(reply, keys or own, limit)
+
+
+class ClaimWorker(Actor):
+    """Takes jobs under claims; `claims` is shared by all."""
+
+    REFUSALS: ClassVar[tuple[str, ...]] = (
+        "NOQUORUM",
+        "FENCED",
+        "NOJOB",
+        "TOOLATE",
+        "CANCELED",
+        "ERR the lease is above",
+    )
+
+    def __init__(self, world: World, oracle: Oracle, plan: Plan, client: ClientPlan) -> None:
+        super().__init__(world, oracle, plan, client)
+        self.claims = ClaimBook()
+        self._side: dict[str, Line] = {}
+
+    def act(self) -> int:
+        """Fetch, if the last fetch is over."""
+        line = self.reach()
+        if line is None:
+            return RECONNECT_MS
+        if line.outstanding:
+            return 20
+        rng = self.rng
+        options: list[str | int] = ["WHERE", "user", rng.choice(USERS)] if rng.random() < 0.2 else []
+        options += ["NOHANG"] if rng.random() < 0.3 else ["TIMEOUT", 400]
+        options += ["LEASEMS", rng.choice(RETRIES_MS)] if rng.random() < 0.2 else []
+        request = words("GETJOB", *options, "COUNT", rng.choice((1, 2, 5)), "WITHLEASE", "FROM", *SETTINGS)
+        line.ask([(request, self._got, (line.machine, self.world.now_ms))], self.travel())
+        return 1 + int(rng.expovariate(1 / EVERY_MS))
+
+    def _got(self, reply: Any, about: tuple[Machine, int]) -> None:
+        if not isinstance(reply, list):
+            return
+        machine, sent_ms = about
+        for entry in reply:
+            work = Work(entry[1], entry[FENCE_AT], entry[ATTEMPT_AT], entry[LEASE_AT])
+            self.claims.delivered(
+                work.job_id,
+                work.fence,
+                work.attempt,
+                work.retry_ms,
+                sent_ms,
+                self.world.now_ms,
+                machine.name,
+                machine.runs,
+            )
+            self.world.later(1 + int(self.rng.expovariate(1 / 200)), self._decide, work, machine)
+
+    def _decide(self, work: Work, machine: Machine) -> None:
+        """End the delivery, extend it, or let it run out."""
+        if self.is_over:
+            return
+        rng = self.rng
+        dice = rng.random()
+        if dice < 0.1:
+            return
+        is_named = rng.random() < 0.6
+        line = self._line_to(machine if rng.random() < 0.7 else None)
+        if line is None:
+            return
+        fence: tuple[str | int, ...] = ("FENCE", work.fence) if is_named and work.fence else ()
+        if dice < 0.35:
+            request = words("WORKING", work.job_id, "LEASEMS", 800, *fence)
+            line.ask([(request, self._extended, (work, self.world.now_ms))], self.travel())
+            self.world.later(1 + int(rng.expovariate(1 / 300)), self._decide, work, machine)
+            return
+        self.claims.ending(work.job_id, work.fence)
+        command = "NACK" if dice < 0.55 else "CANCELJOB" if dice < 0.6 else "ACKJOB"
+        about = (work if command == "ACKJOB" and fence else None, self.world.now_ms, line.machine, line.machine.runs)
+        line.ask([(words(command, work.job_id, *fence), self._ended, about)], self.travel())
+
+    def _line_to(self, machine: Machine | None) -> Line | None:
+        """A second connection, for what must not wait behind a GETJOB."""
+        if machine is None or not machine.is_up:
+            machine = self.pick(anywhere=True)
+            if machine is None:
+                return None
+        line = self._side.get(machine.name)
+        if line is None or not line.is_open:
+            line = self._side[machine.name] = Line(self.world, self)
+            self.world.connect(machine, line)
+        return line
+
+    def _extended(self, reply: Any, about: tuple[Work, int]) -> None:
+        work, sent_ms = about
+        if isinstance(reply, int) and reply:
+            self.claims.extended(work.job_id, work.fence, reply, sent_ms)
+
+    def _ended(self, reply: Any, about: tuple[Work | None, int, Machine, int]) -> None:
+        work, sent_ms, machine, runs = about
+        if reply == 1 and work is not None:
+            self.claims.acked(work.job_id, work.fence, sent_ms, machine.name, runs)

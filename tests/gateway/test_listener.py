@@ -1,0 +1,60 @@
+"""The gRPC port: health, reflection, TLS."""
+
+from __future__ import annotations
+
+import subprocess
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+
+from disque_py.gateway.rpc.descriptors import QUEUES, SCALER
+from rpc_client import RpcClient
+
+
+@pytest.fixture(scope="module")
+def channel(gateway):
+    """A plain channel."""
+    with grpc.insecure_channel(f"localhost:{gateway.gateway.rpc.port}") as found:
+        yield found
+
+
+@pytest.mark.parametrize("service", ["", QUEUES, SCALER])
+def test_health_is_told(channel, service):
+    answer = health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(service=service), timeout=10)
+    assert answer.status == health_pb2.HealthCheckResponse.SERVING
+
+
+def test_services_are_reflected(channel):
+    stub = reflection_pb2_grpc.ServerReflectionStub(channel)
+    requests = [
+        reflection_pb2.ServerReflectionRequest(list_services=""),
+        reflection_pb2.ServerReflectionRequest(file_containing_symbol=QUEUES),
+    ]
+    listed, file = stub.ServerReflectionInfo(iter(requests), timeout=10)
+    assert {QUEUES, SCALER} <= {each.name for each in listed.list_services_response.service}
+    assert file.file_descriptor_response.file_descriptor_proto
+
+
+def test_tls_is_that_of_http(make_gateway, tmp_path):
+    cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    words = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
+    words += ["-addext", "subjectAltName=DNS:localhost", "-keyout", str(key), "-out", str(cert)]
+    try:
+        subprocess.run(words, check=True, capture_output=True)
+    except FileNotFoundError:
+        pytest.skip("openssl is not installed")
+    gateway = make_gateway(tls_cert=cert, tls_key=key)
+    client = RpcClient(gateway, credentials=grpc.ssl_channel_credentials(cert.read_bytes()))
+    assert client("GetDepth", queue="none").depth.pending == 0
+    client.close()
+
+
+def test_a_gateway_may_have_no_grpc(make_gateway):
+    assert make_gateway(grpc_listen="").gateway.rpc is None
+
+
+def test_a_port_that_is_taken_is_an_error(make_gateway, gateway):
+    with pytest.raises(Exception, match="can't listen"):
+        make_gateway(grpc_listen=f"127.0.0.1:{gateway.gateway.rpc.port}")

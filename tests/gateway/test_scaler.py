@@ -1,0 +1,89 @@
+"""KEDA's external scaler."""
+
+from __future__ import annotations
+
+import time
+
+import grpc
+import pytest
+
+from disque_py.gateway.problems import RefusedError
+from disque_py.gateway.rpc.descriptors import SCALER, message
+from disque_py.gateway.rpc.scaler import trigger_of
+from rpc_client import RpcClient
+
+
+@pytest.fixture(scope="module")
+def keda(gateway):
+    """KEDA."""
+    client = RpcClient(gateway, SCALER)
+    yield client
+    client.close()
+
+
+def test_the_jobs_of_a_queue_are_the_figure(gateway, keda, queue):
+    words = {"queue": queue, "jobsPerReplica": "2", "activation": "1", "oldestAgeSeconds": "30"}
+    assert not keda("IsActive", scalerMetadata=words).result
+    for _ in range(3):
+        gateway.post(f"/v1/queues/{queue}/jobs", {"body": "b", "meta": {"tenant": "a"}})
+    assert keda("IsActive", scalerMetadata=words).result
+    specs = keda("GetMetricSpec", scalerMetadata=words).metricSpecs
+    assert [(each.metricName, each.targetSize) for each in specs] == [("jobs", 2), ("oldestAgeSeconds", 30)]
+    for name in ("jobs", "s0-jobs"):
+        [value] = keda("GetMetrics", scaledObjectRef={"scalerMetadata": words}, metricName=name).metricValues
+        assert (value.metricName, value.metricValue) == (name, 3)
+    filtered = words | {"where": "tenant:b"}
+    [value] = keda("GetMetrics", scaledObjectRef={"scalerMetadata": filtered}, metricName="jobs").metricValues
+    assert value.metricValue == 0
+
+
+def test_the_jobs_of_all_queues_that_match_are_summed(gateway, keda, queue):
+    for name in ("a", "b"):
+        gateway.post(f"/v1/queues/{queue}-{name}/jobs", {"body": "b"})
+    words = {"match": f"{queue}-*"}
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        [value] = keda("GetMetrics", scaledObjectRef={"scalerMetadata": words}, metricName="jobs").metricValues
+        if value.metricValue == 2:
+            break
+        time.sleep(0.05)
+    assert value.metricValue == 2
+
+
+def test_the_first_state_is_streamed_at_once(keda, queue):
+    stream = keda("StreamIsActive", scalerMetadata={"queue": queue})
+    assert not next(stream).result
+    stream.cancel()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        {},
+        {"queue": "a", "match": "b"},
+        {"queue": "a", "states": "pending,done"},
+        {"queue": "a", "jobsPerReplica": "0"},
+        {"queue": "a", "activation": "x"},
+        {"match": "a", "where": "b:c"},
+    ],
+)
+def test_a_wrong_trigger_is_refused(words):
+    with pytest.raises(RefusedError):
+        trigger_of(message("externalscaler.ScaledObjectRef")(scalerMetadata=words))
+
+
+def test_a_token_may_stand_in_the_metadata(make_gateway, tmp_path):
+    from disque_py.gateway.access_file import token_entry
+
+    path = tmp_path / "access.toml"
+    path.write_text(token_entry("keda", "dq_keda", ["read:q*"], None))
+    client = RpcClient(make_gateway(access_file=path), SCALER)
+    assert not client("IsActive", scalerMetadata={"queue": "q-none", "token": "dq_keda"}).result
+    for words, code in (
+        ({"queue": "q"}, grpc.StatusCode.UNAUTHENTICATED),
+        ({"queue": "other", "token": "dq_keda"}, grpc.StatusCode.PERMISSION_DENIED),
+    ):
+        with pytest.raises(grpc.RpcError) as error:
+            client("IsActive", scalerMetadata=words)
+        assert error.value.code() == code
+    client.close()

@@ -1,0 +1,127 @@
+"""Exclusive queues at three real nodes: a node that stands still with a claim, and a history of many workers."""
+
+from __future__ import annotations
+
+import threading
+import time
+from itertools import pairwise
+from typing import NamedTuple
+
+import pytest
+from hiredis import ReplyError
+
+from servers import Cluster
+
+WORKERS = 6
+SECONDS = 6
+VALUES = 3
+
+
+class Held(NamedTuple):
+    """A delivery, as its worker saw it: the end is that of its ack, or of its lease."""
+
+    value: bytes
+    fence: int
+    began: float
+    ended: float
+
+
+@pytest.fixture(scope="module")
+def three(tmp_path_factory):
+    """Three nodes, all of them voters, and the exclusive queue `q`."""
+    with Cluster(tmp_path_factory.mktemp("exclusive"), 3) as cluster:
+        cluster[0].command("CLUSTER", "VOTERS", "INIT", *(server.node_id for server in cluster.servers))
+        cluster[0].command("QUEUE", "SET", "q", "type", "exclusive", "exclusive-by", "user")
+        yield cluster
+
+
+def overlaps(history):
+    """Return neighbours of one value that ran at the same time, or whose fences are in a wrong order."""
+    found = []
+    for value in {held.value for held in history}:
+        ordered = sorted((held for held in history if held.value == value), key=lambda held: held.began)
+        found += [pair for pair in pairwise(ordered) if pair[1].began < pair[0].ended or pair[1].fence <= pair[0].fence]
+    return found
+
+
+def add(server, user, retry_ms=2_000):
+    return server.command("ADDJOB", "q", user, 2_000, "RETRYMS", retry_ms, "REPLICATE", 2, "META", "user", user)
+
+
+def get(server, timeout_ms):
+    """Fetch a job → id, value, ms of the lease, fence; None without one."""
+    reply = server.command("GETJOB", "TIMEOUT", timeout_ms, "WITHLEASE", "FROM", "q")
+    return None if reply is None else (reply[0][1], reply[0][2], reply[0][4], reply[0][8])
+
+
+def test_a_history_with_an_overlap_or_a_wrong_fence_is_found():
+    assert overlaps([Held(b"u", 1, 0, 1), Held(b"u", 2, 1, 2), Held(b"v", 1, 0, 2)]) == []
+    assert overlaps([Held(b"u", 1, 0, 1.1), Held(b"u", 2, 1, 2)]) != []
+    assert overlaps([Held(b"u", 2, 0, 1), Held(b"u", 1, 1, 2)]) != []
+
+
+def test_a_node_that_stands_still_beyond_its_lease_is_fenced(three):
+    """Spec EX3, EX6: SIGSTOP of the node that delivered."""
+    a, b, _ = three.servers
+    job_id = add(a, "ann")
+    before = time.monotonic()
+    first = get(a, 2_000)
+    assert first is not None
+    assert first[0] == job_id
+    a.pause()
+    try:
+        again = get(b, 20_000)
+        assert again is not None
+        assert time.monotonic() - before >= 0.98 * first[2] / 1_000
+        assert (again[0], again[3] > first[3]) == (job_id, True)
+    finally:
+        a.resume()
+    three.wait_whole()
+    with pytest.raises(ReplyError, match="FENCED"):
+        b.command("ACKJOB", job_id, "FENCE", first[3])
+    assert b.command("ACKJOB", job_id, "FENCE", again[3]) == 1
+
+
+def test_no_two_workers_have_jobs_of_one_value(three):
+    """Spec EX3: a history of workers at three nodes, one of which stands still for longer than a lease."""
+    history = []
+    until = time.monotonic() + SECONDS
+    is_stopped = threading.Event()
+
+    def work(number):
+        server = three.servers[number % 3]
+        with server.connect() as connection:
+            while time.monotonic() < until:
+                asked = time.monotonic()
+                reply = connection.command("GETJOB", "TIMEOUT", 500, "WITHLEASE", "FROM", "q")
+                began = time.monotonic()
+                if not reply:
+                    continue
+                _, job_id, value, _, lease_ms, _, _, _, fence = reply[0]
+                lease_ends = asked + lease_ms / 1_000
+                time.sleep(0.005)
+                done = time.monotonic()
+                if min(done, lease_ends) > began:
+                    history.append(Held(value, fence, began, min(done, lease_ends)))
+                connection.command("ACKJOB", job_id)
+
+    def produce():
+        number = 0
+        while time.monotonic() < until:
+            server = three.servers[number % 3 if not is_stopped.is_set() else 1 + number % 2]
+            add(server, f"u{number % VALUES}", 700)
+            number += 1
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(WORKERS)]
+    threads.append(threading.Thread(target=produce))
+    for thread in threads:
+        thread.start()
+    time.sleep(2)
+    is_stopped.set()
+    three.servers[0].pause()
+    time.sleep(1.5)
+    three.servers[0].resume()
+    for thread in threads:
+        thread.join()
+    assert len(history) > WORKERS
+    assert overlaps(history) == []

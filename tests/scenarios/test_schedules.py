@@ -1,0 +1,131 @@
+"""Schedules on random days: one job per tick while nodes are linked, whichever of them dies (spec SD4 to SD9).
+
+Deliberate defects show that the rule can break.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from disque_py.core import firing, recurring
+from world import World
+
+SECOND = 1_000
+
+
+class Day:
+    """A cluster with a schedule of every second. It notes the ids of all jobs, by their ticks."""
+
+    def __init__(self, names: str = "abcd", seed: int = 1, every: str = "1s", catchup: str = "all") -> None:
+        self.world = World(names, seed=seed, cluster_node_timeout=1_000)
+        self.world.join()
+        self.names = names
+        self.jobs: dict[int, dict[bytes, None]] = {}
+        words = ("EVERY", every, "CATCHUP", catchup, "QUEUE", "q", "RETRY", 60, "REPLICATE", 2)
+        assert self.world.ask("a", "SCHEDULE", "SET", "s", *words) == b"OK"
+        self.since_ms = self.world["a"].wall_ms
+
+    def run(self, span_ms: int) -> None:
+        """Time passes, and each job that is anywhere is seen."""
+        for _ in range(0, span_ms, 50):
+            self.world.run(50)
+            for machine in self.world.running():
+                for shard in machine.broker.shards:
+                    for job in shard.values():
+                        if job.meta and job.state != 0:
+                            tick = int(dict(zip(job.meta[::2], job.meta[1::2], strict=True))[b"x-disque-tick"])
+                            self.jobs.setdefault(tick, {})[job.id] = None
+
+    def ticks_twice(self) -> list[int]:
+        """Ticks with more than one job."""
+        return [tick for tick, ids in self.jobs.items() if len(ids) > 1]
+
+    def ticks_missing(self, until_ms: int) -> list[int]:
+        """Ticks of every second without a job."""
+        first = (self.since_ms // SECOND + 1) * SECOND
+        return [tick for tick in range(first, until_ms + 1, SECOND) if tick not in self.jobs]
+
+
+def die_in_turns(day: Day, seed: int, deaths: int = 6) -> None:
+    """One node after the other is killed and started again."""
+    rng = Random(seed)
+    for _ in range(deaths):
+        day.run(rng.choice((150, 700, 1_900)))
+        name = rng.choice(day.names)
+        day.world.crash(name)
+        day.run(rng.choice((300, 1_500, 4_000)))
+        day.world.restart(name)
+        day.run(3_500)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_one_job_per_tick_whichever_node_dies(seed):
+    """Spec SD4, SD6."""
+    day = Day(seed=seed)
+    die_in_turns(day, seed)
+    now_ms = next(iter(day.world.running())).broker.wall_ms
+    day.run(4_000)
+    assert day.ticks_twice() == []
+    assert day.ticks_missing(now_ms) == []
+
+
+@pytest.mark.plain
+def test_without_the_key_there_are_two(monkeypatch):
+    """A deliberate defect: the KEY names the node, so a tick that two nodes fire has two jobs."""
+    monkeypatch.setattr(firing, "TURN_MS", 0)
+    key_of = firing._key_of
+    count = iter(range(10**9))
+    monkeypatch.setattr(firing, "_key_of", lambda fired: b"%b %d" % (key_of(fired), next(count)))
+    day = Day()
+    day.run(5_000)
+    assert day.ticks_twice() != []
+
+
+def test_all_nodes_have_the_same_progress():
+    """Spec SD5: a tick that one node fired, the others do not fire."""
+    day = Day()
+    day.run(10_000)
+    progress = {day.world[name].recurring.known[b"s"].progress for name in day.names}
+    assert len(progress) == 1
+    assert progress.pop().fired >= 9
+
+
+@pytest.mark.parametrize("name", "abcd")
+def test_a_wall_clock_that_jumps_fires_nothing_twice(name):
+    """Spec SD7: by minutes, back and forth."""
+    day = Day(catchup="none")
+    day.run(3_000)
+    machine = day.world.machines[name]
+    for span_ms in (-90_000, 180_000, -90_000):
+        machine.wall_offset_ms += span_ms
+        day.run(4_000)
+    assert day.ticks_twice() == []
+
+
+def test_each_side_fires_without_voters_and_one_with_them():
+    """Spec SD9."""
+    for has_voters in (False, True):
+        day = Day("abc")
+        if has_voters:
+            ids = [name.encode().hex() * 20 for name in "abc"]
+            assert day.world.ask("a", "CLUSTER", "VOTERS", "INIT", *ids) == b"OK"
+        day.world.cut("a", "b")
+        day.world.cut("a", "c")
+        day.run(4_000)
+        jobs = [recorded(day, name) for name in "abc"]
+        day.run(3_000)
+        lone = recorded(day, "a") - jobs[0]
+        others = recorded(day, "b") - jobs[1]
+        assert others >= 2
+        assert lone == 0  # Two copies can't be made there, and no majority is there.
+        day.world.heal()
+        day.run(5_000)
+        assert len({day.world[name].recurring.known[b"s"].progress for name in "abc"}) == 1
+
+
+def recorded(day: Day, name: str) -> int:
+    """The ticks that a node fired or heard of."""
+    known: recurring.Schedule = day.world[name].recurring.known[b"s"]
+    return known.progress.fired

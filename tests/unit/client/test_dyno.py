@@ -1,0 +1,53 @@
+"""client/dyno.py without a node: names, shards, and what each message becomes."""
+
+from __future__ import annotations
+
+import pytest
+
+from disque_py.client.blocking import Disque
+from disque_py.client.dyno import AsyncDynoQueues, DynoQueues, Layout, Message, push, round_robin
+from disque_py.client.results import Job
+
+
+def test_a_priority_is_between_0_and_99():
+    with pytest.raises(ValueError, match="between 0 and 99"):
+        Message("m", priority=100)
+
+
+def test_a_queue_without_shards_is_one_queue():
+    assert Layout("q").queues() == ["q"]
+    assert Layout("q", shards=["a", "b"], shard="b").queues() == ["q.b", "q.a"]
+    with pytest.raises(ValueError, match="none of the shards"):
+        Layout("q", shards=["a"], shard="b")
+
+
+def test_shards_are_taken_in_turns():
+    choose = round_robin()
+    chosen = [choose(["a", "b", "c"], Message("m")) for _ in range(6)]
+    assert sorted(chosen[:3]) == ["a", "b", "c"]
+    assert chosen[:3] == chosen[3:]
+
+
+def test_a_message_becomes_a_job_with_its_id():
+    layout = Layout("q", shards=["a"], unack_time=7, ttl=100, overwrite=False)
+    request = next(push(layout, [Message("m", "text", priority=5, timeout=3)]))
+    words = b" ".join(request.argv)
+    assert words.startswith(b"ADDJOB q.a text")
+    for part in (b"DELAY 3", b"RETRY 7", b"TTL 100", b"PRIORITY 5", b"META dyno-id m"):
+        assert part in words
+
+
+def test_a_job_becomes_a_message_again():
+    layout = Layout("q", shards=["a"])
+    job = Job("q.a", "D-1", b"x", meta={"dyno-id": "m", "dyno-priority": "4"})
+    assert layout.message(job) == Message("m", b"x", 4, 0, "a")
+    layout.delivered([job])
+    assert layout.deliveries["m"] is job
+
+
+def test_queues_of_one_name_are_one_object():
+    queues = DynoQueues(Disque("127.0.0.1:1"), shards=["a"])
+    assert queues.get("q") is queues.get("q")
+    assert [queue.name for queue in queues.queues()] == ["q"]
+    queues.close()
+    assert AsyncDynoQueues(None).queues() == []

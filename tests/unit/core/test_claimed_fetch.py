@@ -1,0 +1,102 @@
+"""core/claimed_fetch.py: GETJOB at queues whose jobs need a claim."""
+
+from __future__ import annotations
+
+from claimed_worlds import add, deliveries, exclusive, get
+
+
+def test_each_job_of_an_answer_has_a_claim_of_its_own():
+    """Spec EX8."""
+    world = exclusive()
+    for user in ("ann", "bob", "cid"):
+        add(world, "a", user)
+    found = get(world, "a", count=10)
+    assert len({each.id for each in found}) == 3
+    assert world.machines["a"].broker.exclusive.running.keys() == {each.id for each in found}
+
+
+def test_no_more_jobs_are_claimed_than_were_asked_for():
+    world = exclusive()
+    for user in ("ann", "bob", "cid"):
+        add(world, "a", user)
+    assert len(get(world, "a", count=2)) == 2
+    assert len(world.machines["a"].broker.exclusive.running) == 2
+
+
+def test_jobs_of_other_queues_fill_the_answer():
+    """Spec EX8."""
+    world = exclusive()
+    add(world, "a", "ann")
+    add(world, "a", "ann")
+    world.ask("a", "ADDJOB", "plain", "body", 0, "REPLICATE", 1)
+    reply = world.ask("a", "GETJOB", "NOHANG", "COUNT", 5, "WITHLEASE", "FROM", "q", "plain")
+    assert [(entry[0], entry[-1] > 0) for entry in reply] == [(b"q", True), (b"plain", False)]
+
+
+def test_a_value_that_another_node_has_is_passed_by():
+    """Spec EX3."""
+    world = exclusive()
+    add(world, "a", "ann", copies=1)
+    add(world, "b", "ann", copies=1)
+    bob = add(world, "b", "bob", copies=1)
+    assert len(get(world, "a")) == 1
+    assert [each.id for each in get(world, "b")] == [bob]
+
+
+def test_a_lease_above_the_longest_claim_is_refused():
+    """Spec EX1."""
+    world = exclusive()
+    add(world, "a", "ann")
+    reply = world.ask("a", "GETJOB", "NOHANG", "LEASE", 4_000, "FROM", "q")
+    assert str(reply) == "ERR the lease is above claim-lease-max"
+
+
+def test_a_lease_of_the_consumer_is_the_lease_of_the_claim():
+    world = exclusive()
+    add(world, "a", "ann")
+    add(world, "b", "ann")
+    assert get(world, "a", "LEASE", 2)[0].lease_ms == 2_000
+    world.run(2_300)
+    assert len(get(world, "b") or get(world, "c") or get(world, "a")) == 1
+
+
+def test_a_client_that_hangs_up_while_its_claims_are_under_way_leaves_no_trace():
+    """Spec EX3."""
+    world = exclusive()
+    job_id = add(world, "a", "ann")
+    talker = world.client("a")
+    talker.say("GETJOB", "NOHANG", "FROM", "q")
+    talker.hang_up()
+    world.run(100)
+    assert not world.machines["a"].broker.exclusive.picks
+    assert [each.id for each in get(world, "a")] == [job_id]
+
+
+def test_a_claim_for_the_line_of_a_client_does_not_keep_its_next_command_waiting():
+    """The client waited for two queues, and got a plain job while the claim was under way."""
+    world = exclusive(delay_ms=20)
+    talker = world.client("a")
+    talker.say("GETJOB", "FROM", "q", "plain")
+    world.run(100)
+    add(world, "a", "ann", "ASYNC")
+    world.run(1)
+    world.ask("a", "ADDJOB", "plain", "body", 0, "REPLICATE", 1)
+    talker.say("GETJOB", "NOHANG", "WITHLEASE", "FROM", "q", "plain")
+    world.run(3_000)
+    assert len(talker.replies) == 2
+
+
+def test_without_voters_the_reason_is_told():
+    """Spec EX8."""
+    world = exclusive()
+    add(world, "a", "ann")
+    world.machines["a"].broker.claims.memory.list = None
+    reply = world.ask("a", "GETJOB", "NOHANG", "FROM", "q")
+    assert str(reply) == "NOQUORUM no voters configured"
+
+
+def test_many_values_are_claimed_a_part_at_a_time():
+    world = exclusive()
+    for number in range(300):
+        world.ask("a", "ADDJOB", "q", "body", 0, "RETRY", 20, "REPLICATE", 1, "META", "user", f"u{number}")
+    assert len(deliveries(world.ask("a", "GETJOB", "NOHANG", "COUNT", 1_000, "WITHLEASE", "FROM", "q"))) == 256

@@ -1,0 +1,444 @@
+"""core/exclusive.py: deliveries under a claim."""
+
+from __future__ import annotations
+
+import pytest
+
+from claimed_worlds import add, begin_get, deliveries, exclusive, get, quorum, stat
+from disque_py.core.errors import CommandError
+
+
+def run_until_replied(world, talker, within_ms=3_000):
+    for _ in range(within_ms // 10):
+        if talker.replies:
+            break
+        world.run(10)
+    return deliveries(talker.replies[0]) if talker.replies else []
+
+
+def refused(reply):
+    return str(reply).split(" ", maxsplit=1)[0]
+
+
+def test_two_jobs_of_one_value_never_run_at_the_same_time():
+    """Spec EX3."""
+    world = exclusive()
+    first, second = add(world, "a", "ann"), add(world, "a", "ann")
+    assert [each.id for each in get(world, "a", count=10)] == [first]
+    assert get(world, "a") == []
+    assert world.ask("a", "ACKJOB", first) == 1
+    world.run(50)
+    assert [each.id for each in get(world, "a", count=10)] == [second]
+
+
+def test_jobs_of_other_values_are_not_held_back():
+    """Spec EX3."""
+    world = exclusive()
+    add(world, "a", "ann")
+    add(world, "a", "ann")
+    bob = add(world, "a", "bob")
+    assert len(get(world, "a")) == 1
+    assert [each.id for each in get(world, "a", count=10)] == [bob]
+
+
+def test_a_value_is_held_by_one_node_only():
+    """Spec EX3."""
+    world = exclusive()
+    add(world, "a", "ann")
+    add(world, "b", "ann")
+    assert len(get(world, "a")) + len(get(world, "b")) == 1
+
+
+def test_fences_grow_with_each_delivery():
+    """Spec EX6."""
+    world = exclusive()
+    job_id = add(world, "a", "ann")
+    first = get(world, "a")[0]
+    assert world.ask("a", "NACK", job_id) == 1
+    world.run(50)
+    second = get(world, "a")[0]
+    assert (second.id, second.attempt) == (job_id, 2)
+    assert second.fence > first.fence > 0
+
+
+def test_a_value_freed_on_one_node_is_offered_on_another_within_a_second():
+    """Spec EX4."""
+    world = exclusive()
+    add(world, "a", "ann", copies=1)
+    add(world, "b", "ann", copies=1)
+    held = get(world, "a")[0]
+    waiting = begin_get(world, "b")
+    world.run(2_000)
+    assert waiting.replies == []
+    assert world.ask("a", "ACKJOB", held.id) == 1
+    assert len(run_until_replied(world, waiting, within_ms=1_000)) == 1
+
+
+def test_the_value_of_a_dead_node_is_offered_when_the_lease_is_over():
+    """Spec EX5."""
+    world = exclusive("abcd", "bcd")
+    add(world, "a", "ann", retry=5)
+    add(world, "b", "ann", retry=5)
+    assert len(get(world, "a")) == 1
+    waiting = begin_get(world, "b")
+    world.run(200)
+    world.crash("a")
+    world.run(4_000)
+    assert waiting.replies == []
+    assert len(run_until_replied(world, waiting, within_ms=2_500)) == 1
+
+
+def test_consumers_that_wait_get_jobs_of_different_values():
+    world = exclusive()
+    talkers = [begin_get(world, "a") for _ in range(3)]
+    for user in ("ann", "ann", "bob", "cid"):
+        add(world, "a", user)
+    world.run(100)
+    bodies = sorted(delivery.body for talker in talkers for delivery in run_until_replied(world, talker))
+    assert bodies == [b"work-ann", b"work-bob", b"work-cid"]
+
+
+def test_a_lease_that_is_over_frees_the_value():
+    """Spec EX5."""
+    world = exclusive()
+    first, second = add(world, "a", "ann", retry=2), add(world, "a", "ann", retry=2)
+    assert [each.id for each in get(world, "a")] == [first]
+    waiting = begin_get(world, "a")
+    world.run(1_900)
+    assert waiting.replies == []
+    assert run_until_replied(world, waiting, within_ms=1_500)[0].id in (first, second)
+
+
+def test_working_renews_the_claim():
+    """Spec EX5."""
+    world = exclusive()
+    job_id = add(world, "a", "ann", retry=2)
+    add(world, "b", "ann", retry=2)
+    get(world, "a")
+    for _ in range(4):
+        world.run(1_500)
+        assert world.ask("a", "WORKING", job_id) == 2
+        assert get(world, "b") == []
+
+
+def test_working_without_a_majority_leaves_the_old_lease():
+    """Spec EX5."""
+    world = exclusive()
+    job_id = add(world, "a", "ann", retry=4)
+    get(world, "a")
+    for name in "bc":
+        world.cut("a", name)
+    world.run(100)
+    assert refused(world.ask("a", "WORKING", job_id)) == "NOQUORUM"
+    assert world.ask("a", "ACKJOB", job_id) == 1
+
+
+def test_working_elsewhere_needs_the_fence():
+    """Spec EX6."""
+    world = exclusive()
+    job_id = add(world, "a", "ann", retry=2)
+    fence = get(world, "a")[0].fence
+    world.run(50)
+    assert refused(world.ask("b", "WORKING", job_id)) == "FENCED"
+    assert world.ask("b", "WORKING", job_id, "FENCE", fence) == 2
+    world.run(1_500)
+    assert world.ask("b", "WORKING", job_id, "FENCE", fence) == 2
+    world.run(1_500)
+    assert get(world, "a") == get(world, "b") == get(world, "c") == []
+
+
+def test_in_a_minority_no_job_is_delivered():
+    """Spec EX3, EX8."""
+    world = exclusive()
+    job_id = add(world, "a", "ann")
+    for name in "bc":
+        world.cut("a", name)
+    world.run(100)
+    reply = world.ask("a", "GETJOB", "NOHANG", "FROM", "q")
+    assert str(reply) == "NOQUORUM no majority of the voters answered"
+    world.ask("a", "ADDJOB", "plain", "body", 0, "REPLICATE", 1)
+    assert len(world.ask("a", "GETJOB", "NOHANG", "COUNT", 5, "FROM", "q", "plain")) == 1
+    waiting = begin_get(world, "a")
+    world.run(3_000)
+    assert waiting.replies == []
+    world.heal()
+    assert run_until_replied(world, waiting, within_ms=20_000)[0].id == job_id
+
+
+def test_a_claim_of_a_client_that_hung_up_is_given_back():
+    """Spec EX3."""
+    world = exclusive()
+    job_id = add(world, "a", "ann")
+    talker = world.client("b")
+    talker.say("GETJOB", "FROM", "q")
+    world.run(3)
+    talker.hang_up()
+    world.run(2_000)
+    assert [each.id for each in get(world, "a") or get(world, "b")] == [job_id]
+
+
+def test_an_ack_elsewhere_without_the_fence_leaves_the_claim_to_the_lease():
+    """Spec EX5."""
+    world = exclusive()
+    first = add(world, "a", "ann", retry=3)
+    add(world, "a", "ann", retry=3)
+    get(world, "a")
+    world.run(50)
+    assert world.ask("b", "ACKJOB", first) == 1
+    world.run(1_000)
+    assert get(world, "a") == get(world, "b") == []
+
+
+def test_an_ack_elsewhere_with_the_fence_ends_the_claim():
+    """Spec EX5."""
+    world = exclusive()
+    first, second = add(world, "a", "ann"), add(world, "a", "ann")
+    fence = get(world, "a")[0].fence
+    world.run(50)
+    assert world.ask("b", "ACKJOB", first, "FENCE", fence) == 1
+    world.run(100)
+    assert [each.id for each in get(world, "a")] == [second]
+
+
+def test_a_canceled_job_keeps_its_value_until_its_worker_is_answered():
+    """Spec EX5."""
+    world = exclusive()
+    first, second = add(world, "a", "ann"), add(world, "a", "ann")
+    get(world, "a")
+    assert world.ask("a", "CANCELJOB", first) == 1
+    world.run(500)
+    assert get(world, "a") == []
+    assert refused(world.ask("a", "WORKING", first)) == "CANCELED"
+    world.run(100)
+    assert [each.id for each in get(world, "a")] == [second]
+
+
+def test_a_cancellation_with_the_fence_ends_the_claim():
+    """Spec EX5."""
+    world = exclusive()
+    first, second = add(world, "a", "ann"), add(world, "a", "ann")
+    fence = get(world, "a")[0].fence
+    world.run(50)
+    assert world.ask("c", "CANCELJOB", first, "FENCE", fence) == 1
+    world.run(100)
+    assert [each.id for each in get(world, "a")] == [second]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("ACKJOB",), ("NACK",), ("WORKING",), ("CANCELJOB",)],
+)
+def test_commands_of_an_older_claim_are_fenced(command):
+    """Spec EX6."""
+    world = exclusive()
+    job_id = add(world, "a", "ann")
+    old = get(world, "a")[0].fence
+    world.ask("a", "NACK", job_id)
+    world.run(50)
+    new = get(world, "a")[0].fence
+    world.run(50)
+    for name in "abc":
+        assert str(world.ask(name, *command, job_id, "FENCE", old)) == "FENCED A later claim is known"
+    assert not isinstance(world.ask("a", *command, job_id, "FENCE", new), CommandError)
+
+
+def test_an_ack_with_a_fence_reaches_the_holders_from_a_node_without_the_job():
+    """Spec EX6."""
+    world = exclusive("abcd", "abc")
+    job_id = add(world, "a", "ann", copies=1)
+    fence = get(world, "a")[0].fence
+    assert world.ask("d", "ACKJOB", job_id, "FENCE", fence - 1) == 0
+    world.run(50)
+    assert world.ask("a", "SHOW", job_id) is not None
+    assert world.ask("d", "ACKJOB", job_id, "FENCE", fence) == 0
+    world.run(50)
+    assert world.ask("a", "SHOW", job_id) is None
+
+
+def test_a_job_that_errs_frees_its_value():
+    """Spec EX5."""
+    world = exclusive()
+    first, second = add(world, "a", "ann"), add(world, "a", "ann")
+    get(world, "a")
+    assert world.ask("a", "NACK", first, "FINAL") == 1
+    world.run(50)
+    assert [each.id for each in get(world, "a")] == [second]
+
+
+def test_a_paused_queue_claims_nothing_and_its_workers_go_on():
+    """Spec EX9."""
+    world = exclusive()
+    first = add(world, "a", "ann", retry=3)
+    add(world, "a", "bob", retry=3)
+    get(world, "a")
+    world.ask("a", "PAUSE", "q", "out")
+    assert world.ask("a", "WORKING", first) == 3
+    assert get(world, "a") == []
+    assert world.ask("a", "ACKJOB", first) == 1
+
+
+def test_a_nack_while_input_is_paused_frees_the_value():
+    """Spec EX9."""
+    world = exclusive()
+    first, second = add(world, "a", "ann"), add(world, "a", "ann")
+    get(world, "a")
+    world.ask("a", "PAUSE", "q", "in")
+    assert world.ask("a", "NACK", first) == 1
+    world.run(50)
+    assert [each.id for each in get(world, "a")] == [second]
+
+
+def test_a_filtered_consumer_gets_a_job_of_a_free_value_behind_another_kind():
+    """Spec EX8."""
+    world = exclusive()
+    add(world, "a", "ann", "META", "kind", "cpu")
+    job_id = add(world, "a", "ann", "META", "kind", "gpu")
+    assert [each.id for each in get(world, "a", "WHERE", "kind", "gpu")] == [job_id]
+    assert get(world, "a", "WHERE", "kind", "cpu") == []
+
+
+def test_a_filtered_consumer_may_wait_for_a_claimed_job():
+    """Spec EX8."""
+    world = exclusive()
+    talker = begin_get(world, "a", "WHERE", "kind", "gpu")
+    world.run(50)
+    job_id = add(world, "a", "ann", "META", "kind", "gpu")
+    assert [each.id for each in run_until_replied(world, talker)] == [job_id]
+
+
+def test_a_delivery_under_a_token_can_be_repeated_and_extended():
+    """Spec EX8."""
+    world = exclusive()
+    add(world, "a", "ann", retry=2)
+    add(world, "b", "ann", retry=2)
+    first = get(world, "a", "TOKEN", "t")
+    assert [each.id for each in get(world, "a", "TOKEN", "t")] == [first[0].id]
+    world.run(1_500)
+    assert world.ask("a", "EXTENDTOKEN", "t", 5) == 1
+    world.run(3_000)
+    assert get(world, "b") == []
+    assert world.ask("a", "ACKTOKEN", "t") == 1
+    world.run(100)
+    assert len(get(world, "b")) == 1
+
+
+def test_a_moved_job_needs_no_claim_in_a_simple_queue():
+    """Spec EX2."""
+    world = exclusive()
+    add(world, "a", "ann")
+    moved = add(world, "a", "ann")
+    get(world, "a")
+    reply = world.ask("a", "QMOVE", "q", "plain")
+    assert dict(zip(reply[::2], reply[1::2], strict=True))[b"jobs"] == 1
+    assert [entry[1] for entry in world.ask("a", "GETJOB", "NOHANG", "FROM", "plain")] == [moved]
+
+
+def test_jobs_that_were_there_before_the_setting_are_claimed_by_their_metadata():
+    """Spec EX2."""
+    world = exclusive()
+    world.ask("a", "QUEUE", "SET", "q", "type", "simple")
+    world.run(50)
+    jobs = [add(world, "a", user) for user in ("ann", "ann", "")]
+    world.ask("a", "QUEUE", "SET", "q", "type", "exclusive", "exclusive-by", "user")
+    world.run(50)
+    assert stat(world, "a")[b"without-key"] == 0
+    assert [each.id for each in get(world, "a", count=10)] == [jobs[0], jobs[2]]
+
+
+def test_stamped_jobs_keep_their_stamp_in_a_simple_queue():
+    """Spec EX2."""
+    world = exclusive()
+    add(world, "a", "ann")
+    add(world, "a", "ann")
+    world.ask("a", "QUEUE", "RESET", "q")
+    world.run(50)
+    assert len(get(world, "a", count=10)) == 1
+
+
+def test_figures_of_the_queue_count_claims_and_all_pending_jobs():
+    world = exclusive()
+    for _ in range(3):
+        add(world, "a", "ann")
+    get(world, "a")
+    found = stat(world, "a")
+    assert (found[b"len"], found[b"claims"], found[b"running"]) == (2, 1, 1)
+    assert world.ask("a", "QLEN", "q") == 2
+    assert len(world.ask("a", "QPEEK", "q", 10)) == 2
+
+
+def test_the_fence_survives_a_restart_of_the_node():
+    """Spec EX6."""
+    world = exclusive("abc")
+    world.add("d", journal="always")
+    world.meet("a", "d")
+    world.run(3_000)
+    job_id = add(world, "d", "ann", copies=1, retry=20)
+    old = get(world, "d")[0].fence
+    world.ask("d", "NACK", job_id)
+    world.run(50)
+    new = get(world, "d")[0].fence
+    world.run(1_500)
+    world.crash("d")
+    world.restart("d")
+    world.run(3_000)
+    assert refused(world.ask("d", "WORKING", job_id, "FENCE", old)) == "FENCED"
+    assert world.ask("d", "WORKING", job_id, "FENCE", new) == 20
+
+
+def test_under_quorum_a_job_has_one_worker():
+    """Spec EX7."""
+    world = quorum()
+    job_id = add(world, "a", copies=3, retry=5)
+    first = get(world, "a")[0]
+    world.run(50)
+    world.ask("b", "ENQUEUE", job_id)
+    world.run(50)
+    assert get(world, "b") == get(world, "c") == []
+    assert world.ask("a", "NACK", job_id) == 1
+    world.run(1_500)
+    again = (get(world, "a") + get(world, "b") + get(world, "c"))[0]
+    assert (again.id, again.attempt) == (job_id, 2)
+    assert again.fence > first.fence
+
+
+def test_under_quorum_the_voters_count_the_attempts():
+    """Spec EX7: a node that has not heard of the deliveries learns of them by its claim."""
+    world = quorum()
+    job_id = add(world, "a", "", "ATTEMPTS", 2, copies=1, retry=2)
+    broker = world.machines["a"].broker
+    for attempt in (1, 2):
+        assert get(world, "a")[0].attempt == attempt
+        world.ask("a", "NACK", job_id)
+        world.run(50)
+        job = broker.find(job_id)
+        assert job.part.is_errored == (attempt == 2)
+    world.ask("a", "ENQUEUE", job_id)
+    world.run(50)
+    broker.find(job_id).attempt = 2
+    assert get(world, "a")[0].attempt == 3
+
+
+def test_under_quorum_a_job_without_attempts_left_becomes_errored():
+    """Spec EX7: this node has not heard of the last delivery."""
+    world = quorum()
+    job_id = add(world, "a", "", "ATTEMPTS", 1, copies=1, retry=2)
+    job = world.machines["a"].broker.find(job_id)
+    get(world, "a")
+    world.ask("a", "DEQUEUE", job_id)
+    job.attempt = 0
+    world.run(4_000)
+    assert get(world, "a") == []
+    assert job.part.is_errored
+
+
+def test_both_claims_may_be_needed():
+    """Spec EX7."""
+    world = exclusive()
+    world.ask("a", "QUEUE", "SET", "q", "assign", "quorum")
+    world.run(50)
+    first, second = add(world, "a", "ann"), add(world, "a", "ann")
+    found = get(world, "a", count=5)
+    assert [each.id for each in found] == [first]
+    world.ask("b", "ACKJOB", first, "FENCE", found[0].fence)
+    world.run(100)
+    assert [each.id for each in get(world, "a", count=5)] == [second]

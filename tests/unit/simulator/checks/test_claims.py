@@ -1,0 +1,91 @@
+"""simulator/checks/claims.py: one running job per value, fences that grow, exact attempts."""
+
+from __future__ import annotations
+
+import pytest
+
+from disque_py.simulator.checks.claims import (
+    EXACT_ATTEMPTS,
+    FENCES_GROW,
+    OLDER_IS_FENCED,
+    ONE_RUNNING,
+    ClaimBook,
+)
+from disque_py.simulator.oracle import RuleBrokenError
+
+
+def book():
+    found = ClaimBook()
+    found.added(b"one", ("ann",), 0)
+    found.added(b"two", ("ann",), 0)
+    found.added(b"few", ("bob",), 2)
+    return found
+
+
+def deliver(found, job_id, fence, attempt=1, lease_ms=1_000, sent_ms=0, now_ms=10, node="a"):
+    found.delivered(job_id, fence, attempt, lease_ms, sent_ms, now_ms, node, 1)
+
+
+def test_two_running_jobs_of_a_value_break_the_rule():
+    """Spec EX3."""
+    found = book()
+    deliver(found, b"one", 5)
+    with pytest.raises(RuleBrokenError, match=ONE_RUNNING):
+        deliver(found, b"two", 6, sent_ms=20, now_ms=30)
+
+
+@pytest.mark.parametrize("how", ["end", "lapse"])
+def test_a_value_is_free_after_the_end_of_the_delivery_or_its_lease(how):
+    found = book()
+    deliver(found, b"one", 5)
+    if how == "end":
+        found.ending(b"one", 5)
+        deliver(found, b"two", 6, sent_ms=20, now_ms=30)
+    deliver(found, b"one", 7, sent_ms=1_100, now_ms=1_200)
+    assert found.deliveries == (3 if how == "end" else 2)
+
+
+def test_an_extended_lease_keeps_the_value():
+    """Spec EX5."""
+    found = book()
+    deliver(found, b"one", 5)
+    found.extended(b"one", 5, 1_000, 900)
+    with pytest.raises(RuleBrokenError, match=ONE_RUNNING):
+        deliver(found, b"two", 6, sent_ms=1_100, now_ms=1_200)
+
+
+def test_a_fence_that_does_not_grow_breaks_the_rule():
+    """Spec EX6."""
+    found = book()
+    deliver(found, b"one", 5)
+    found.ending(b"one", 5)
+    with pytest.raises(RuleBrokenError, match=FENCES_GROW):
+        deliver(found, b"two", 5, sent_ms=20, now_ms=30)
+
+
+@pytest.mark.parametrize("attempts", [(1, 1), (1, 3)])
+def test_attempts_are_exact(attempts):
+    """Spec EX7."""
+    found = book()
+    deliver(found, b"few", 5, attempts[0])
+    found.ending(b"few", 5)
+    with pytest.raises(RuleBrokenError, match=EXACT_ATTEMPTS):
+        deliver(found, b"few", 6, attempts[1], sent_ms=20, now_ms=30)
+
+
+def test_an_ack_under_an_older_fence_may_not_count_where_a_later_one_is_known():
+    """Spec EX6."""
+    found = book()
+    deliver(found, b"one", 5)
+    found.ending(b"one", 5)
+    found.acked(b"one", 5, 20, "a", 1)
+    deliver(found, b"one", 6, sent_ms=20, now_ms=30)
+    found.acked(b"one", 5, 40, "b", 1)
+    with pytest.raises(RuleBrokenError, match=OLDER_IS_FENCED):
+        found.acked(b"one", 5, 40, "a", 1)
+
+
+def test_jobs_without_a_stamp_do_not_count():
+    found = book()
+    deliver(found, b"other", 0)
+    assert found.deliveries == 0
