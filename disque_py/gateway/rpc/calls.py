@@ -145,4 +145,6 @@ def _scaler_login(request: Any) -> str:
     """Return the login of KEDA's requests, which have no metadata of their own: `token` of the scaler's metadata."""
     reference = getattr(request, "scaledObjectRef", request)
     words = getattr(reference, "scalerMetadata", None)
-    return f"Bearer {words['token']}" if words and "token" in words else ""
+    # With `tokenFromEnv` KEDA sends the value of a variable of the scaled deployment, under this same name.
+    given = [words[name] for name in ("token", "tokenFromEnv") if name in words] if words else []
+    return f"Bearer {given[0]}" if given else ""

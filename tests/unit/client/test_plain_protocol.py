@@ -44,8 +44,17 @@ def test_an_error_reply_has_its_class():
 
 @pytest.mark.parametrize(
     "data",
-    [b"HTTP/1.1 400 Bad Request\r\n", b"H", b":\r\n", b":1a\r\n", b"$-2\r\n", b"*x\r\n", b"$1\r\nabc", b"*1\r\n" * 9]
-    + [b"+" + b"x" * (plain_protocol.LINE_BYTES_MAX + 1)],
+    [
+        b"+" + b"x" * (plain_protocol.LINE_BYTES_MAX + 1),
+        b"HTTP/1.1 400 Bad Request\r\n",
+        b"H",
+        b":\r\n",
+        b":1a\r\n",
+        b"$-2\r\n",
+        b"*x\r\n",
+        b"$1\r\nabc",
+        b"*1\r\n" * 9,
+    ],
 )
 def test_bytes_that_are_not_resp_are_a_protocol_error(data):
     with pytest.raises(ProtocolError):

@@ -36,7 +36,24 @@ def test_a_job_that_was_not_taken_has_no_attempt():
 
 def test_times_of_settings_are_milliseconds():
     found = QueueSettings(
-        timedelta(seconds=2), None, None, None, 0, "", "", timedelta(days=7), 0, 0, [], [], "", "local", "simple", "none", 1, 0
+        timedelta(seconds=2),
+        None,
+        None,
+        None,
+        0,
+        "",
+        "",
+        timedelta(days=7),
+        0,
+        0,
+        [],
+        [],
+        "",
+        "local",
+        "simple",
+        "none",
+        1,
+        0,
     )
     assert (shapes.settings(found)["lease_ms"], shapes.settings(found)["delay_ms"]) == (2000, None)
 
