@@ -189,6 +189,7 @@ DEFAULTS: Final = {
     "ttl": "1d",
     "attempts": "0",
     "retention": "7d",
+    "result-retention": "1h",
     "maxlen": "0",
     "maxsize": "0",
     "rate": "none",

@@ -429,12 +429,12 @@ def _decide(broker: Broker, chars: bytes, search: Search, named: bytes) -> bool:
         before = attributes.size
         attributes.set_extra(WINDOW, [windows.number(job), *found])
         broker.used_memory += attributes.size - before
-    _make(broker, search)
-    if search.making is None:
+    is_waiting = _make(broker, search)
+    if not is_waiting:
         _made(broker, job)
         search.asked = {}
         search.named = {}
-    return search.making is None
+    return not is_waiting
 
 
 def _made(broker: Broker, job: Job) -> None:
@@ -448,8 +448,8 @@ def _is_waiting(job: Job) -> bool:
     return job.state == WAIT_REPL or (type(job.work) is Handover and job.work.client is not None)
 
 
-def _make(broker: Broker, search: Search) -> None:
-    """Create the job of the first caller: no node that could be asked knows the key."""
+def _make(broker: Broker, search: Search) -> bool:
+    """Create the job of the first caller: no node that could be asked knows the key. Return whether it waits."""
     job = search.callers.pop(0)
     wanted = job.work
     assert isinstance(wanted, Wanted)
@@ -465,6 +465,8 @@ def _make(broker: Broker, search: Search) -> None:
     elif _is_waiting(job):
         search.making = job
         search.wanted = wanted
+        return True
+    return False
 
 
 def _end(broker: Broker, chars: bytes, search: Search, named: bytes) -> bool:

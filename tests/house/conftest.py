@@ -21,6 +21,7 @@ OUTSIDE = (
     "disque_py/cli/",
     "disque_py/client/",
     "disque_py/gateway/",
+    "disque_py/integrations/",
     "disque_py/server/",
     "disque_py/spark/",
     "disque_py/simulator/main.py",

@@ -16,7 +16,14 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("cluster_bus", "persistence", "disque_py")
 # Programs and libraries beside the broker: no floor names them, because they use the client library only.
-BESIDE = ("disque_py.cli", "disque_py.gateway", "disque_py.spark", "disque_py.testing", "disque_py.client")
+BESIDE = (
+    "disque_py.cli",
+    "disque_py.gateway",
+    "disque_py.integrations",
+    "disque_py.spark",
+    "disque_py.testing",
+    "disque_py.client",
+)
 BLOCK = re.compile(r"(?<=<!-- floors -->\n).*?(?=<!-- end of floors -->)", re.DOTALL)
 
 Arrows = set[tuple[str, str]]

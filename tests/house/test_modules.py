@@ -18,12 +18,13 @@ def test_no_module_has_a_name_that_says_nothing(modules):
 
 def test_every_module_that_does_something_has_its_own_test_file(modules, root):
     """
-    `disque_py/core/acks.py` is tested by `tests/unit/core/test_acks.py`. Where real processes, Spark or the
-    gateway are needed, it lies in `tests/integration`, `tests/spark` or `tests/gateway`. Declarations alone need none.
+    `disque_py/core/acks.py` is tested by `tests/unit/core/test_acks.py`. Where real processes, Spark,
+    the gateway or a task library are needed, it lies in `tests/integration`, `tests/spark`, `tests/gateway` or
+    `tests/integrations`. Declarations alone need none.
     """
     unit = {path.relative_to(root / "tests/unit").as_posix() for path in (root / "tests/unit").rglob("test_*.py")}
-    folders = ("integration", "spark", "gateway")
-    other = {path.stem for folder in folders for path in (root / "tests" / folder).glob("test_*.py")}
+    folders = ("integration", "integrations", "spark", "gateway")
+    other = {path.stem for folder in folders for path in (root / "tests" / folder).rglob("test_*.py")}
     assert [m.name for m in modules if has_code(m.tree) and not has_test(m.name, unit, other)] == []
 
 

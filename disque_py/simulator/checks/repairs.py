@@ -99,12 +99,17 @@ class RepairChecker:
         """A node is about to read these: note the nodes without which it may not end a collection."""
         broker = machine.broker
         sender_id = sender.membership.me.id
+        # These are to be forgotten in any case, because they were never created. No collection ends.
+        aborted = {item[0] for run in runs if run[0] == DELJOB for item in run[1:] if item[1] is None}
+        for job_id in aborted:
+            for silent in self._silent.get((machine.name, machine.runs, job_id), ()):
+                silent.clear()
         for run in runs:
             kind = run[0]
             if kind not in ENDING:
                 continue
             for item in run[1:]:
-                job = broker.find(item[0]) if kind != DELJOB or item[1] is not None else None
+                job = broker.find(item[0]) if item[0] not in aborted else None
                 if job is None or not job.holders:
                     continue
                 said = confirmed_by(job)

@@ -1,0 +1,353 @@
+"""The broker of Dramatiq: a message is a job of the queue `<namespace>.<queue>`.
+
+* A delay is the job's own, so a message with one waits on the nodes. There are no `.DQ` queues.
+* A consumer waits in GETJOB. Acks use other connections of the client, which any number of threads may share.
+* A thread extends the leases of all messages that this process holds (leases.py), fetched ones and running ones.
+* A message that failed for good gets NACK FINAL: it is errored, or goes to the dead-letter queue that the queue's
+  settings name. A node that does not know the word gets it as a job of `<queue>.XQ`, for seven days.
+* Dramatiq counts retries itself. It adds the message again, with a delay, and acknowledges the old one.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import Any, Final
+
+from dramatiq.broker import Broker, Consumer, MessageProxy
+from dramatiq.errors import BrokerConnectionError, ConnectionClosed, QueueJoinTimeout, QueueNotFound
+from dramatiq.message import Message
+from dramatiq.middleware import Interrupt, Middleware, raise_thread_exception
+
+from disque_py.client import DisqueConnectionError, DisqueError, Job, ReplyError
+from disque_py.client.dialect import is_misunderstood
+from disque_py.integrations.leases import LEASE_S, LeaseKeeper
+from disque_py.integrations.processes import ProcessClient
+
+# A message without an age limit lives so long. Its lease can be extended for half of this time.
+TTL_S: Final = 30 * 86_400
+# An age limit is counted by Dramatiq, which then fails the message. The job lives on for this time, to be failed.
+BEYOND_AGE_S: Final = 86_400
+# Dead letters of nodes without NACK FINAL are kept so long.
+DEAD_S: Final = 7 * 86_400
+# `broker_priority` comes before the time of creation in milliseconds.
+PRIORITY_STEP: Final = 10**13
+
+
+class Canceled(Interrupt):
+    """Raised in a worker's thread when its message was canceled."""
+
+
+class DisqueBroker(Broker):
+    """A broker of Dramatiq.
+
+    url          `disque://host:port,host:port/?option=value`, as of the client; by default disque://127.0.0.1:7711
+    middleware   Dramatiq's middleware; by default its own
+    namespace    name in front of those of the queues, "dramatiq" by default; "": none
+    lease        seconds after which the messages of a dead worker come back, 60 by default. Tasks may take longer
+    replicate    number of copies of each message; by default the node chooses
+    """
+
+    def __init__(
+        self,
+        *,
+        url: str = "disque://127.0.0.1:7711",
+        middleware: list[Middleware] | None = None,
+        namespace: str = "dramatiq",
+        lease: float = LEASE_S,
+        replicate: int | None = None,
+    ) -> None:
+        super().__init__(middleware=middleware)
+        self.queues: set[str] = set()
+        self.namespace = namespace
+        self.replicate = replicate
+        self.actor_options.add("broker_priority")
+        self._client = ProcessClient(url, "dramatiq")
+        self._running: dict[str, int] = {}
+        self.leases = LeaseKeeper(self._client, lease, on_canceled=self._interrupt)
+        self.add_middleware(_Threads(self._running))
+
+    @property
+    def client(self) -> Any:
+        """The client library's client of this process."""
+        return self._client()
+
+    def queue_of(self, queue_name: str) -> str:
+        """Return the name that one of Dramatiq's queues has on the nodes."""
+        return f"{self.namespace}.{queue_name}" if self.namespace else queue_name
+
+    def close(self) -> None:
+        """End the lease thread and the connections of this process."""
+        self.leases.close()
+        self._client.close()
+
+    def declare_queue(self, queue_name: str) -> None:
+        """Declare a queue: workers fetch from it. Nodes need no declaration."""
+        if queue_name not in self.queues:
+            self.emit_before("declare_queue", queue_name)
+            self.queues.add(queue_name)
+            self.emit_after("declare_queue", queue_name)
+
+    def get_declared_queues(self) -> set[str]:
+        """Return the names of all declared queues."""
+        return self.queues.copy()
+
+    def enqueue(self, message: Message, *, delay: int | None = None) -> Message:
+        """Add a message → a copy of it, whose option `disque_job_id` is the id of its job.
+
+        message   the message
+        delay     milliseconds until workers get it; None, the default: none
+
+        Raises QueueNotFound; ConnectionClosed when no node answers, or when the answer was lost and the message may
+        exist.
+        """
+        queue_name = message.queue_name
+        if queue_name not in self.queues:
+            raise QueueNotFound(queue_name)
+        message = message.copy(options={"disque_job_id": None})
+        self.emit_before("enqueue", message, delay)
+        options = {name: value for name, value in message.options.items() if name != "disque_job_id"}
+        body = Message(**{**message.asdict(), "options": options}).encode()
+        priority = message.options.get("broker_priority", self._actor_option(message, "broker_priority"))
+        try:
+            job_id = self._client().add_job(
+                self.queue_of(queue_name),
+                body,
+                replicate=self.replicate,
+                delay=timedelta(milliseconds=delay) if delay else None,
+                retry=self.leases.lease,
+                ttl=self._ttl_s(message, delay or 0),
+                priority=None if priority is None else int(1000 * time.time()) - int(priority) * PRIORITY_STEP,
+            )
+        except DisqueConnectionError as error:
+            raise ConnectionClosed(error) from None
+        message = message.copy(options={"disque_job_id": job_id})
+        self.emit_after("enqueue", message, delay)
+        return message
+
+    def _actor_option(self, message: Message, name: str) -> Any:
+        actor = self.actors.get(message.actor_name)
+        return None if actor is None else actor.options.get(name)
+
+    def _ttl_s(self, message: Message, delay_ms: int) -> int:
+        max_age = message.options.get("max_age") or self._actor_option(message, "max_age")
+        rest_s: int = TTL_S if max_age is None else int(max_age) // 1000 + BEYOND_AGE_S
+        return -(-delay_ms // 1000) + rest_s
+
+    def consume(self, queue_name: str, prefetch: int = 1, timeout: int = 30_000) -> _DisqueConsumer:
+        """Return an iterator over the messages of a queue.
+
+        queue_name   its name
+        prefetch     messages that the worker holds at most, running ones included
+        timeout      milliseconds after which the iterator yields None
+
+        Raises QueueNotFound.
+        """
+        if queue_name not in self.queues:
+            raise QueueNotFound(queue_name)
+        return _DisqueConsumer(self, self.queue_of(queue_name), prefetch, timeout)
+
+    def cancel(self, message: Message) -> bool:
+        """Cancel a message that `enqueue` or `send` returned → whether it was not over.
+
+        message   the message, with its option `disque_job_id`
+
+        A message that waits is never run. A running one has `Canceled` raised in its thread within five seconds.
+        """
+        job_id = message.options.get("disque_job_id")
+        if job_id is None:
+            raise ValueError("only a message that `send` returned can be canceled")
+        try:
+            return bool(self._client().cancel(job_id))
+        except DisqueConnectionError as error:
+            raise ConnectionClosed(error) from None
+
+    def _interrupt(self, job: Job) -> None:
+        thread_id = self._running.get(job.id)
+        if thread_id is not None:
+            raise_thread_exception(thread_id, Canceled)
+
+    def flush(self, queue_name: str) -> None:
+        """Drop all messages of a queue that no worker has: waiting, delayed and failed ones."""
+        client, queue = self._client(), self.queue_of(queue_name)
+        client.purge(queue)
+        client.purge(queue, status="invisible")
+        client.purge(queue, status="errored")
+        client.purge(f"{queue}.XQ")
+
+    def flush_all(self) -> None:
+        """Drop all messages of all declared queues that no worker has."""
+        for queue_name in sorted(self.queues):
+            self.flush(queue_name)
+
+    def join(self, queue_name: str, *, interval: int = 100, timeout: int | None = None) -> None:
+        """Wait until a queue has no messages: none that waits, is delayed or runs. For tests.
+
+        queue_name   its name
+        interval     milliseconds between two questions, 100 by default
+        timeout      milliseconds to wait at most; None, the default: for ever
+
+        Raises QueueJoinTimeout.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout / 1000
+        while True:
+            stat = self._client().qstat(self.queue_of(queue_name), cluster=True)
+            if stat is None or stat.len + stat.invisible + stat.running == 0:
+                return
+            if deadline is not None and time.monotonic() >= deadline:
+                raise QueueJoinTimeout(queue_name)
+            time.sleep(interval / 1000)
+
+
+class _Threads(Middleware):
+    """The thread of each running message, for `cancel`."""
+
+    def __init__(self, running: dict[str, int]) -> None:
+        self._running = running
+
+    def before_process_message(self, broker: Broker, message: MessageProxy) -> None:
+        if isinstance(message, DisqueMessage):
+            self._running[message.job.id] = threading.get_ident()
+
+    def after_process_message(
+        self, broker: Broker, message: MessageProxy, *, result: Any = None, exception: BaseException | None = None
+    ) -> None:
+        self.after_skip_message(broker, message)
+        if isinstance(exception, Canceled):
+            message.options["throws"] = Canceled  # The middleware of retries lets it fail at once.
+
+    def after_skip_message(self, broker: Broker, message: MessageProxy) -> None:
+        if isinstance(message, DisqueMessage):
+            self._running.pop(message.job.id, None)
+
+
+class DisqueMessage(MessageProxy):
+    """A message with its job.
+
+    job     the job of this delivery
+    error   the exception that it failed with; None without one
+    """
+
+    def __init__(self, message: Message, job: Job) -> None:
+        super().__init__(message)
+        self.job = job
+        self.error: BaseException | None = None
+
+    def stuff_exception(self, exception: BaseException) -> None:
+        """Keep the exception that the message failed with."""
+        super().stuff_exception(exception)
+        self.error = exception
+
+    def clear_exception(self) -> None:
+        """Forget the exception."""
+        super().clear_exception()
+        self.error = None
+
+    @property
+    def redelivered(self) -> bool:
+        """Whether a worker had this message before."""
+        return (self.job.delivery_count or 1) > 1
+
+
+class _DisqueConsumer(Consumer):
+    """The messages of one queue that this worker takes."""
+
+    def __init__(self, broker: DisqueBroker, queue: str, prefetch: int, timeout_ms: int) -> None:
+        self._broker = broker
+        self._queue = queue
+        self._prefetch = prefetch
+        self._timeout_ms = timeout_ms
+        self._fetched: deque[Job] = deque()
+        self._out: set[str] = set()
+        self._has_room = threading.Event()
+
+    def __next__(self) -> DisqueMessage | None:
+        """Return the next message; None if there is none in time, or no room for more."""
+        if not self._fetched and not self._fetch():
+            return None
+        job = self._fetched.popleft()
+        try:
+            message = Message.decode(job.body)
+        except Exception as error:
+            self._broker.logger.error("A job is no message and was set aside: %s", job.id, exc_info=True)
+            self._out.discard(job.id)
+            self._set_aside(job, error)
+            return None
+        return DisqueMessage(message.copy(options={"disque_job_id": job.id}), job)
+
+    def _fetch(self) -> bool:
+        self._has_room.clear()
+        room = self._prefetch - len(self._out)
+        if room <= 0:
+            self._has_room.wait(self._timeout_ms / 1000)
+            return False
+        leases = self._broker.leases
+        try:
+            jobs = self._broker.client.get_jobs(
+                self._queue, count=room, timeout_ms=self._timeout_ms, withlease=True, lease=leases.lease
+            )
+        except DisqueConnectionError as error:
+            raise ConnectionClosed(error) from None
+        leases.add(*jobs)
+        self._out.update(job.id for job in jobs)
+        self._fetched.extend(jobs)
+        return bool(jobs)
+
+    def ack(self, message: DisqueMessage) -> None:
+        """Acknowledge a message. Raises ConnectionClosed."""
+        job = message.job
+        try:
+            self._broker.client.ack(job)
+        except DisqueConnectionError as error:
+            raise ConnectionClosed(error) from None
+        self._settled(job)
+
+    def nack(self, message: DisqueMessage) -> None:
+        """Set a message aside that failed for good. Raises ConnectionClosed."""
+        self._set_aside(message.job, message.error)
+
+    def _set_aside(self, job: Job, error: BaseException | None) -> None:
+        client = self._broker.client
+        reason = None if error is None else f"{type(error).__name__}: {error}"
+        try:
+            try:
+                client.nack(job, final=True, reason=reason, attempt=job.attempt)
+            except ReplyError as refusal:
+                if not is_misunderstood(refusal):
+                    raise
+                client.add_job(f"{job.queue}.XQ", job.body, ttl=DEAD_S, retry_unsafe=True)
+                client.ack(job)
+        except DisqueConnectionError as lost:
+            raise ConnectionClosed(lost) from None
+        self._settled(job)
+
+    def requeue(self, messages: Iterable[DisqueMessage]) -> None:
+        """Put messages back that were not begun."""
+        self._put_back([message.job for message in messages])
+
+    def close(self) -> None:
+        """Put back the messages that were fetched and not handed out."""
+        jobs = list(self._fetched)
+        self._fetched.clear()
+        try:
+            self._put_back(jobs)
+        except (BrokerConnectionError, DisqueError):
+            self._broker.logger.warning("%d messages come back when their lease is over", len(jobs))
+
+    def _put_back(self, jobs: list[Job]) -> None:
+        if jobs:
+            try:
+                self._broker.client.nack(*jobs, delay=0)
+            except DisqueConnectionError as error:
+                raise ConnectionClosed(error) from None
+            finally:
+                for job in jobs:
+                    self._settled(job)
+
+    def _settled(self, job: Job) -> None:
+        self._broker.leases.remove(job)
+        self._out.discard(job.id)
+        self._has_room.set()

@@ -1,0 +1,158 @@
+"""A thread that extends the leases of the jobs that a worker holds.
+
+Task libraries run functions for as long as they take, in threads or processes of their own. Their jobs have a short
+lease, so that the jobs of a dead worker come back soon. This thread sends WORKING for each held job, at a third of the
+lease or more often, also while the functions keep the interpreter or an event loop busy.
+
+A job leaves the keeper when it is settled. It also leaves when its lease can't be extended any more (the job is
+unknown, past half of its TTL, or delivered again), and when the job was canceled. The worker is told of these.
+
+The thread starts with the first job. A forked child begins with no job and no thread.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import timedelta
+from typing import Final
+
+from disque_py.client import (
+    Address,
+    Disque,
+    DisqueError,
+    Job,
+    JobCanceledError,
+    NoJobError,
+    StaleError,
+    TooLateError,
+)
+from disque_py.client.commands import by_node, working
+
+# Seconds of a lease, unless the program says otherwise.
+LEASE_S: Final = 60.0
+# A cancellation is heard within this time, however long the lease is.
+CHECK_S: Final = 5.0
+# The pause after a connection error.
+AGAIN_S: Final = 0.5
+
+_log = logging.getLogger(__name__)
+
+
+def _ignore(_job: Job) -> None:
+    """Do nothing."""
+
+
+class LeaseKeeper:
+    """The jobs that a worker holds, and the thread that extends their leases.
+
+    client        returns the client of this process
+    lease_s       seconds of each lease
+    on_canceled   called in the thread with a job that was canceled
+    on_lost       called in the thread with a job that may run elsewhere too
+    """
+
+    def __init__(
+        self,
+        client: Callable[[], Disque],
+        lease_s: float = LEASE_S,
+        *,
+        on_canceled: Callable[[Job], None] = _ignore,
+        on_lost: Callable[[Job], None] = _ignore,
+    ) -> None:
+        if lease_s < 1:
+            raise ValueError("a lease lasts a second at least")
+        self.lease = timedelta(milliseconds=round(1000 * lease_s))
+        self._tick_s = min(lease_s / 3, CHECK_S)
+        self._client = client
+        self._on_canceled = on_canceled
+        self._on_lost = on_lost
+        self._pid = 0
+        self._begin()
+
+    def _begin(self) -> None:
+        self._pid = os.getpid()
+        self._jobs: dict[str, Job] = {}
+        self._stopped = threading.Event()
+        self._starting = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    def add(self, *jobs: Job) -> None:
+        """Extend the leases of these jobs from now on."""
+        if self._pid != os.getpid():
+            self._begin()
+        for job in jobs:
+            self._jobs[job.id] = job
+        with self._starting:
+            if self._thread is None and jobs:
+                self._stopped = threading.Event()
+                self._thread = threading.Thread(
+                    target=self._run, args=(self._stopped,), name="disque-leases", daemon=True
+                )
+                self._thread.start()
+
+    def remove(self, job: Job) -> bool:
+        """Leave this job alone from now on. Return whether it was held."""
+        return self._jobs.pop(job.id, None) is not None
+
+    def holds(self, job: Job) -> bool:
+        """Return whether the lease of this job is being extended."""
+        return self._pid == os.getpid() and job.id in self._jobs
+
+    def close(self) -> None:
+        """End the thread. The leases of jobs that are still held run out."""
+        if self._pid != os.getpid():
+            return
+        with self._starting:
+            thread, self._thread = self._thread, None
+        self._stopped.set()
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(timeout=1)
+
+    def _run(self, stopped: threading.Event) -> None:
+        wait_s = self._tick_s
+        while not stopped.wait(wait_s):
+            wait_s = self._tick_s
+            for node, jobs in by_node(list(self._jobs.values())).items():
+                try:
+                    is_done = self.extend(node, [job for job in jobs if isinstance(job, Job)])
+                except DisqueError:
+                    is_done = False
+                if not is_done:
+                    wait_s = min(AGAIN_S, self._tick_s)
+
+    def extend(self, node: Address | None, jobs: list[Job]) -> bool:
+        """Extend the leases of jobs of one node now. Return whether each of them was answered."""
+        pipe = self._client().pipeline()
+        for job in jobs:
+            pipe.working(job, self.lease, attempt=job.attempt)
+        is_done = True
+        for job, outcome in zip(jobs, pipe.execute(), strict=True):
+            if isinstance(outcome, NoJobError) and self._ask_others(node, job):
+                continue
+            if isinstance(outcome, JobCanceledError):
+                if self.remove(job):
+                    self._on_canceled(job)
+            elif isinstance(outcome, NoJobError | TooLateError | StaleError):
+                if self.remove(job):
+                    _log.warning("job %s may run elsewhere, too: its lease can't be extended (%s)", job.id, outcome)
+                    self._on_lost(job)
+            elif isinstance(outcome, DisqueError):
+                is_done = False
+        return is_done
+
+    def _ask_others(self, node: Address | None, job: Job) -> bool:
+        """Extend a lease on a node that has a copy, after the one that delivered the job is gone."""
+        client = self._client()
+        for other in client.hello().nodes:
+            address = Address(other.host, other.port)
+            if address != node:
+                request = working(job, self.lease)
+                request.node = address
+                with suppress(DisqueError):
+                    client.run(request)
+                    return True
+        return False

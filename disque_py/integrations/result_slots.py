@@ -1,0 +1,157 @@
+"""Results under a name that the program chooses, in plain commands.
+
+Task libraries name a result by the id of their task, and read it long after its job is over. A *slot* is a job with
+this name as its KEY. Either side makes it, the worker with a result or the program that waits for one; KEY gives both
+the same job. It is delayed for as long as it lives, so no consumer ever gets it.
+
+* To store is to acknowledge the slot with RESULT. The first result counts.
+* To wait is WAITJOB. Any number of programs wait, on any node, and none of them polls.
+* A result that is too long for RESULT (`result-max-bytes`) becomes the body of a job, and the slot's result names it.
+
+A result begins with the moment of its end, because the nodes keep all results of a queue equally long. The setting
+`result-retention` of the queue is raised to the longest time that a program asks for.
+"""
+
+from __future__ import annotations
+
+import time
+from datetime import timedelta
+from typing import Final
+
+from disque_py.client import AsyncDisque, Disque, ReplyError
+
+# The nodes keep results so long without a setting.
+RETENTION_S: Final = 3600
+# A slot that a reader made lives so long: the result may come late.
+READERS_SLOT_S: Final = 7 * 86_400
+# Results up to this size are sent with the acknowledgement: `result-max-bytes` of a node without configuration.
+INLINE_BYTES: Final = 60_000
+
+INLINE: Final = b"="
+ELSEWHERE: Final = b"@"
+
+
+def pack(kind: bytes, data: bytes, until_ms: int) -> bytes:
+    """Return a result as the slot has it."""
+    return kind + b"%d:" % until_ms + data
+
+
+def unpack(packed: bytes, now_ms: int) -> tuple[bytes, bytes] | None:
+    """Return the kind and the data of a slot's result; None if its time is over."""
+    until, _, data = packed[1:].partition(b":")
+    return (packed[:1], data) if int(until) > now_ms else None
+
+
+def _now_ms() -> int:
+    return int(1000 * time.time())
+
+
+def _seconds(ttl_ms: int) -> int:
+    """Return a time to live in whole seconds, at least two: the delay is a second shorter."""
+    return max(2, -(-ttl_ms // 1000))
+
+
+class ResultSlots:
+    """The slots of one queue, for programs with threads.
+
+    client   the client
+    queue    name of the queue; nothing else may use it
+    """
+
+    def __init__(self, client: Disque, queue: str) -> None:
+        self._client = client
+        self._queue = queue
+        self._retention_s = RETENTION_S
+
+    def put(self, key: str, data: bytes, ttl_ms: int) -> None:
+        """Store the result of this name for so many milliseconds. An earlier one stays."""
+        seconds = _seconds(ttl_ms)
+        if seconds > self._retention_s:
+            settings = self._client.queue_settings(self._queue)
+            kept = settings.result_retention if settings is not None else None
+            if kept is None or kept < timedelta(seconds=seconds):
+                self._client.set_queue(self._queue, result_retention=seconds)
+            self._retention_s = seconds
+        slot = self._slot(key, seconds)
+        until_ms = _now_ms() + ttl_ms
+        if len(data) <= INLINE_BYTES:
+            try:
+                self._client.ack(slot, result=pack(INLINE, data, until_ms))
+                return
+            except ReplyError as error:
+                if error.code != "ERR":
+                    raise
+        job_id = self._client.add_job(f"{self._queue}.long", data, ttl=seconds, delay=seconds - 1, retry_unsafe=True)
+        self._client.ack(slot, result=pack(ELSEWHERE, job_id.encode(), until_ms))
+
+    def get(self, key: str) -> bytes | None:
+        """Return the result of this name; None without one."""
+        slot = self._client.job_ids(self._queue, [key])[0]
+        return None if slot is None else self._read(slot, 0.001)
+
+    def wait(self, key: str, timeout_s: float | None) -> bytes | None:
+        """Return the result of this name as soon as there is one; None after so many seconds."""
+        return self._read(self._slot(key, READERS_SLOT_S), timeout_s)
+
+    def _slot(self, key: str, seconds: int) -> str:
+        return self._client.add_job(self._queue, b"", key=key, ttl=seconds, delay=seconds - 1)
+
+    def _read(self, slot: str, timeout_s: float | None) -> bytes | None:
+        packed = self._client.wait_jobs(slot, timeout=timeout_s)[0].result
+        found = None if packed is None else unpack(packed, _now_ms())
+        if found is None or found[0] == INLINE:
+            return None if found is None else found[1]
+        info = self._client.show(found[1], cluster=True)
+        return None if info is None else info.body
+
+
+class AsyncResultSlots:
+    """The slots of one queue, for asyncio. ResultSlots explains the methods."""
+
+    def __init__(self, client: AsyncDisque, queue: str) -> None:
+        self._client = client
+        self._queue = queue
+        self._retention_s = RETENTION_S
+
+    async def put(self, key: str, data: bytes, ttl_ms: int) -> None:
+        """Store the result of this name for so many milliseconds. An earlier one stays."""
+        seconds = _seconds(ttl_ms)
+        if seconds > self._retention_s:
+            settings = await self._client.queue_settings(self._queue)
+            kept = settings.result_retention if settings is not None else None
+            if kept is None or kept < timedelta(seconds=seconds):
+                await self._client.set_queue(self._queue, result_retention=seconds)
+            self._retention_s = seconds
+        slot = await self._slot(key, seconds)
+        until_ms = _now_ms() + ttl_ms
+        if len(data) <= INLINE_BYTES:
+            try:
+                await self._client.ack(slot, result=pack(INLINE, data, until_ms))
+                return
+            except ReplyError as error:
+                if error.code != "ERR":
+                    raise
+        job_id = await self._client.add_job(
+            f"{self._queue}.long", data, ttl=seconds, delay=seconds - 1, retry_unsafe=True
+        )
+        await self._client.ack(slot, result=pack(ELSEWHERE, job_id.encode(), until_ms))
+
+    async def get(self, key: str) -> bytes | None:
+        """Return the result of this name; None without one."""
+        slot = (await self._client.job_ids(self._queue, [key]))[0]
+        return None if slot is None else await self._read(slot, 0.001)
+
+    async def wait(self, key: str, timeout_s: float | None) -> bytes | None:
+        """Return the result of this name as soon as there is one; None after so many seconds."""
+        return await self._read(await self._slot(key, READERS_SLOT_S), timeout_s)
+
+    async def _slot(self, key: str, seconds: int) -> str:
+        return await self._client.add_job(self._queue, b"", key=key, ttl=seconds, delay=seconds - 1)
+
+    async def _read(self, slot: str, timeout_s: float | None) -> bytes | None:
+        packed = (await self._client.wait_jobs(slot, timeout=timeout_s))[0].result
+        found = None if packed is None else unpack(packed, _now_ms())
+        if found is None or found[0] == INLINE:
+            return None if found is None else found[1]
+        info = await self._client.show(found[1], cluster=True)
+        return None if info is None else info.body

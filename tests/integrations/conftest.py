@@ -1,0 +1,84 @@
+"""Fixtures of the adapters' tests: nodes that several tests share, and names of their own."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+
+import pytest
+
+from disque_py import testing
+
+
+@pytest.fixture(scope="session")
+def shared_node():
+    """One node with a voter, so that locks work."""
+    with testing.node() as node:
+        with node.client() as client:
+            client.cluster_voters_init(client.cluster_myid())
+        yield node
+
+
+@pytest.fixture
+def name():
+    """A name that no other test has."""
+    return f"t{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture
+def client(shared_node):
+    """A client of the shared node."""
+    with shared_node.client() as client:
+        yield client
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Starts a program in the test's folder; it ends with the test."""
+    started = []
+
+    def run(url, *words):
+        environment = {**os.environ, "DISQUE_URL": url, "NOTES": str(tmp_path / "notes"), "PYTHONWARNINGS": "ignore"}
+        with open(tmp_path / f"{len(started)}.log", "wb") as log:
+            started.append(
+                subprocess.Popen(
+                    [sys.executable, *words],
+                    cwd=tmp_path,
+                    env=environment,
+                    stdout=subprocess.PIPE,
+                    stderr=log,
+                    start_new_session=True,
+                )
+            )
+        return started[-1]
+
+    yield run
+    for process in started:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+
+@pytest.fixture
+def notes(tmp_path):
+    """Returns the numbers that the tasks of a program in the test's folder noted."""
+    path = tmp_path / "notes"
+    return lambda: [int(line) for line in path.read_text().split()] if path.exists() else []
+
+
+@pytest.fixture
+def wait_for():
+    """Waits until a condition holds, for 30 seconds at most."""
+
+    def wait_for(condition):
+        until = time.monotonic() + 30
+        while not condition():
+            assert time.monotonic() < until, "it did not happen in time"
+            time.sleep(0.05)
+
+    return wait_for

@@ -1,0 +1,51 @@
+"""A broker of Dramatiq on a real node, with real workers."""
+
+from __future__ import annotations
+
+import pytest
+
+dramatiq = pytest.importorskip("dramatiq", reason="the extra [dramatiq] is not installed")
+
+from disque_py.integrations.dramatiq import DisqueBackend, DisqueBroker, DisqueRateLimiterBackend  # noqa: E402
+
+
+@pytest.fixture
+def backend(shared_node, name):
+    """A result backend with a queue of its own."""
+    backend = DisqueBackend(url=shared_node.url, namespace=f"{name}-results")
+    yield backend
+    backend.close()
+
+
+@pytest.fixture
+def limits(shared_node, name):
+    """A rate limiter backend with names of its own."""
+    limits = DisqueRateLimiterBackend(url=shared_node.url, namespace=f"{name}-limits")
+    yield limits
+    limits.close()
+
+
+@pytest.fixture
+def broker(shared_node, name, backend):
+    """A broker with names of its own, which stores results. Its leases last three seconds."""
+    broker = DisqueBroker(url=shared_node.url, namespace=name, lease=3)
+    broker.add_middleware(dramatiq.results.Results(backend=backend))
+    dramatiq.set_broker(broker)
+    yield broker
+    broker.close()
+
+
+@pytest.fixture
+def start(broker):
+    """Starts workers that end with the test."""
+    workers = []
+
+    def start(threads=2):
+        worker = dramatiq.Worker(broker, worker_timeout=100, worker_threads=threads)
+        workers.append(worker)
+        worker.start()
+        return worker
+
+    yield start
+    for worker in workers:
+        worker.stop(5_000)

@@ -1,0 +1,198 @@
+"""The broker of Taskiq: messages are jobs, and each ends once."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+from taskiq import Context, SendTaskError, SimpleRetryMiddleware, TaskiqDepends
+
+from disque_py.integrations.taskiq import DisqueBroker
+
+
+def test_each_task_runs_once(broker, work):
+    working, eventually = work
+    ran = []
+
+    @broker.task(task_name="note")
+    async def note(number: int) -> None:
+        ran.append(number)
+
+    async def main():
+        for number in range(100):
+            await note.kiq(number)
+        async with working(broker):
+            await eventually(lambda: len(ran) >= 100)
+
+    asyncio.run(main())
+    assert sorted(ran) == list(range(100))
+
+
+def test_a_delay_is_the_jobs_own(broker, work, client, name):
+    working, eventually = work
+    ran = []
+
+    @broker.task(task_name="note")
+    async def note() -> None:
+        ran.append(time.time())
+
+    async def main():
+        sent_at = time.time()
+        await note.kicker().with_labels(delay=0.6).kiq()
+        assert client.qlen(name, status="invisible") == 1
+        async with working(broker):
+            await eventually(lambda: ran)
+        assert 0.6 <= ran[0] - sent_at < 1.5
+
+    asyncio.run(main())
+
+
+def test_a_larger_priority_runs_first(broker, work):
+    working, eventually = work
+    ran = []
+
+    @broker.task(task_name="note")
+    async def note(number: int) -> None:
+        ran.append(number)
+
+    async def main():
+        for priority in (0, 9, 5):
+            await note.kicker().with_labels(priority=priority).kiq(priority)
+        async with working(broker, max_async_tasks=1):
+            await eventually(lambda: len(ran) == 3)
+
+    asyncio.run(main())
+    assert ran == [9, 5, 0]
+
+
+def test_a_label_names_another_queue(make_broker, work, client, name):
+    working, eventually = work
+    broker = make_broker(queues=[f"{name}-slow"])
+    ran = []
+
+    @broker.task(task_name="note", queue_name=f"{name}-slow")
+    async def note() -> None:
+        ran.append(1)
+
+    async def main():
+        await note.kiq()
+        assert client.qlen(f"{name}-slow") == 1
+        async with working(broker):
+            await eventually(lambda: ran)
+
+    asyncio.run(main())
+
+
+def test_a_task_that_blocks_the_loop_beyond_its_lease_runs_once(broker, work, client, name):
+    working, eventually = work
+    ran = []
+
+    @broker.task(task_name="long")
+    async def long() -> None:
+        ran.append(1)
+        time.sleep(3.5)  # noqa: ASYNC251  # the loop is blocked on purpose
+
+    async def main():
+        await long.kiq()
+        async with working(broker):
+            await eventually(lambda: ran)
+        assert client.get_job(name, timeout_ms=2_500) is None
+
+    asyncio.run(main())
+    assert ran == [1]
+
+
+@pytest.mark.parametrize("ack_type", ["when_received", "when_executed", "when_saved"])
+def test_every_kind_of_acknowledgement_ends_the_job(broker, work, client, name, ack_type):
+    working, eventually = work
+
+    @broker.task(task_name="note", ack_type=ack_type)
+    async def note() -> None:
+        pass
+
+    async def main():
+        await note.kiq()
+        async with working(broker):
+            await eventually(lambda: client.qstat(name) is None or not client.jobs_left(name))
+
+    client.jobs_left = lambda queue: sum(client.qlen(queue, status=status) for status in ("pending", "running"))
+    asyncio.run(main())
+
+
+def test_a_message_that_a_task_acknowledges_itself(broker, work, client, name):
+    """Without an acknowledgement it comes again; the label tells the second delivery."""
+    working, eventually = work
+    deliveries = []
+
+    @broker.task(task_name="note", ack_type="manual")
+    async def note(context: Context = TaskiqDepends()) -> None:  # noqa: B008
+        deliveries.append(context.message.labels["delivery_count"])
+        if len(deliveries) == 2:
+            await context.ack()
+
+    async def main():
+        await note.kiq()
+        async with working(broker):
+            await eventually(lambda: len(deliveries) == 2)
+            await asyncio.sleep(0.2)
+            assert client.qlen(name, status="running") == 0
+
+    asyncio.run(main())
+    assert deliveries == [1, 2]
+
+
+def test_a_task_is_tried_again(broker, work):
+    working, _ = work
+    broker.add_middlewares(SimpleRetryMiddleware())
+    tries = []
+
+    @broker.task(task_name="note", retry_on_error=True, max_retries=3)
+    async def note() -> str:
+        tries.append(1)
+        if len(tries) < 3:
+            raise RuntimeError("no ink")
+        return "printed"
+
+    async def main():
+        task = await note.kiq()
+        async with working(broker):
+            result = await task.wait_result(timeout=10)
+        assert result.return_value == "printed"
+
+    asyncio.run(main())
+
+
+def test_messages_that_were_not_begun_go_back_when_a_worker_stops(broker, work, client, name):
+    working, eventually = work
+    ran = []
+
+    @broker.task(task_name="note")
+    async def note() -> None:
+        ran.append(1)
+        await asyncio.sleep(0.3)
+
+    async def main():
+        for _ in range(8):
+            await note.kiq()
+        async with working(broker, max_async_tasks=1):
+            await eventually(lambda: ran)
+        assert client.qlen(name) == 8 - len(ran)
+
+    asyncio.run(main())
+    assert len(ran) <= 2
+
+
+def test_no_node_is_an_error_of_taskiq():
+    broker = DisqueBroker("disque://127.0.0.1:1/?patience=0")
+
+    @broker.task(task_name="note")
+    async def note() -> None:
+        pass
+
+    async def main():
+        with pytest.raises(SendTaskError):
+            await note.kiq()
+        await broker.shutdown()
+
+    asyncio.run(main())

@@ -1,0 +1,97 @@
+"""The thread that extends leases."""
+
+from __future__ import annotations
+
+import os
+import time
+
+import pytest
+
+from disque_py import testing
+from disque_py.integrations.leases import LeaseKeeper
+
+
+@pytest.fixture
+def make_keeper(client):
+    """Makes keepers on the shared client that end with the test."""
+    made = []
+
+    def make(lease_s, **hooks):
+        made.append(LeaseKeeper(lambda: client, lease_s, **hooks))
+        return made[-1]
+
+    yield make
+    for keeper in made:
+        keeper.close()
+
+
+def fetched(client, queue, lease=1):
+    """A job that this test holds."""
+    client.add_job(queue, b"body", retry=lease)
+    return client.get_job(queue, withlease=True, lease=lease)
+
+
+def test_a_held_job_is_not_delivered_again(client, name, make_keeper):
+    keeper = make_keeper(1)
+    job = fetched(client, name)
+    keeper.add(job)
+    assert client.get_job(name, timeout_ms=2_500) is None
+    assert keeper.remove(job)
+    assert client.get_job(name, timeout_ms=2_500).id == job.id
+
+
+def test_a_canceled_job_is_told_and_left(client, name, make_keeper):
+    canceled = []
+    keeper = make_keeper(60, on_canceled=canceled.append)
+    job = fetched(client, name, 60)
+    keeper.add(job)
+    client.cancel(job)
+    keeper.extend(job.node, [job])
+    assert canceled == [job]
+    assert not keeper.holds(job)
+
+
+def test_a_lease_that_is_lost_is_told_once(client, name, make_keeper):
+    lost = []
+    keeper = make_keeper(60, on_lost=lost.append)
+    job = fetched(client, name)
+    keeper.add(job)
+    assert client.get_job(name, timeout_ms=5_000, withlease=True).attempt == 2
+    keeper.extend(job.node, [job])
+    keeper.extend(job.node, [job])
+    assert lost == [job]
+
+
+def test_a_lease_outlives_the_node_that_gave_it():
+    with testing.cluster() as cluster, cluster.client() as client:
+        job = fetched(client, "queue", 2)
+        keeper = LeaseKeeper(lambda: client, 2)
+        keeper.add(job)
+        cluster.kill(next(at for at, node in enumerate(cluster) if node.port == job.node.port))
+        assert client.get_job("queue", timeout_ms=5_000) is None
+        keeper.close()
+
+
+def test_a_forked_child_holds_nothing(client, name, make_keeper):
+    keeper = make_keeper(60)
+    job = fetched(client, name, 60)
+    keeper.add(job)
+    child = os.fork()
+    if not child:
+        os._exit(keeper.holds(job))
+    assert os.waitpid(child, 0)[1] == 0
+    assert keeper.holds(job)
+
+
+def test_a_lease_lasts_a_second_at_least(client):
+    with pytest.raises(ValueError, match="a second"):
+        LeaseKeeper(lambda: client, 0.5)
+
+
+def test_a_keeper_that_is_closed_extends_nothing(client, name, make_keeper):
+    keeper = make_keeper(1)
+    keeper.add(fetched(client, name))
+    keeper.close()
+    started_at = time.monotonic()
+    assert client.get_job(name, timeout_ms=5_000) is not None
+    assert time.monotonic() - started_at < 3
