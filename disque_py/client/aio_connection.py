@@ -159,7 +159,7 @@ class AsyncConnection(asyncio.Protocol):
         # Not asserted: uvloop's transports behave like asyncio.Transport, but don't derive from it.
         self._transport = cast(asyncio.Transport, transport)
         sock = transport.get_extra_info("socket")
-        if sock is not None and sock.family != socket.AF_UNIX:
+        if sock is not None and sock.family in (socket.AF_INET, socket.AF_INET6):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
 
@@ -275,6 +275,8 @@ async def dial(address: Address, options: ClientOptions, tls: ssl.SSLContext | N
     try:
         async with asyncio.timeout(options.connect_timeout):
             if address.path:
+                if not hasattr(socket, "AF_UNIX"):
+                    raise OSError("this system has no unix sockets")
                 await loop.create_unix_connection(lambda: connection, address.path)
             else:
                 name = address.host if tls is not None else None

@@ -1,6 +1,7 @@
 """The client's side of RESP: commands to bytes, bytes to replies.
 
-Commands are arrays of bulk strings. hiredis parses replies into bytes, int, None and lists of these. An error becomes a
+Commands are arrays of bulk strings. hiredis parses replies into bytes, int, None and lists of these, or
+`plain_protocol` where hiredis is not installed. An error becomes a
 `ReplyError` object in its place; it is never raised here. The library uses RESP2 (spec R4: RESP3 would change only nil
 and maps). Pure.
 """
@@ -10,9 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias
 
-import hiredis
-
 from disque_py.client.errors import ProtocolError, from_reply
+
+try:
+    from hiredis import Reader, pack_command
+except ImportError:  # A client-only installation, docs/packages.md.
+    from disque_py.client.plain_protocol import Reader, pack_command  # type: ignore[assignment]
 
 # bytes | int | None | ReplyError | list of Reply. hiredis builds it, and the parsers of results.py know its shape.
 Reply: TypeAlias = Any
@@ -26,7 +30,7 @@ class NoReplyYet:
 NOTHING: Final = NoReplyYet()
 
 # hiredis builds the whole command in C. It takes a tuple of bytes only, because it can't encode surrogates.
-_pack: Final[Callable[..., bytes]] = hiredis.pack_command
+_pack: Final[Callable[..., bytes]] = pack_command
 
 
 def word(value: Word) -> bytes:
@@ -58,7 +62,7 @@ class Decoder:
     __slots__ = ("_reader",)
 
     def __init__(self) -> None:
-        self._reader = hiredis.Reader(protocolError=ProtocolError, replyError=from_reply, notEnoughData=NOTHING)
+        self._reader = Reader(protocolError=ProtocolError, replyError=from_reply, notEnoughData=NOTHING)
 
     def feed(self, data: bytes) -> None:
         """Take in bytes from the connection."""

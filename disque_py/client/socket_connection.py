@@ -7,7 +7,6 @@ nothing; the pool and the client do.
 
 from __future__ import annotations
 
-import select
 import socket
 import ssl
 import time
@@ -27,16 +26,13 @@ from disque_py.client.errors import (
 from disque_py.client.handshake import handshake, read_handshake
 from disque_py.client.options import ClientOptions
 from disque_py.client.protocol import NOTHING, Decoder, Reply
+from disque_py.client.readiness import readiness_of
 from disque_py.client.results import Hello
 
 READ_BYTES: Final = 65_536
 
 # Commands in flight at a time. The node always has work, and its replies fit into the system's buffers.
 WINDOW_COMMANDS: Final = 1_024
-
-
-# The longest wait: poll takes 31 bits of milliseconds. No node answers after three weeks of silence.
-POLL_S_MAX: Final = 2_000_000
 
 
 class SocketConnection:
@@ -47,7 +43,7 @@ class SocketConnection:
     is_counted    it takes one of the pool's places
     """
 
-    __slots__ = ("_decoder", "_is_open", "_poll", "_sock", "address", "hello", "is_counted", "sent_count")
+    __slots__ = ("_decoder", "_is_open", "_readiness", "_sock", "address", "hello", "is_counted", "sent_count")
 
     def __init__(self, address: Address, sock: socket.socket) -> None:
         self.address = address
@@ -57,8 +53,7 @@ class SocketConnection:
         self._sock = sock
         self._decoder = Decoder()
         self._is_open = True
-        self._poll = select.poll()
-        self._poll.register(sock, select.POLLIN)
+        self._readiness = readiness_of(sock)
 
     @property
     def is_closed(self) -> bool:
@@ -67,7 +62,7 @@ class SocketConnection:
 
     def is_stale(self) -> bool:
         """Return whether an idle connection was closed by its node, or has bytes that answer no command."""
-        return not self._is_open or bool(self._poll.poll(0))
+        return not self._is_open or self._readiness.wait(0, wants_room=False)
 
     def ask(self, payload: bytes, limit_s: float | None) -> Reply:
         """Send one command, return its reply (also a ReplyError). Raises ConnectionLostError, ProtocolError."""
@@ -116,12 +111,7 @@ class SocketConnection:
             return 0
 
     def _wait(self, limit_s: float | None, *, wants_room: bool) -> None:
-        if wants_room:
-            self._poll.modify(self._sock, select.POLLIN | select.POLLOUT)
-        events = self._poll.poll(None if limit_s is None else max(1, int(min(limit_s, POLL_S_MAX) * 1000)))
-        if wants_room:
-            self._poll.modify(self._sock, select.POLLIN)
-        if not events:
+        if not self._readiness.wait(limit_s, wants_room=wants_room):
             raise ReplyTimeoutError(f"{self.address}: no answer for {limit_s:g} s", sent=True)
 
     def _receive(self, replies: list[Reply]) -> None:
@@ -158,8 +148,7 @@ class SocketConnection:
         """Close the connection. Closing it again has no effect."""
         if self._is_open:
             self._is_open = False
-            with suppress(KeyError, ValueError, OSError):
-                self._poll.unregister(self._sock)
+            self._readiness.close()
             self._sock.close()
 
 
@@ -186,6 +175,8 @@ def dial(address: Address, options: ClientOptions, tls: ssl.SSLContext | None) -
 
 def _connect(address: Address, options: ClientOptions, tls: ssl.SSLContext | None) -> socket.socket:
     if address.path:
+        if not hasattr(socket, "AF_UNIX"):
+            raise OSError("this system has no unix sockets")
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             sock.settimeout(options.connect_timeout)

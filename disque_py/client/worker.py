@@ -27,6 +27,7 @@ import asyncio
 import inspect
 import logging
 import math
+import os
 import signal
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -270,7 +271,10 @@ class Worker:
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self.stop)
+            if os.name == "nt":  # Its loops take no handlers. This one runs between two steps of the loop's thread.
+                signal.signal(number, lambda *_: loop.call_soon_threadsafe(self.stop))
+            else:
+                loop.add_signal_handler(number, self.stop)
         try:
             await self.serve()
         finally:

@@ -8,6 +8,7 @@ import grpc
 import pytest
 
 from disque_py.gateway.problems import RefusedError
+from disque_py.gateway.rpc.calls import scaler_login
 from disque_py.gateway.rpc.descriptors import SCALER, message
 from disque_py.gateway.rpc.scaler import trigger_of
 from rpc_client import RpcClient
@@ -87,3 +88,10 @@ def test_a_token_may_stand_in_the_metadata(make_gateway, tmp_path):
             client("IsActive", scalerMetadata=words)
         assert error.value.code() == code
     client.close()
+
+
+@pytest.mark.parametrize("name", ["token", "tokenFromEnv"])
+def test_the_login_of_a_scaler_stands_in_its_metadata(name):
+    """KEDA sends the value of a deployment's variable as `tokenFromEnv`."""
+    reference = message("externalscaler.ScaledObjectRef")(scalerMetadata={"queue": "mail", name: "dq_secret"})
+    assert scaler_login(reference) == "Bearer dq_secret"

@@ -12,4 +12,4 @@ from pathlib import Path
 
 project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 words = project["dependencies"] + [word for extra in sys.argv[1:] for word in project["optional-dependencies"][extra]]
-print("\n".join(re.sub(r">=([\d.]+)(,<[\d.]+)?$", r"==\1", word) for word in words))
+print("\n".join(re.sub(r">=([\d.]+)(,<[\d.]+)?(;.*)?$", r"==\1\3", word) for word in words))

@@ -29,7 +29,7 @@ def test_options_of_the_examples_exist():
     """Also those of the unit."""
     texts = [
         PAGE.read_text(encoding="utf-8"),
-        (ROOT / "docs/examples/disque-gateway.service").read_text(encoding="utf-8"),
+        (ROOT / "packaging/systemd/disque-gateway.service").read_text(encoding="utf-8"),
     ]
     known = {opt for param in main.params for opt in param.opts}
     used = {

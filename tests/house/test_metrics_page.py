@@ -105,7 +105,7 @@ def test_promtool_agrees(words):
 
 
 def test_the_unit_starts_the_program_with_options_that_exist():
-    unit = (ROOT / "docs/examples/disque-exporter.service").read_text(encoding="utf-8")
+    unit = (ROOT / "packaging/systemd/disque-exporter.service").read_text(encoding="utf-8")
     path, *words = re.findall(r"^ExecStart=(.+)$", unit, re.MULTILINE)[0].split()
     assert path == "/opt/disque/bin/disque-exporter"
     assert CliRunner().invoke(main, [*words, "--help"]).exit_code == 0

@@ -79,7 +79,7 @@ class Methods:
     async def _caller(self, context: Any, request: Any) -> Caller:
         metadata = dict(context.invocation_metadata() or ())
         address = peer_host(context.peer())
-        authorization = metadata.get("authorization", "") or _scaler_login(request)
+        authorization = metadata.get("authorization", "") or scaler_login(request)
         return Caller(self._service, await self._service.login(authorization, address, DOOR), address)
 
     def _unary(self, work: Callable[[Caller, Any], Awaitable[Any]]) -> Any:
@@ -141,8 +141,10 @@ def peer_host(peer: str) -> str:
     return rest.rpartition(":")[0].replace("%5B", "").replace("%5D", "") if kind in ("ipv4", "ipv6") else peer
 
 
-def _scaler_login(request: Any) -> str:
-    """Return the login of KEDA's requests, which have no metadata of their own: `token` of the scaler's metadata."""
+def scaler_login(request: Any) -> str:
+    """Return the login of KEDA's requests, which have no metadata of their own: the token in the scaler's metadata."""
     reference = getattr(request, "scaledObjectRef", request)
     words = getattr(reference, "scalerMetadata", None)
-    return f"Bearer {words['token']}" if words and "token" in words else ""
+    # With `tokenFromEnv` KEDA sends the value of a variable of the scaled deployment, under this same name.
+    given = [words[name] for name in ("token", "tokenFromEnv") if name in words] if words else []
+    return f"Bearer {given[0]}" if given else ""

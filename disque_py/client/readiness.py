@@ -1,0 +1,75 @@
+"""A wait until a socket can be read or written, on each operating system.
+
+`poll` where the system has it: it takes any number of open files. Windows has only `select`, which there takes any
+socket. Each blocking connection has one of these.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+from contextlib import suppress
+from typing import Final, Protocol
+
+# The longest wait: poll takes 31 bits of milliseconds. No node answers after three weeks of silence.
+WAIT_S_MAX: Final = 2_000_000
+
+
+class Readiness(Protocol):
+    """A wait for one socket."""
+
+    def wait(self, limit_s: float | None, *, wants_room: bool) -> bool:
+        """Wait until the socket has bytes, or with `wants_room` takes some. Return False after `limit_s` seconds."""
+
+    def close(self) -> None:
+        """Forget the socket."""
+
+
+class PollReadiness:
+    """A wait by poll."""
+
+    __slots__ = ("_poll", "_sock")
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        self._poll = select.poll()
+        self._poll.register(sock, select.POLLIN)
+
+    def wait(self, limit_s: float | None, *, wants_room: bool) -> bool:
+        """Wait until the socket has bytes, or with `wants_room` takes some. Return False after `limit_s` seconds."""
+        if wants_room:
+            self._poll.modify(self._sock, select.POLLIN | select.POLLOUT)
+        limit_ms = None if limit_s is None else 0 if limit_s == 0 else max(1, int(min(limit_s, WAIT_S_MAX) * 1000))
+        events = self._poll.poll(limit_ms)
+        if wants_room:
+            self._poll.modify(self._sock, select.POLLIN)
+        return bool(events)
+
+    def close(self) -> None:
+        """Forget the socket."""
+        with suppress(KeyError, ValueError, OSError):
+            self._poll.unregister(self._sock)
+
+
+class SelectReadiness:
+    """A wait by select."""
+
+    __slots__ = ("_sock",)
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+
+    def wait(self, limit_s: float | None, *, wants_room: bool) -> bool:
+        """Wait until the socket has bytes, or with `wants_room` takes some. Return False after `limit_s` seconds."""
+        written = [self._sock] if wants_room else []
+        limit = None if limit_s is None else min(limit_s, WAIT_S_MAX)
+        readable, writable, failed = select.select([self._sock], written, [self._sock], limit)
+        return bool(readable or writable or failed)
+
+    def close(self) -> None:
+        """There is nothing to forget."""
+
+
+def readiness_of(sock: socket.socket) -> Readiness:
+    """Return the wait that this system has."""
+    return PollReadiness(sock) if hasattr(select, "poll") else SelectReadiness(sock)
