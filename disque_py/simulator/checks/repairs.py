@@ -100,7 +100,7 @@ class RepairChecker:
         broker = machine.broker
         sender_id = sender.membership.me.id
         # These are to be forgotten in any case, because they were never created. No collection ends.
-        aborted = {item[0] for run in runs if run[0] == DELJOB for item in run[1:] if item[1] is None}
+        aborted = dict.fromkeys([item[0] for run in runs if run[0] == DELJOB for item in run[1:] if item[1] is None])
         for job_id in aborted:
             for silent in self._silent.get((machine.name, machine.runs, job_id), ()):
                 silent.clear()

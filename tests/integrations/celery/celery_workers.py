@@ -49,7 +49,7 @@ class CeleryWorker:
         self.process.wait()
 
     def stop(self, seconds: float = 45) -> None:
-        """Stop it as an operator does. A pool that has a task may take 30 seconds: billiard waits for its last result."""
+        """Stop it as an operator does. billiard may wait 30 s for the result of a task."""
         if self.process is None or self.process.poll() is not None:
             return
         self.process.terminate()
