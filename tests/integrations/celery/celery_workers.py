@@ -48,8 +48,8 @@ class CeleryWorker:
         os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
 
-    def stop(self, seconds: float = 15) -> None:
-        """Stop it as an operator does."""
+    def stop(self, seconds: float = 45) -> None:
+        """Stop it as an operator does. billiard may wait 30 s for the result of a task."""
         if self.process is None or self.process.poll() is not None:
             return
         self.process.terminate()
