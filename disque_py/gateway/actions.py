@@ -124,7 +124,23 @@ def add_request(queue: str, args: dict[str, Any]) -> Request[str]:
         key=args.get("key", args.get("request_id")),
         attempts=args.get("attempts"),
         backoff=args.get("backoff"),
+        window=_whole_seconds(args.get("window_ms")),
+        replace=args.get("replace", False),
+        batch=args.get("batch"),
+        zones=args.get("zones"),
     )
+
+
+def _whole_seconds(milliseconds: int | None) -> int | None:
+    """Round a span up to seconds, where the broker has no milliseconds."""
+    return None if milliseconds is None else -(-milliseconds // 1000)
+
+
+def _result_of(args: dict[str, Any]) -> str | bytes | None:
+    if "result" in args and "result_base64" in args:
+        raise RefusedError("ERR", "give result or result_base64")
+    found: str | bytes | None = args.get("result", args.get("result_base64"))
+    return found
 
 
 async def enqueue(call: Call) -> Any:
@@ -182,8 +198,9 @@ async def _node_of_token(call: Call, token: str) -> Address:
 
 async def complete(call: Call) -> Any:
     """ACKJOB."""
-    attempt = call.args.get("attempt")
-    count = await call.run(commands.ack(call.args["id"], attempt=attempt))
+    args = call.args
+    attempt = args.get("attempt")
+    count = await call.run(commands.ack(args["id"], attempt=attempt, fence=args.get("fence"), result=_result_of(args)))
     if not count and attempt is not None:
         await _refuse_stale(call, attempt)
     return {"changed": count}
@@ -204,6 +221,7 @@ async def fail(call: Call) -> Any:
         reason=args.get("reason"),
         final=args.get("final", False),
         attempt=attempt,
+        fence=args.get("fence"),
     )
     if await call.run(request):
         return {"changed": 1}
@@ -218,7 +236,8 @@ async def fail(call: Call) -> Any:
 async def extend(call: Call) -> Any:
     """WORKING."""
     args = call.args
-    request = commands.working(args["id"], ms(args.get("lease_ms")), attempt=args.get("attempt"))
+    lease = ms(args.get("lease_ms"))
+    request = commands.working(args["id"], lease, attempt=args.get("attempt"), fence=args.get("fence"))
     try:
         return {"lease_ms": 1000 * await call.run(request)}
     except NoJobError:
@@ -306,6 +325,8 @@ async def wait_job(call: Call) -> Any:
         shown = await call.run(commands.show(call.args["id"], cluster=True))
         return {"status": shown.status if shown is not None else "gone", "is_over": shown is None}
     shape: dict[str, Any] = {"status": outcome.status, "is_over": True}
+    if outcome.result is not None and call.may_see_bodies(""):
+        shape |= shapes.octets_of("result", outcome.result)
     if outcome.job is not None:
         shape["job"] = shapes.job_info(outcome.job, has_body=call.may_see_bodies(outcome.job.queue or ""))
     return shape

@@ -101,6 +101,9 @@ WHERE_QUERY: Final = _query("where", Pairs(8), "`name:value`: only jobs with thi
 ATTEMPT: Final = Argument(
     "attempt", Whole(1, 2**31), "number of the delivery; if a later one is known, the answer is STALE"
 )
+FENCE: Final = Argument(
+    "fence", Whole(1, 2**63 - 1), "fence of the claim; if a later one is known, the answer is FENCED"
+)
 LIMIT: Final = Argument("limit", SPAN, "jobs at most")
 RATE: Final = Argument("rate", Whole(1, 1_000_000), "jobs per second at most")
 REQUEST_ID: Final = "the same request again, with the same id, has its effect once"
@@ -119,12 +122,31 @@ ENQUEUE_OPTIONS: Final = (
     Argument("attempts", Whole(0, 10**9), "deliveries before the job is errored; 0: any number"),
     Argument("backoff", Text(0, 200), "delay after a failure, as `exponential:1000:60000:20`"),
     Argument("request_id", Text(1, 256), f"{REQUEST_ID}; it is the job's key"),
+    Argument("window_ms", MS, "milliseconds in which the key is used, rounded up to seconds; 0: until the job is over"),
+    Argument("replace", Flag(), "take the place of the key's job if that still waits for its delay"),
+    Argument("batch", NAME, "the batch that the job belongs to"),
+    Argument("zones", Whole(1, 65535), "zones that have a copy before the answer"),
+)
+RESULTS: Final = (
+    Argument("result", Text(0, 2**30), "the result of the job, as text"),
+    Argument("result_base64", Octets(), "the result, as Base64"),
 )
 BODIES: Final = (
     Argument("body", Text(0, 2**30), "the body, as text"),
     Argument("body_base64", Octets(), "the body, as Base64"),
 )
-ENQUEUE_ERRORS: Final = ("PAUSED", "MAXLEN", "TOOBIG", "NOKEY", "NOREPL", "UNREACHABLE", "OOM", "MISCONF")
+ENQUEUE_ERRORS: Final = (
+    "PAUSED",
+    "CLOSED",
+    "NOROUTE",
+    "MAXLEN",
+    "TOOBIG",
+    "NOKEY",
+    "NOREPL",
+    "UNREACHABLE",
+    "OOM",
+    "MISCONF",
+)
 SETTLE_ERRORS: Final = ("BADID", "STALE", "FENCED", "NOJOB")
 TASK_ERRORS: Final = ("OOM", "MISCONF")
 
@@ -172,13 +194,14 @@ TABLE: Final = (
     ),
     Operation(
         "complete", "POST", "/v1/jobs/{id}/complete", "consume", "job", "Complete a job: it is done.", "ACKJOB",
-        (JOB, ATTEMPT), SETTLE_ERRORS, changes=True,
+        (JOB, ATTEMPT, FENCE, *RESULTS), SETTLE_ERRORS, changes=True,
     ),
     Operation(
         "fail", "POST", "/v1/jobs/{id}/fail", "consume", "job", "Give a job back: its processing failed.", "NACK",
         (
             JOB,
             ATTEMPT,
+            FENCE,
             Argument("delay_ms", MS, "milliseconds until the next delivery; by default the back-off decides"),
             Argument("reason", Text(0, 4096), "the error; longer ones than 1024 bytes are cut"),
             Argument("final", Flag(), "spend all attempts: the job is errored, or a dead letter"),
@@ -187,7 +210,7 @@ TABLE: Final = (
     ),
     Operation(
         "extend", "POST", "/v1/jobs/{id}/extend", "consume", "job", "Make the lease of a job begin anew.", "WORKING",
-        (JOB, ATTEMPT, Argument("lease_ms", SPAN, "milliseconds from now; by default the job's own")),
+        (JOB, ATTEMPT, FENCE, Argument("lease_ms", SPAN, "milliseconds from now; by default the job's own")),
         (*SETTLE_ERRORS, "CANCELED", "TOOLATE"), changes=True,
     ),
     Operation(

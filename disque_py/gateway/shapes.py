@@ -21,10 +21,15 @@ _MILLISECOND: Final = timedelta(milliseconds=1)
 
 def body_of(body: bytes) -> dict[str, str]:
     """Return the body as text, or as Base64 where it is no UTF-8."""
+    return octets_of("body", body)
+
+
+def octets_of(name: str, value: bytes) -> dict[str, str]:
+    """Return bytes as a field with text, or as one with Base64 where they are no UTF-8."""
     try:
-        return {"body": body.decode()}
+        return {name: value.decode()}
     except UnicodeDecodeError:
-        return {"body_base64": base64.b64encode(body).decode()}
+        return {f"{name}_base64": base64.b64encode(value).decode()}
 
 
 def job(found: Job, *, has_body: bool = True) -> dict[str, Any]:

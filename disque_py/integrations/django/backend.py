@@ -1,0 +1,203 @@
+"""The backend of Django's tasks: a task is a job, and its id is the result's id.
+
+* `run_after` is the job's delay, and `priority` comes before the time of creation, larger ones first.
+* A task that succeeded acknowledges its job with RESULT, the record of its end.
+* A task that failed gets NACK FINAL. Its job is errored, and stays for the retention of its queue. The record with the
+  traceback, which is too long for a reason, is a slot (result_slots.py) under the job's id and the attempt.
+* `aenqueue` and `aget_result` are Django's own, which call these methods in a thread.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import Any, Final
+
+from django.core import checks
+from django.utils import timezone
+
+from disque_py.client import BadIdError, Disque, Job, ReplyError
+from disque_py.client.options import settings_of_url
+from disque_py.integrations.django.framework import (
+    BaseTaskBackend,
+    Task,
+    TaskError,
+    TaskResult,
+    TaskResultDoesNotExist,
+    TaskResultStatus,
+    task_enqueued,
+)
+from disque_py.integrations.django.records import body_of, change, record_of, result_of
+from disque_py.integrations.leases import LEASE_S
+from disque_py.integrations.processes import ProcessClient
+from disque_py.integrations.result_slots import ELSEWHERE, INLINE, INLINE_BYTES, ResultSlots, pack, unpack
+
+URL: Final = "disque://127.0.0.1:7711"
+OPTIONS: Final = ("url", "namespace", "lease", "replicate", "result_ttl")
+# A task lives so long. Its lease can be extended for half of this time.
+TTL_S: Final = 30 * 86_400
+RESULT_TTL_S: Final = 86_400
+# `priority` comes before the time of creation in milliseconds.
+PRIORITY_STEP: Final = 10**13
+# A question about the present state, not a wait.
+AT_ONCE_S: Final = 0.001
+
+
+class DisqueBackend(BaseTaskBackend):
+    """A backend of Django's tasks. Its OPTIONS:
+
+    url          `disque://host:port,host:port/?option=value`, as of the client; by default disque://127.0.0.1:7711
+    namespace    name in front of those of the queues, "django" by default
+    lease        seconds after which the tasks of a dead worker run again, 60 by default. Tasks may take longer
+    replicate    number of copies of each task; by default the node chooses
+    result_ttl   seconds for which results are kept, a day by default
+    """
+
+    supports_defer = True
+    supports_async_task = True
+    supports_get_result = True
+    supports_priority = True
+
+    def __init__(self, alias: str, params: dict[str, Any]) -> None:
+        super().__init__(alias, params)
+        options = self.options
+        self.namespace: str = options.get("namespace", "django")
+        self.lease_s = float(options.get("lease", LEASE_S))
+        self.result_ttl_s = int(options.get("result_ttl", RESULT_TTL_S))
+        self.client = ProcessClient(options.get("url", URL), "django")
+
+    def check(self, **kwargs: Any) -> Iterable[checks.CheckMessage]:
+        """Return what is wrong with OPTIONS, for `manage.py check`."""
+        found = [
+            checks.Error(f"TASKS[{self.alias!r}]: unknown option {name!r}", id="disque.E001")
+            for name in sorted(set(self.options) - set(OPTIONS))
+        ]
+        try:
+            settings_of_url(self.options.get("url", URL))
+        except ValueError as error:
+            found.append(checks.Error(f"TASKS[{self.alias!r}]: {error}", id="disque.E002"))
+        return found
+
+    def queue_of(self, queue_name: str) -> str:
+        """Return the name that one of Django's queues has on the nodes."""
+        return f"{self.namespace}.{queue_name}"
+
+    def enqueue(self, task: Task, args: Any, kwargs: Any) -> TaskResult:
+        """Add a task → its result, whose id is that of the job.
+
+        Raises InvalidTask, and the client library's errors: a ConnectionLostError means that the task may exist.
+        """
+        self.validate_task(task)
+        now = timezone.now()
+        result = TaskResult(
+            task=task,
+            id="",
+            status=TaskResultStatus.READY,
+            enqueued_at=now,
+            started_at=None,
+            last_attempted_at=None,
+            finished_at=None,
+            args=args,
+            kwargs=kwargs,
+            backend=self.alias,
+            errors=[],
+            worker_ids=[],
+        )
+        delay_s = 0.0
+        if task.run_after is not None:
+            delay_s = max(0.0, task.run_after.timestamp() - time.time())
+        delay = timedelta(milliseconds=-(-delay_s * 1000 // 1)) if delay_s else None
+        job_id = self.client().add_job(
+            self.queue_of(task.queue_name),
+            body_of(task, result.args, result.kwargs, now),
+            delay=delay,
+            retry=timedelta(seconds=self.lease_s),
+            ttl=TTL_S + int(delay_s),
+            replicate=self.options.get("replicate"),
+            priority=int(1000 * time.time()) - int(task.priority) * PRIORITY_STEP if task.priority else None,
+        )
+        change(result, id=job_id)
+        task_enqueued.send(type(self), task_result=result)
+        return result
+
+    def get_result(self, result_id: str) -> TaskResult:
+        """Return the result of a task by its id. Raises TaskResultDoesNotExist, also when it was canceled."""
+        return self._result(result_id, AT_ONCE_S)
+
+    def wait_result(self, result_id: str, timeout: float | None = None) -> TaskResult:
+        """Return the result of a task when it has ended, or after `timeout` seconds. The nodes tell it."""
+        return self._result(result_id, timeout)
+
+    def _result(self, result_id: str, timeout: float | None) -> TaskResult:
+        client = self.client()
+        try:
+            end = client.wait_jobs(result_id, timeout=timeout)[0]
+        except BadIdError:
+            raise TaskResultDoesNotExist(result_id) from None
+        has_failed = end.status == "errored"
+        if end.result is not None:
+            record = self._unpacked(client, end.result)
+            if record is not None:
+                return result_of(record, result_id, self.alias)
+        elif has_failed or not end.is_over:
+            info = client.show(result_id, cluster=True)
+            if info is not None and info.body is not None:
+                if has_failed:
+                    record = self._failures(client).get(f"{result_id}:{info.attempt}")
+                    if record is not None:
+                        return result_of(record, result_id, self.alias)
+                result = result_of(info.body, result_id, self.alias)
+                if end.status == "running":
+                    change(result, status=TaskResultStatus.RUNNING)
+                elif has_failed:
+                    errors = [TaskError(exception_class_path="builtins.Exception", traceback=end.error or "")]
+                    change(result, status=TaskResultStatus.FAILED, errors=errors)
+                return result
+        raise TaskResultDoesNotExist(result_id)
+
+    @staticmethod
+    def _unpacked(client: Disque, packed: bytes) -> bytes | None:
+        found = unpack(packed, int(1000 * time.time()))
+        if found is None or found[0] == INLINE:
+            return None if found is None else found[1]
+        info = client.show(found[1], cluster=True)
+        return None if info is None else info.body
+
+    def _failures(self, client: Disque) -> ResultSlots:
+        return ResultSlots(client, f"{self.namespace}-failures")
+
+    # For workers.
+
+    def succeeded(self, job: Job, result: TaskResult) -> None:
+        """Acknowledge the job of a task that succeeded, with the record of its end."""
+        client, record = self.client(), record_of(result, job.body)
+        until_ms = int(1000 * (time.time() + self.result_ttl_s))
+        if len(record) <= INLINE_BYTES:
+            try:
+                client.ack(job, result=pack(INLINE, record, until_ms))
+                return
+            except ReplyError as error:
+                if error.code != "ERR":
+                    raise
+        seconds = max(2, self.result_ttl_s)
+        queue = f"{self.namespace}-results"
+        job_id = client.add_job(queue, record, ttl=seconds, delay=seconds - 1, retry_unsafe=True)
+        client.ack(job, result=pack(ELSEWHERE, job_id.encode(), until_ms))
+
+    def failed(self, job: Job, result: TaskResult) -> None:
+        """Set the job of a task aside that failed, and keep the record of its end."""
+        client = self.client()
+        self._failures(client).put(f"{job.id}:{job.attempt}", record_of(result, job.body), 1000 * self.result_ttl_s)
+        lines = result.errors[-1].traceback.strip().splitlines()
+        client.nack(job, final=True, reason=lines[-1] if lines else "", attempt=job.attempt)
+
+    def keep_results(self) -> None:
+        """Raise the time for which the nodes keep results of this backend's queues, if it is shorter than needed."""
+        client = self.client()
+        for queue_name in sorted(self.queues):
+            queue = self.queue_of(queue_name)
+            settings = client.queue_settings(queue)
+            kept = settings.result_retention if settings is not None else None
+            if (kept or timedelta(hours=1)) < timedelta(seconds=self.result_ttl_s):
+                client.set_queue(queue, result_retention=self.result_ttl_s)

@@ -1,0 +1,136 @@
+"""The worker of Django's tasks: threads that each run one task at a time.
+
+A thread fetches a job only when it is free, so no task waits behind a long one while another worker is idle. One more
+thread extends the leases of running tasks (leases.py). A worker that is told to stop finishes the tasks that it runs.
+
+A job that is no task of this site is errored. A task that failed is not tried again, as Django's documentation says of
+tasks; a task whose worker died is, so tasks have to bear a second run.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import threading
+from collections.abc import Sequence
+from traceback import format_exception
+from typing import Final
+
+from django.db import close_old_connections
+from django.utils import timezone
+
+from disque_py.client import DisqueError, Job
+from disque_py.integrations.django.backend import DisqueBackend
+from disque_py.integrations.django.framework import (
+    TaskContext,
+    TaskError,
+    TaskResult,
+    TaskResultStatus,
+    normalize_json,
+    task_finished,
+    task_started,
+)
+from disque_py.integrations.django.records import change, result_of
+from disque_py.integrations.leases import LeaseKeeper
+
+# A thread waits so long for a job before it looks whether it has to stop.
+WAIT_MS: Final = 1_000
+# The pause after an error of the connection; the client has tried for its own patience before.
+PAUSE_S: Final = 1.0
+
+_log = logging.getLogger(__name__)
+
+
+class DisqueWorker:
+    """Threads that run the tasks of a backend.
+
+    backend   the backend
+    queues    Django's names of the queues, the first before the next; by default all of the backend
+    threads   tasks at a time, 4 by default
+    burst     end when no task waits; by default run until `stop`
+    """
+
+    def __init__(
+        self, backend: DisqueBackend, *, queues: Sequence[str] = (), threads: int = 4, burst: bool = False
+    ) -> None:
+        self.id = f"{socket.gethostname()}-{os.getpid()}"
+        self._backend = backend
+        self._queues = [backend.queue_of(name) for name in queues or sorted(backend.queues)]
+        self._count = threads
+        self._burst = burst
+        self._stopping = threading.Event()
+        self.leases = LeaseKeeper(backend.client, backend.lease_s)
+
+    def stop(self) -> None:
+        """Fetch no more tasks. `run` returns when those that run have ended."""
+        self._stopping.set()
+
+    def run(self) -> None:
+        """Run tasks until the worker is stopped."""
+        try:
+            self._backend.keep_results()
+        except DisqueError:
+            _log.warning("results may be kept for a shorter time than result_ttl", exc_info=True)
+        threads = [threading.Thread(target=self._work, name=f"disque-task-{at}") for at in range(self._count)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.leases.close()
+
+    def _work(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                job = self._backend.client().get_job(
+                    *self._queues, timeout_ms=WAIT_MS, nohang=self._burst, withlease=True, lease=self.leases.lease
+                )
+                if job is not None:
+                    self._handle(job)
+                elif self._burst:
+                    return
+            except DisqueError:
+                _log.exception("the nodes can't be used; the worker tries again")
+                self._stopping.wait(PAUSE_S)
+
+    def _handle(self, job: Job) -> None:
+        self.leases.add(job)
+        try:
+            try:
+                result = result_of(job.body, job.id, self._backend.alias)
+            except Exception as error:
+                _log.exception("job %s is no task of this site", job.id)
+                reason = f"{type(error).__name__}: {error}"
+                self._backend.client().nack(job, final=True, reason=reason, attempt=job.attempt)
+                return
+            close_old_connections()
+            try:
+                self.execute(job, result)
+            finally:
+                close_old_connections()
+            if result.status == TaskResultStatus.SUCCESSFUL:
+                self._backend.succeeded(job, result)
+            else:
+                self._backend.failed(job, result)
+        finally:
+            self.leases.remove(job)
+
+    def execute(self, job: Job, result: TaskResult) -> None:
+        """Run a task, and write its end into the result."""
+        task, now = result.task, timezone.now()
+        # Of earlier deliveries only the number is known.
+        workers = ["unknown"] * ((job.attempt or 1) - 1) + [self.id]
+        change(result, status=TaskResultStatus.RUNNING, started_at=now, last_attempted_at=now, worker_ids=workers)
+        task_started.send(type(self._backend), task_result=result)
+        try:
+            context = (TaskContext(task_result=result),) if task.takes_context else ()
+            value = normalize_json(task.call(*context, *result.args, **result.kwargs))
+        except (Exception, SystemExit) as error:
+            path = f"{type(error).__module__}.{type(error).__qualname__}"
+            found = TaskError(exception_class_path=path, traceback="".join(format_exception(error)))
+            result.errors.append(found)
+            change(result, finished_at=timezone.now(), status=TaskResultStatus.FAILED)
+            task_finished.send(type(self._backend), task_result=result)
+        else:
+            change(result, finished_at=timezone.now(), status=TaskResultStatus.SUCCESSFUL, _return_value=value)
+            task_finished.send(type(self._backend), task_result=result)

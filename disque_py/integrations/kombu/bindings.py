@@ -1,0 +1,93 @@
+"""The queues of fan-out and topic exchanges, which all programs of a cluster share.
+
+A producer does not know who consumes. So each binding of such an exchange is a binding of a topic of the broker
+(docs/topics.md), which all nodes know. The topic's name is that of the exchange and the routing key. A producer asks
+its node for the topics of the exchange, matches routing keys itself, and adds a job to each queue. It remembers the
+answer for CACHE_S.
+
+The filter of a binding carries two facts. `until`: a binding of a program ends some time after the program, because
+the program writes it again as long as it lives. Without that, events for a monitor that was killed would pile up for
+ever. `ttl`: how long the queue keeps its messages.
+
+A direct exchange needs none of this. Its messages for a routing key that the producer has no queue for go into the
+queue `address(exchange, key)`. Consumers of a queue with that binding read it too.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import quote, unquote
+
+from disque_py.client import Disque
+from disque_py.client.request import Request
+from disque_py.client.topic_commands import Binding, bind
+
+CACHE_S: Final = 1.0
+# Three times the courier's interval of refreshing.
+LIFE_S: Final = 600
+PREFIX: Final = "kombu"
+FOREVER: Final = "-"
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A queue of an exchange. `ttl_ms` is None if its messages live as long as others."""
+
+    queue: str
+    routing_key: str
+    ttl_ms: int | None
+
+
+def address(exchange: str, routing_key: str) -> str:
+    """Return the name of the topic or queue for messages of an exchange with a routing key."""
+    return f"{PREFIX}:{quote(exchange, safe='')}:{quote(routing_key, safe='')}"
+
+
+def binding(exchange: str, routing_key: str, queue: str, *, lives: bool, ttl_ms: int | None) -> Request[bool]:
+    """Return the command that binds a queue, or binds it again. `lives`: it ends with the program."""
+    where = {"until": str(int(time.time()) + LIFE_S) if lives else FOREVER, "ttl": str(ttl_ms or 0)}
+    return bind(address(exchange, routing_key), queue, where=where)
+
+
+class Bindings:
+    """The bindings of all programs, as one program sees them."""
+
+    def __init__(self, client: Disque) -> None:
+        self._client = client
+        self._known: dict[str, tuple[float, list[Bound]]] = {}
+
+    def bind(self, exchange: str, routing_key: str, queue: str, *, lives: bool, ttl_ms: int | None) -> None:
+        """Bind a queue. Raises DisqueError."""
+        self._client.run(binding(exchange, routing_key, queue, lives=lives, ttl_ms=ttl_ms))
+        self._known.pop(exchange, None)
+
+    def unbind(self, exchange: str, routing_key: str, queue: str) -> None:
+        """Remove a binding. Raises DisqueError."""
+        self._client.unbind(address(exchange, routing_key), queue)
+        self._known.pop(exchange, None)
+
+    def of(self, exchange: str) -> list[Bound]:
+        """Return the queues of an exchange, as they were a second ago at most. Raises DisqueError."""
+        now = time.monotonic()
+        known = self._known.get(exchange)
+        if known is None or now - known[0] > CACHE_S:
+            known = self._known[exchange] = now, self._ask(exchange)
+        return known[1]
+
+    def _ask(self, exchange: str) -> list[Bound]:
+        found = []
+        now = time.time()
+        for each in self._client.topics(f"{address(exchange, '')}*"):
+            until = each.where.get("until", b"").decode()
+            if until == FOREVER or (until.isdigit() and now < int(until)):
+                found.append(_bound(each))
+            elif until.isdigit() and now > int(until) + LIFE_S:  # Its program is gone, and clocks may differ.
+                self._client.unbind(each.topic, each.queue)
+        return found
+
+
+def _bound(each: Binding) -> Bound:
+    ttl = each.where.get("ttl", b"")
+    return Bound(each.queue, unquote(each.topic.split(":", 2)[2]), int(ttl) or None if ttl.isdigit() else None)

@@ -1,0 +1,326 @@
+"""A thread that fetches jobs, extends their leases, and settles them, for one connection of kombu.
+
+kombu and Celery call from one thread, which may be busy with a task for minutes. So this thread has an event loop and
+a client of its own. GETJOB waits there, WORKING is sent there (client/heartbeat.py), and so leases may be short however
+long a task runs.
+
+* A *feed* is one channel's queues. It has at most `prefetch` jobs that are not settled, so one feed that is full does
+  not stop another.
+* Jobs come to kombu by `inbox`. After the first one the courier writes a byte into a pipe, which wakes kombu's event
+  loop or a blocked `drain_events`.
+* Acknowledgements and NACKs that come while others are on their way are sent together.
+* Public methods may be called from any thread. Everything else runs in the loop. There is no lock that a fork could
+  leave held.
+* In a forked child the courier is its parent's: every method does nothing there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Coroutine
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, Final, NamedTuple
+
+from disque_py.client import AsyncDisque, DisqueError, Job
+from disque_py.client.heartbeat import Heartbeat
+from disque_py.integrations.kombu.urls import TransportOptions
+
+_log = logging.getLogger(__name__)
+
+# Jobs of one GETJOB at most, and of a feed without a prefetch limit.
+BATCH: Final = 100
+FEED_MAX: Final = 1_000
+# The pause after an error of a node. The client has looked for another one before.
+AGAIN_S: Final = 0.5
+CLOSE_S: Final = 5.0
+# A binding of a program that lives is written again at this interval (bindings.py).
+REFRESH_S: Final = 200.0
+
+
+class Delivery(NamedTuple):
+    """A job in the inbox: the feed that fetched it, and the tag by which it is settled."""
+
+    feed: int
+    tag: str
+    job: Job
+
+
+class Nack(NamedTuple):
+    """A job that is given back; `is_final`: no attempt is left."""
+
+    job: Job
+    delay: timedelta | None
+    is_final: bool
+
+
+@dataclass(eq=False)
+class Feed:
+    """The queues of one channel, and its unsettled jobs by tag."""
+
+    number: int
+    queues: list[str] = field(default_factory=list)
+    prefetch: int = 0
+    held: dict[str, Job] = field(default_factory=dict)
+    has_room: asyncio.Event = field(default_factory=asyncio.Event)
+    task: asyncio.Task[None] | None = None
+
+    @property
+    def room(self) -> int:
+        """Number of jobs that it may fetch now."""
+        return (self.prefetch or FEED_MAX) - len(self.held)
+
+    def notice_room(self) -> None:
+        """Let the fetching task go on if there is room, else stop it after its next call."""
+        if self.room > 0:
+            self.has_room.set()
+        else:
+            self.has_room.clear()
+
+
+class Courier:
+    """The thread of one connection. It starts with the first call that needs it."""
+
+    def __init__(self, options: TransportOptions) -> None:
+        self.inbox: deque[Delivery] = deque()
+        self.wake_fd, self._wake_end = os.pipe()
+        os.set_blocking(self.wake_fd, False)
+        os.set_blocking(self._wake_end, False)
+        self._options = options
+        self._pid = os.getpid()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._is_closed = False
+        # Of the loop.
+        self._feeds: dict[int, Feed] = {}
+        self._acks: list[Job] = []
+        self._nacks: list[Nack] = []
+        self._refreshing: dict[object, Callable[[AsyncDisque], Coroutine[Any, Any, object]]] = {}
+
+    # Called by kombu's thread.
+
+    def consume(self, feed: int, queues: list[str], prefetch: int) -> None:
+        """Fetch jobs of these queues for a feed from now on; none: stop fetching."""
+        self._call(self._consume, feed, list(queues), prefetch)
+
+    def hold(self, feed: int, tag: str, job: Job) -> None:
+        """Keep the lease of a job that was fetched by another client, until it is settled."""
+        self._call(self._hold, feed, tag, job)
+
+    def ack(self, feed: int, tag: str) -> None:
+        """Acknowledge a delivery soon. An unknown tag is ignored."""
+        self._call(self._ack, feed, tag)
+
+    def nack(self, feed: int, tag: str, delay: timedelta | None = None, *, final: bool = False) -> None:
+        """Give a delivery back soon: after a delay, or never to be delivered again. An unknown tag is ignored."""
+        self._call(self._nack, feed, tag, delay, final)
+
+    def nack_all(self, feed: int) -> None:
+        """Give all deliveries of a feed back soon."""
+        self._call(self._nack_all, feed)
+
+    def refresh(self, key: object, work: Callable[[AsyncDisque], Coroutine[Any, Any, object]] | None) -> None:
+        """Do this work every REFRESH_S from now on; None: no longer."""
+        if work is not None or self._thread is not None:
+            self._call(self._refresh, key, work)
+
+    def drain_wake(self) -> None:
+        """Forget the bytes that woke the reader. Call it before the inbox is read."""
+        with suppress(BlockingIOError):
+            os.read(self.wake_fd, 4096)
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether this process made the courier, and it is not closed."""
+        return not self._is_closed and self._pid == os.getpid()
+
+    def close(self) -> None:
+        """Give back what kombu never got, send what is left, and end the thread. It takes CLOSE_S at most."""
+        if not self.is_ours:
+            return
+        self._is_closed = True
+        loop, thread = self._loop, self._thread
+        if loop is not None and thread is not None:
+            finish = asyncio.run_coroutine_threadsafe(self._finish(), loop)
+            with suppress(FutureTimeoutError, DisqueError):
+                finish.result(CLOSE_S)
+            loop.call_soon_threadsafe(loop.stop)
+            thread.join(CLOSE_S)
+        os.close(self.wake_fd)
+        os.close(self._wake_end)
+
+    def _call(self, function: Callable[..., None], *words: object) -> None:
+        if not self.is_ours:
+            return
+        if self._loop is None:
+            self._start()
+        assert self._loop is not None
+        self._loop.call_soon_threadsafe(function, *words)
+
+    def _start(self) -> None:
+        started = threading.Event()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, args=(started,), name="disque-courier", daemon=True)
+        self._thread.start()
+        started.wait()
+
+    # In the thread.
+
+    def _run(self, started: threading.Event) -> None:
+        loop = self._loop
+        assert loop is not None
+        asyncio.set_event_loop(loop)
+        lease_s = self._options.lease.total_seconds()
+        self._client = AsyncDisque(*self._options.nodes, **self._options.settings)
+        self._has_settled = asyncio.Event()
+        self._settling = asyncio.Lock()
+        self._heartbeat = Heartbeat(self._client, lease_s / 2.5, self._on_lost, lease=self._options.lease)
+        tasks = [
+            loop.create_task(work)
+            for work in (self._heartbeat.beat_for_ever(), self._settle_for_ever(), self._refresh_for_ever())
+        ]
+        loop.call_soon(started.set)
+        try:
+            loop.run_forever()
+        finally:
+            for task in tasks:
+                task.cancel()
+            loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+            loop.close()
+
+    def _on_lost(self, job: Job, error: DisqueError) -> None:
+        _log.warning("the lease of job %s of queue %s can't be extended any more: %s", job.id, job.queue, error)
+
+    def _feed(self, number: int) -> Feed:
+        return self._feeds.setdefault(number, Feed(number))
+
+    def _consume(self, number: int, queues: list[str], prefetch: int) -> None:
+        feed = self._feed(number)
+        feed.prefetch = prefetch
+        feed.notice_room()
+        if queues == feed.queues:
+            return
+        feed.queues = queues
+        if feed.task is not None:
+            feed.task.cancel()  # A cancelled GETJOB puts back the jobs in flight.
+        feed.task = asyncio.get_running_loop().create_task(self._fetch_for_ever(feed)) if queues else None
+
+    async def _fetch_for_ever(self, feed: Feed) -> None:
+        queues = list(feed.queues)
+        is_told = False
+        while True:
+            await feed.has_room.wait()
+            try:
+                jobs = await self._client.get_jobs(
+                    *queues,
+                    count=min(feed.room, BATCH),
+                    withcounters=True,
+                    withlease=True,
+                    lease=self._options.lease,
+                )
+            except DisqueError as error:
+                if not is_told:
+                    _log.warning("no jobs can be fetched: %s", error)
+                is_told = True
+                await asyncio.sleep(AGAIN_S)
+                continue
+            is_told = False
+            if len(queues) > 1:
+                queues.append(queues.pop(0))  # The first queue is served first, so each has its turn.
+            for job in jobs:
+                tag = f"{job.id}.{job.attempt or 0}"
+                self._hold(feed.number, tag, job)
+                self.inbox.append(Delivery(feed.number, tag, job))
+            if jobs:
+                with suppress(BlockingIOError):
+                    os.write(self._wake_end, b"x")
+
+    def _hold(self, number: int, tag: str, job: Job) -> None:
+        feed = self._feed(number)
+        feed.held[tag] = job
+        self._heartbeat.started(job, asyncio.get_running_loop().time())
+        feed.notice_room()
+
+    def _let_go(self, number: int, tag: str) -> Job | None:
+        feed = self._feed(number)
+        job = feed.held.pop(tag, None)
+        if job is not None:
+            self._heartbeat.ended(job)
+            feed.notice_room()
+            self._has_settled.set()
+        return job
+
+    def _ack(self, number: int, tag: str) -> None:
+        job = self._let_go(number, tag)
+        if job is not None:
+            self._acks.append(job)
+
+    def _nack(self, number: int, tag: str, delay: timedelta | None, final: bool) -> None:
+        job = self._let_go(number, tag)
+        if job is not None:
+            self._nacks.append(Nack(job, delay, final))
+
+    def _nack_all(self, number: int) -> None:
+        for tag in list(self._feed(number).held):
+            self._nack(number, tag, None, final=False)
+
+    async def _settle_for_ever(self) -> None:
+        while True:
+            await self._has_settled.wait()
+            self._has_settled.clear()
+            try:
+                await self._settle()
+            except DisqueError as error:
+                _log.warning("acknowledgements are delayed: %s", error)
+                await asyncio.sleep(AGAIN_S)
+                self._has_settled.set()
+
+    async def _settle(self) -> None:
+        """Send all acknowledgements and NACKs. Those that were not sent are kept. Raises DisqueError."""
+        async with self._settling:
+            acks, self._acks = self._acks, []
+            nacks, self._nacks = self._nacks, []
+            try:
+                if acks:
+                    await self._client.ack_jobs(acks)
+                    acks = []
+                while nacks:
+                    # A NACK names its attempt, so it may be sent again.
+                    job, delay, is_final = nacks[0]
+                    await self._client.nack(job, delay=delay, final=is_final, attempt=job.attempt)
+                    nacks.pop(0)
+            finally:
+                self._acks += acks
+                self._nacks += nacks
+
+    def _refresh(self, key: object, work: Callable[[AsyncDisque], Coroutine[Any, Any, object]] | None) -> None:
+        self._refreshing.pop(key, None)
+        if work is not None:
+            self._refreshing[key] = work
+
+    async def _refresh_for_ever(self) -> None:
+        while True:
+            await asyncio.sleep(REFRESH_S)
+            for work in list(self._refreshing.values()):
+                try:
+                    await work(self._client)
+                except DisqueError as error:
+                    _log.warning("a binding can't be refreshed: %s", error)
+
+    async def _finish(self) -> None:
+        tasks = [feed.task for feed in self._feeds.values() if feed.task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        while self.inbox:
+            delivery = self.inbox.popleft()
+            self._nack(delivery.feed, delivery.tag, None, final=False)
+        with suppress(DisqueError):
+            await self._settle()
+        await self._client.close()

@@ -1,0 +1,137 @@
+"""Make jobs of messages, and messages of jobs. The caller passes the time.
+
+A job's body is the JSON of kombu's virtual transports, so a body that is text is readable in the console. These
+properties of a message become options of ADDJOB:
+
+* `eta` of a task: a delay. It is rounded up, so a task never starts early.
+* `priority`: the job's PRIORITY, as priority times 10¹³ plus the time in milliseconds. So equal priorities keep
+  their order.
+* `expiration` of a message: its TTL. A task is different. Its worker must see it even when it has expired, to record
+  the state REVOKED. So a task's TTL ends a day after its expiry at the earliest.
+* `publish_once`: each publication has a KEY of its own, so it may be sent again after a lost answer.
+* `delivery_mode` 1: the job has one copy, and ends after a day.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+from uuid import uuid4
+
+from kombu.utils.json import dumps, loads
+
+from disque_py.client.results import Job
+from disque_py.integrations.kombu.urls import DAY_S, TransportOptions
+
+CONTENT_TYPE: Final = "application/x-disque-json"
+PRIORITY_STEP: Final = 10**13
+PRIORITY_MAX: Final = 9
+TRANSIENT: Final = 1
+WINDOW_S: Final = 60
+
+
+def dump(value: Any) -> str:
+    """Return JSON as kombu writes it, with its types."""
+    return str(dumps(value, default_kwargs={"separators": (",", ":")}))
+
+
+def load(text: str | bytes) -> Any:
+    """Return the value of JSON as kombu reads it. Raises ValueError."""
+    return loads(text)
+
+
+def options_of(
+    message: Mapping[str, Any], now: float, options: TransportOptions, ttl_ms: int | None = None
+) -> dict[str, Any]:
+    """Return the arguments of `add_job` for a message.
+
+    now      Unix seconds
+    ttl_ms   milliseconds that the queue keeps its messages; None: it has no limit of its own
+    """
+    headers: Mapping[str, Any] = message.get("headers") or {}
+    properties: Mapping[str, Any] = message.get("properties") or {}
+    found: dict[str, Any] = {"retry": options.lease}
+    delay_s = _delay_s(headers, now) if options.native_delay else 0.0
+    if delay_s > 0:
+        found["delay"] = timedelta(milliseconds=-int(-delay_s * 1000 // 1))
+    is_transient = properties.get("delivery_mode") == TRANSIENT
+    ttl_s: float = DAY_S if is_transient else options.ttl_s
+    expires_s = _number(properties.get("expiration"), 0.001)
+    if expires_s is not None and not is_task(headers):
+        ttl_s = min(ttl_s, expires_s)
+    elif expires_s is not None:
+        ttl_s = max(ttl_s, expires_s + DAY_S)
+    if ttl_ms is not None:
+        ttl_s = min(ttl_s, ttl_ms / 1000)
+    # A lease can be extended in the first half of a TTL only, so the delay counts twice.
+    found["ttl"] = timedelta(milliseconds=max(1, round((ttl_s + 2 * delay_s) * 1000)))
+    if options.publish_once and not is_transient:
+        # A repetition within the window finds the first job. Its end frees no memory for longer than that.
+        found.update(key=str(uuid4()), window=WINDOW_S, retry_unsafe=True)
+    if is_transient:
+        found.update(replicate=1, async_=True)
+    priority = min(max(int(_number(properties.get("priority"), 1) or 0), 0), PRIORITY_MAX)
+    step = PRIORITY_MAX - priority if options.amqp_order else priority
+    if step:
+        found["priority"] = step * PRIORITY_STEP + round(now * 1000)
+    return found
+
+
+def is_task(headers: Mapping[str, Any]) -> bool:
+    """Return whether a message is a task of Celery."""
+    return "task" in headers and "id" in headers
+
+
+def _delay_s(headers: Mapping[str, Any], now: float) -> float:
+    eta = headers.get("eta")
+    if not eta or not is_task(headers):
+        return 0.0
+    try:
+        moment = eta if isinstance(eta, datetime) else datetime.fromisoformat(str(eta))
+    except ValueError:
+        return 0.0  # The worker reads the header too, and says what is wrong.
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return moment.timestamp() - now
+
+
+def _number(value: object, unit: float) -> float | None:
+    if isinstance(value, (int, float, str)):
+        try:
+            return float(value) * unit
+        except ValueError:
+            return None
+    return None
+
+
+def message_of(job: Job, tag: str) -> dict[str, Any]:
+    """Return the message of a job, with its delivery tag. A body that is no message becomes one of raw bytes."""
+    payload: dict[str, Any] | None
+    try:
+        payload = load(job.body)
+    except (ValueError, UnicodeDecodeError, json.JSONDecodeError):
+        payload = None
+    if not isinstance(payload, dict) or not isinstance(payload.get("properties"), dict):
+        payload = {
+            "body": base64.b64encode(job.body).decode(),
+            "content-type": "application/data",
+            "content-encoding": "binary",
+            "headers": {},
+            "properties": {"body_encoding": "base64"},
+        }
+    properties = payload["properties"]
+    info = properties.setdefault("delivery_info", {})
+    info.setdefault("exchange", "")
+    info.setdefault("routing_key", job.queue)
+    info["redelivered"] = was_delivered(job)
+    payload["redelivered"] = info["redelivered"]
+    properties["delivery_tag"] = tag
+    return payload
+
+
+def was_delivered(job: Job) -> bool:
+    """Return whether a job was delivered before."""
+    return bool(job.nacks or job.additional_deliveries or (job.attempt or 1) > 1)

@@ -1,0 +1,8 @@
+"""The folder of modules that the tests of Celery share."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))

@@ -1,0 +1,110 @@
+"""The thread that fetches and settles jobs, against a real node."""
+
+from __future__ import annotations
+
+import os
+import select
+import time
+from datetime import timedelta
+
+import pytest
+
+pytest.importorskip("kombu", reason="the extra celery is not installed")
+
+from disque_py.integrations.kombu.courier import Courier
+from disque_py.integrations.kombu.urls import read_options
+
+
+@pytest.fixture
+def client(shared_node):
+    with shared_node.client() as made:
+        yield made
+
+
+@pytest.fixture
+def courier(shared_node):
+    made = Courier(read_options([shared_node.url], {"visibility_timeout": 2}))
+    yield made
+    made.close()
+
+
+def next_of(courier, seconds=5):
+    until = time.monotonic() + seconds
+    while not courier.inbox:
+        left = until - time.monotonic()
+        assert left > 0, "no job came"
+        select.select([courier.wake_fd], [], [], left)
+        courier.drain_wake()
+    return courier.inbox.popleft()
+
+
+def eventually(condition, seconds=5):
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until, "it did not happen in time"
+        time.sleep(0.02)
+
+
+def test_a_feed_fetches_no_more_than_its_limit(client, courier):
+    client.add_jobs("limit", ["a", "b", "c"])
+    courier.consume(1, ["limit"], 2)
+    first = next_of(courier)
+    next_of(courier)
+    assert client.qlen("limit") == 1
+    courier.ack(1, first.tag)
+    assert next_of(courier).job.body == b"c"
+
+
+def test_a_full_feed_does_not_stop_another(client, courier):
+    client.add_jobs("full", ["a", "b"])
+    courier.consume(1, ["full"], 1)
+    next_of(courier)
+    client.add_job("other", "x")
+    courier.consume(2, ["other"], 1)
+    assert next_of(courier).feed == 2
+
+
+def test_a_lease_lasts_as_long_as_the_job_is_held(client, courier):
+    client.add_job("held", "x")
+    courier.consume(1, ["held"], 1)
+    next_of(courier)
+    assert client.get_job("held", timeout_ms=3500) is None
+
+
+def test_a_job_that_is_given_back_comes_after_its_delay(client, courier):
+    client.add_job("back", "x")
+    courier.consume(1, ["back"], 1)
+    courier.nack(1, next_of(courier).tag, timedelta(seconds=1))
+    began = time.monotonic()
+    assert next_of(courier).job.nacks == 1
+    assert time.monotonic() - began > 0.8
+
+
+def test_a_closed_courier_gives_back_what_was_not_taken(client, courier):
+    client.add_jobs("closed", ["a", "b"])
+    courier.consume(1, ["closed"], 0)
+    eventually(lambda: len(courier.inbox) == 2)
+    courier.close()
+    assert client.qlen("closed") == 2
+
+
+def test_an_unknown_tag_is_ignored(courier, client):
+    courier.ack(1, "none")
+    courier.nack(1, "none")
+    client.add_job("after", "x")
+    courier.consume(1, ["after"], 1)
+    assert next_of(courier).job.body == b"x"
+
+
+def test_a_forked_child_leaves_the_courier_to_its_parent(client, courier):
+    client.add_job("forked", "x")
+    courier.consume(1, ["forked"], 1)
+    held = next_of(courier)
+    child = os.fork()
+    if not child:
+        courier.ack(1, held.tag)
+        courier.close()
+        os._exit(0 if not courier.is_ours else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    courier.nack(1, held.tag)
+    assert next_of(courier).job.nacks == 1
