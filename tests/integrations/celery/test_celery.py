@@ -136,11 +136,6 @@ def test_events_reach_a_monitor(app):
     assert found[0]["uuid"] == result.id
 
 
-def test_the_result_backend_rpc_works(shared_node, worker):
-    with Celery("rpc", broker=shared_node.url, backend="rpc://") as app:
-        assert task(app, "add").apply_async((20, 1)).id
-
-
 def test_a_task_longer_than_its_lease_runs_once(tmp_path):
     with node() as broker, client_of(broker.url) as app:
         worker = CeleryWorker(tmp_path, broker.url, "-P", "solo", LEASE="2").start()
