@@ -95,3 +95,13 @@ def test_fan_outs_with_one_key_from_all_nodes_make_one_job_per_queue(seed: int) 
     assert {str(talker.replies[0]) for talker in talkers} == {str(talkers[0].replies[0])}
     world.run(1_000)
     assert held(world) == {"x": 1, "y": 1, "z": 1}
+
+
+@pytest.mark.parametrize("copies", [1, 3])
+def test_a_batch_counts_each_job_of_a_topic_before_the_answer(copies: int) -> None:
+    """Spec BT1, TP8."""
+    world = joined()
+    made = publish(world, "a", "REPLICATE", copies, "BATCH", "all")
+    assert [queue for queue, _ in made] == [b"x", b"y", b"z"]
+    shown = world.ask("b", "BATCH", "SHOW", "all")
+    assert dict(zip(shown[::2], shown[1::2], strict=True))[b"total"] == 3
