@@ -76,6 +76,12 @@ class Workers:
         return self.processes[event.worker][1]
 
 
+def submit_by_program(cluster, wanted):
+    lines = "".join(json.dumps(each._asdict()) + "\n" for each in wanted)
+    command = [sys.executable, str(PROGRAM), "submit", *nodes_of(cluster)]
+    return subprocess.run(command, input=lines, capture_output=True, text=True, check=True).stdout.split()
+
+
 def outcomes(client, ids):
     return [client.wait(job_id, timeout=SECONDS) for job_id in ids]
 
@@ -120,7 +126,7 @@ def test_the_earliest_deadline_is_first_for_each_kind(three, tmp_path):
     """All projects are free, and there is a worker of each kind: it takes the jobs of its kind by deadline."""
     wanted = [farm.Encoding(f"p{n}", f"edf-{n}", farm.KINDS[n % 2], DEADLINE + n, 1) for n in range(20)]
     with client_of(three) as client:
-        ids = farm.submit(client, random.Random(4).sample(wanted, len(wanted)))
+        ids = submit_by_program(three, random.Random(4).sample(wanted, len(wanted)))
         with Workers(three, tmp_path, farm.KINDS) as workers:
             assert {each.status for each in outcomes(client, ids)} == {"completed"}
             history = workers.storage.history()
