@@ -2,7 +2,7 @@
 python = $$(bin/prepare test)
 venv = $$(dirname $(python))
 
-.PHONY: check test format demo bench compiled profile compat upgrade spark gateway fuzz-gateway docs bounds bounds-spark bounds-query wheel clean
+.PHONY: integrations check test format demo bench compiled profile compat upgrade spark gateway fuzz-gateway docs bounds bounds-spark bounds-query wheel clean
 
 check: ## under a minute: lint, types, contracts, format, and the quick tests
 	bin/test tests/unit tests/scenarios tests/house
@@ -34,6 +34,9 @@ upgrade: ## a cluster of an older version, replaced node by node by this one und
 
 spark: ## the tests of the Spark side, in an environment with the extra; needs no Java of its own
 	PYTHONSAFEPATH=1 "$$(bin/prepare test,spark)" -m pytest -q tests/unit/spark tests/unit/cli/demo_spark tests/spark
+
+integrations: ## adapters against real nodes, in an environment with the frameworks
+	PYTHONSAFEPATH=1 "$$(bin/prepare test,celery,dramatiq,taskiq,django)" -m pytest -q tests/integrations
 
 gateway: ## the tests of the gateway, in an environment with its extra; the browser's need Chromium and the extra browser
 	PYTHONSAFEPATH=1 "$$(bin/prepare test,gateway,browser)" -m pytest -q tests/unit/gateway tests/gateway

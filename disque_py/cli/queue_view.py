@@ -181,7 +181,7 @@ def changed_settings(settings: QueueSettings | None) -> dict[str, str]:
     """Return the settings that are no defaults. Unknown ones count if they have a value."""
     if settings is None:
         return {}
-    return {name: value for name, value in all_settings(settings).items() if value != DEFAULTS.get(name, "")}
+    return {name: value for name, value in all_settings(settings).items() if value not in ("", DEFAULTS.get(name))}
 
 
 DEFAULTS: Final = {

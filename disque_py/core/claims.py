@@ -64,7 +64,7 @@ class Claims:
     def __init__(self, run: bytes) -> None:
         self.memory = VoterMemory()
         self.is_due = False
-        self.local: list[tuple[int, tuple[Any, ...]]] = []
+        self.local: list[tuple[int, Any]] = []
         # Answers to an earlier process of this node have other numbers.
         self.number = int.from_bytes(run[:6], "big") << 14
         self.unsaved: dict[tuple[int, bytes], None] = {}
@@ -87,7 +87,7 @@ class Claims:
         return self.number
 
 
-def send(broker: Broker, node: Node, kind: int, fields: tuple[Any, ...]) -> None:
+def send(broker: Broker, node: Node, kind: int, fields: Any) -> None:
     """Send a message to a node, or to ourselves. Without a link it is lost."""
     if node is broker.me:
         broker.claims.local.append((kind, fields))

@@ -246,7 +246,7 @@ def _value(name: str, text: str, low: int, high: int, names: tuple[str, ...]) ->
         if low <= value <= high:
             return value
     elif text.lower() in names:
-        return names.index(text.lower()) + (1 if names is MONTHS else 0)
+        return names.index(text.lower()) + (1 if names == MONTHS else 0)
     more = f", or {names[0].upper()} to {names[-1].upper()}" if names else ""
     raise CronError(f"bad {name} '{text}': a number from {low} to {high}{more} is expected")
 

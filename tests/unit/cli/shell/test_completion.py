@@ -30,7 +30,7 @@ def complete(text, names=lambda kind: ()):
         ("help @q", ["@queues"]),
         ("help qlen x", []),
         ("He", ["HELLO", "help"]),
-        ("ADDJOB q b 0 RE", ["REPLICATE", "REPLACE", "RETRY", "RETRYMS"]),
+        ("ADDJOB q b 0 RE", ["REPLICATE", "RETRY", "REPLACE", "RETRYMS"]),
     ],
 )
 def test_a_begun_word_is_completed(text, words):

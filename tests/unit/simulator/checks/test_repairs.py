@@ -58,7 +58,7 @@ def test_a_job_with_a_holder_of_an_older_version_is_left_out():
     """That one can't be asked, so it counts (spec RC5)."""
     world, checker, _, promise = make_world()
     second = holders_of(world, promise)[1]
-    second.broker.shards[:] = [None] * len(second.broker.shards)
+    second.broker.shards[:] = [{} for _ in second.broker.shards]
     assert checker.missing()
     second.version = REPAIR - 1
     assert checker.missing() == ""

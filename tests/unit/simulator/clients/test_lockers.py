@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from disque_py.simulator.checks.locks import LockBook
@@ -32,7 +34,7 @@ def test_lockers_take_locks_while_the_voters_change():
 @pytest.mark.parametrize("weather", ["fair", "kills", "halves", "pauses", "power"])
 def test_locks_keep_their_rules_in_all_weathers(weather):
     clients = (ClientPlan(0, "voter keeper"), *[ClientPlan(number, "locker") for number in range(1, 5)])
-    result = simulate(small_plan(5, weather=weather, duration_ms=8_000, clients=clients))
+    result = simulate(replace(small_plan(5, weather=weather, duration_ms=8_000), clients=clients))
     assert result.failure is None
 
 
