@@ -13,7 +13,7 @@ from disque_py.simulator.clients.keyed_producers import META
 from disque_py.simulator.clients.workload import Consumer, Line
 from disque_py.simulator.oracle import RuleBrokenError
 
-PATTERNS: Final = (("q*",), ("q*",), ("q[0-3]",), ("*1", "q0"), ("q?", "q1?"), ("none*", "q0*"))
+PATTERNS: Final = (("q*",), ("q*",), ("q[0-3]",), ("q*1", "q0"), ("q?", "q1?"), ("none*", "q0*"))
 MATCHES: Final = "patterns take queues that match"
 
 
