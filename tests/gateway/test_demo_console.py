@@ -14,7 +14,8 @@ def test_the_console_shows_the_load_after_a_few_seconds():
     words = [sys.executable, "-m", "disque_py.cli.demo_console", "--port", str(free_port())]
     with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as program:
         assert program.stderr is not None
-        address = re.search(r"http://\S+/console/", program.stderr.readline())[0]
+        found = next(filter(None, (re.search(r"http://\S+/console/", line) for line in program.stderr)))
+        address = found[0]
         deadline = time.monotonic() + 30
         while time.monotonic() < deadline:
             text = urllib.request.urlopen(address + "queues", timeout=10).read().decode()

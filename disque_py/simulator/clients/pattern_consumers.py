@@ -5,7 +5,7 @@ Each job that they get must come from a queue whose name matches (spec TP1). The
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from disque_py.resp.glob import matches
 from disque_py.simulator.clients.connection import words
@@ -18,7 +18,9 @@ MATCHES: Final = "patterns take queues that match"
 
 
 class PatternConsumer(Consumer):
-    """A consumer that names no queue."""
+    """A consumer that names no queue. Where some queue needs claims, a long LEASE is refused."""
+
+    REFUSALS: ClassVar[tuple[str, ...]] = ("ERR the lease is above claim-lease-max",)
 
     _count = 0
 
