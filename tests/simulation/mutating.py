@@ -52,7 +52,8 @@ MUTATIONS = (
     Mutation("holders are counted, not compared", "disque_py.core.acks:on_setack",
              "if job.holders is theirs:", "if len(ours) == len(theirs):", "shifting"),
     Mutation("holders are not asked whether they know of an ack", "disque_py.core.acks:try_collect",
-             "broker.send(asked, SETACK, item if type(work) is Collection else (*item, changing.canceled_outcome(job)))",
+             "broker.send(asked, SETACK, item if type(work) is Collection"
+             " else (*item, changing.canceled_outcome(job)))",
              "pass"),
     Mutation("attempts are not counted", "disque_py.core.changeable:Changeable.is_spent",
              "return 0 < self.limit <= attempt - self.start", "return False", "fair"),

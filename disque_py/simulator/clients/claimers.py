@@ -54,6 +54,7 @@ class ClaimProducer(Actor):
         "ERR type needs voters",
         "ERR assign needs voters",
         "ERR the lease is above claim-lease-max",
+        "ERR not while node",
     )
 
     def __init__(self, world: World, oracle: Oracle, plan: Plan, client: ClientPlan) -> None:
