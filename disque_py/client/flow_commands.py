@@ -96,6 +96,7 @@ def wait_jobs(*jobs: JobRef, timeout: Span | None = None, first: bool = False) -
 
 
 def _ends(reply: Reply) -> list[JobEnd]:
+    # The node sends no other status than those of JobStatus, which a type checker can't see.
     return [
         JobEnd(text(job_id), text(status), result, None if error is None else error.decode("utf-8", "replace"))  # type: ignore[arg-type]
         for job_id, status, result, error, *_ in reply
