@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from fnmatch import fnmatchcase
@@ -35,6 +35,7 @@ from disque_py.gateway.grants import Principal
 from disque_py.gateway.operations import BY_NAME, STATUSES
 from disque_py.gateway.problems import RefusedError
 from disque_py.gateway.settings import Settings
+from disque_py.gateway.trace_context import with_trace
 
 T = TypeVar("T")
 # QPEEK with CLUSTER answers with so many jobs at most.
@@ -59,6 +60,7 @@ class Call:
     args        the arguments by name; those that were not given are missing
     settings    of the gateway
     board       the figures of all queues
+    trace       the trace context of the request, as pairs of metadata
     put_back    undoes the operation for a caller that is gone; None if that is not needed
     """
 
@@ -66,6 +68,7 @@ class Call:
     args: dict[str, Any]
     settings: Settings
     board: Board
+    trace: Mapping[str, str] = field(default_factory=dict)
     put_back: Callable[[], Awaitable[None]] | None = field(default=None)
 
     @property
@@ -102,8 +105,11 @@ def ms(value: int | None) -> timedelta | None:
 # -- Adding and taking ------------------------------------------------------------------------------
 
 
-def add_request(queue: str, args: dict[str, Any]) -> Request[str]:
-    """Return the ADDJOB of the arguments of an `enqueue`. Raises RefusedError, ValueError."""
+def add_request(queue: str, args: dict[str, Any], trace: Mapping[str, str]) -> Request[str]:
+    """Return the ADDJOB of the arguments of an `enqueue`. Raises RefusedError, ValueError.
+
+    trace   the trace context of the request, as pairs of metadata
+    """
     if ("body" in args) == ("body_base64" in args):
         raise RefusedError("ERR", "give body or body_base64")
     if "key" in args and "request_id" in args:
@@ -120,7 +126,7 @@ def add_request(queue: str, args: dict[str, Any]) -> Request[str]:
         maxlen=args.get("maxlen"),
         async_=args.get("async", False),
         priority=args.get("priority"),
-        meta=args.get("meta"),
+        meta=with_trace(args.get("meta"), trace),
         key=args.get("key", args.get("request_id")),
         attempts=args.get("attempts"),
         backoff=args.get("backoff"),
@@ -145,7 +151,7 @@ def _result_of(args: dict[str, Any]) -> str | bytes | None:
 
 async def enqueue(call: Call) -> Any:
     """ADDJOB."""
-    return {"id": await call.run(add_request(call.queue, call.args))}
+    return {"id": await call.run(add_request(call.queue, call.args, call.trace))}
 
 
 async def add_many(call: Call, requests: Sequence[Request[str]]) -> list[Any]:
