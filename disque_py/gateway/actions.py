@@ -24,6 +24,7 @@ from disque_py.client import (
     DisqueError,
     NoJobError,
     ReplyError,
+    arguments,
     commands,
 )
 from disque_py.client.request import Request
@@ -112,7 +113,7 @@ def add_request(queue: str, args: dict[str, Any]) -> Request[str]:
     return commands.add_job(
         queue,
         body,
-        timeout_ms=args.get("timeout_ms", commands.ADD_TIMEOUT_MS),
+        timeout_ms=args.get("timeout_ms", arguments.ADD_TIMEOUT_MS),
         replicate=args.get("replicate"),
         delay=ms(args.get("delay_ms")),
         retry=ms(args.get("retry_ms")),
@@ -697,7 +698,7 @@ async def run_schedule(call: Call) -> Any:
 
 
 async def _change_schedule(call: Call, word: str) -> Any:
-    if not await call.run(commands.execute("SCHEDULE", word, call.args["name"], wait_ms=commands.QUEUE_SET_MS)):
+    if not await call.run(commands.execute("SCHEDULE", word, call.args["name"], wait_ms=arguments.QUEUE_SET_MS)):
         raise RefusedError("NOTFOUND", "there is no such schedule")
     return {"name": call.args["name"]}
 
