@@ -21,7 +21,7 @@ from taskiq import AckableMessage, AsyncBroker, BrokerMessage, TaskiqMessage, Ta
 
 from disque_py.client import AsyncDisque, DisqueError, Job
 from disque_py.integrations.leases import LEASE_S, LeaseKeeper
-from disque_py.integrations.processes import ProcessClient
+from disque_py.client.processes import ProcessClient
 
 # A message lives so long. Its lease can be extended for half of this time.
 TTL_S: Final = 30 * 86_400
