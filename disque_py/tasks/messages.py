@@ -15,6 +15,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import FrameType, TracebackType
 from typing import Any, Final
 
 from disque_py.client.commands import REASON_BYTES_MAX
@@ -78,16 +79,27 @@ def failure_text(error: BaseException) -> str:
     message = _cut(str(error), MESSAGE_BYTES_MAX)
     lines = [f"{name}: {message}" if message else name]
     room = REASON_BYTES_MAX - len(lines[0].encode("utf-8", "replace"))
-    for frame, number in reversed(list(traceback.walk_tb(error.__traceback__))):
-        module = str(frame.f_globals.get("__name__", "?"))
-        if module.startswith("disque_py.tasks."):
-            continue
-        line = f"{CALL}{module}:{number} in {frame.f_code.co_qualname}"
+    for frame, number in reversed(list(traceback.walk_tb(own_calls(error)))):
+        line = f"{CALL}{_module(frame)}:{number} in {frame.f_code.co_qualname}"
         room -= 1 + len(line.encode("utf-8", "replace"))
         if room < 0:
             break
         lines.append(line)
     return "\n".join(lines)
+
+
+def own_calls(error: BaseException) -> TracebackType | None:
+    """Return the traceback of an error without the calls of this package, which led to the task's function."""
+    own = step = error.__traceback__
+    while step is not None:
+        if _module(step.tb_frame).startswith("disque_py.tasks.") and step.tb_next is not None:
+            own = step.tb_next
+        step = step.tb_next
+    return own
+
+
+def _module(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__", "?"))
 
 
 def read_failure(reason: str | None) -> TaskFailedError:

@@ -27,7 +27,7 @@ from disque_py.client.spans import float_seconds
 from disque_py.client.verdict import Fail, Retry
 from disque_py.tasks.context import Context, running
 from disque_py.tasks.errors import SerializerError, UnknownTaskError
-from disque_py.tasks.messages import ELSEWHERE, INLINE, INLINE_BYTES, failure_text, read_body
+from disque_py.tasks.messages import ELSEWHERE, INLINE, INLINE_BYTES, failure_text, own_calls, read_body
 from disque_py.tasks.middleware import Middleware
 from disque_py.tasks.operations import Broker, KeepValue
 from disque_py.tasks.serializers import Serializer
@@ -82,7 +82,8 @@ class Runner:
         except Exception as error:
             task = self._task_of(job.body)
             name = "?" if task is None else task.name
-            _log.warning("task %s (%s) failed, attempt %d", name, job.id, context.attempt, exc_info=error)
+            cause = (type(error), error, own_calls(error))
+            _log.warning("task %s (%s) failed, attempt %d", name, job.id, context.attempt, exc_info=cause)
             raise self.verdict(task, error) from error
 
     def verdict(self, task: BaseTask[..., Any] | None, error: Exception) -> Retry | Fail:
