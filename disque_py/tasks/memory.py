@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar, cast
 
 from disque_py.client.errors import ReplyError
-from disque_py.client.flow_commands import BatchInfo, EndStatus, JobEnd
+from disque_py.client.flow_commands import OVER, BatchInfo, EndStatus, JobEnd
 from disque_py.client.results import JobInfo
 from disque_py.client.verdict import Fail, Retry
 from disque_py.tasks.context import Context
@@ -66,7 +66,7 @@ class Kept:
     @property
     def is_over(self) -> bool:
         """Whether it is over, or errored."""
-        return self.status in ("completed", "canceled", "errored")
+        return self.status in OVER
 
 
 @dataclass(slots=True)
