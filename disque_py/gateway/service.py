@@ -17,7 +17,7 @@ from prometheus_client import CollectorRegistry, Histogram
 from disque_py.client import commands
 from disque_py.client.options import make_options, settings_of_url
 from disque_py.gateway import actions
-from disque_py.gateway.actions import Call
+from disque_py.gateway.actions.calls import Call
 from disque_py.gateway.audit import Audit
 from disque_py.gateway.board import Board
 from disque_py.gateway.grants import Principal

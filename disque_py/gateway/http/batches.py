@@ -12,7 +12,8 @@ from typing import Any, Final
 import msgspec
 
 from disque_py.client.request import Request
-from disque_py.gateway.actions import Call, add_many, add_request
+from disque_py.gateway.actions.calls import Call
+from disque_py.gateway.actions.jobs import add_many, add_request
 from disque_py.gateway.http.arguments import of_json
 from disque_py.gateway.operations import BY_NAME
 from disque_py.gateway.problems import RefusedError, refusal_of

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import grpc
 
-from disque_py.gateway.actions import Call
+from disque_py.gateway.actions.calls import Call
 from disque_py.gateway.fields import Octets
 from disque_py.gateway.grants import Principal
 from disque_py.gateway.operations import BY_NAME
