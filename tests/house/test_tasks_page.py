@@ -20,9 +20,8 @@ def page(root):
 def rows(page, title):
     """Return the names in the first cells of the tables of a section."""
     section = page.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
-    return {
-        name for cell in re.findall(r"^\| (`.+?) \|", section, re.MULTILINE) for name in re.findall(r"`(.+?)`", cell)
-    }
+    cells = re.findall(r"^\| (`.+?) \|", section, re.MULTILINE)
+    return {name for cell in cells for name in re.findall(r"`(.+?)`", cell)}
 
 
 def test_each_option_of_a_task_has_a_row(page):
