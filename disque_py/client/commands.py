@@ -377,7 +377,7 @@ def by_node(jobs: Iterable[JobRef]) -> dict[Address | None, list[JobRef]]:
     return groups
 
 
-def _about_jobs(name: bytes, jobs: Iterable[JobRef], repeat: Repeat) -> Request[int]:
+def _about_jobs(name: bytes, jobs: tuple[JobRef, ...], repeat: Repeat) -> Request[int]:
     node: Address | None = None
     argv = [name]
     for job in jobs:
@@ -386,7 +386,7 @@ def _about_jobs(name: bytes, jobs: Iterable[JobRef], repeat: Repeat) -> Request[
             argv.append(job.id.encode())
         else:
             argv.append(word(job))
-    return Request(tuple(argv), int, repeat, node=node, is_consumers=True)
+    return Request(tuple(argv), int, repeat, node=node, is_consumers=True, about=jobs)
 
 
 def ack(

@@ -53,6 +53,7 @@ class Request(Generic[T]):
     awaits_voters    it is repeated when no majority of the voters answers the node
     patience_s       seconds that it looks for a node that works, 0: one attempt; None: as long as the client does
     silence_s        seconds of silence that mean a dead node, where the client would wait longer; None: it does not
+    about            the jobs that it is about, as its caller named them
     """
 
     argv: tuple[bytes, ...]
@@ -68,6 +69,7 @@ class Request(Generic[T]):
     awaits_voters: bool = False
     patience_s: float | None = None
     silence_s: float | None = None
+    about: tuple[Job | str | bytes, ...] = ()
 
     @property
     def takes_jobs(self) -> bool:

@@ -28,6 +28,7 @@ class AddTemplate:
     """ADDJOB <queue> … <timeout> <options>, with a gap for the body, and room for a body's own options at the end.
 
     request   represents every command of the batch in the choice of a connection
+    options   the words that all commands have at the end
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class AddTemplate:
         self.request.awaits_nodes = awaits_nodes
         if is_keyed:
             self.request.repeat = Repeat.SAFE
+        self.options = tuple(options)
         self._word_count = 4 + len(options)
         self._start = b"$6\r\nADDJOB\r\n" + _bulk(word(queue))
         self._head = b"*%d\r\n%b" % (self._word_count, self._start)
@@ -91,6 +93,21 @@ class Adding:
             else:
                 payloads = [template.payload(body, words_of(body)) for body in slab]
             yield template.bulk(payloads, retry_unsafe=retry_unsafe)
+
+    def extend(self, more: Callable[[Sequence[bytes]], Sequence[bytes]]) -> None:
+        """Add words to every command that is not encoded yet. `more` takes the words of its own options."""
+        words_of = self._words_of
+
+        def extended(body: Body) -> Sequence[bytes]:
+            own = () if words_of is None else words_of(body)
+            return (*own, *more(own))
+
+        self._words_of = extended
+
+    @property
+    def queue(self) -> bytes:
+        """The name of the queue."""
+        return self.template.request.argv[1]
 
     def unsent(self, bulk: Bulk) -> list[Reply]:
         """Return errors in place of the ids of all remaining bodies, if `bulk` could not be sent in time."""
