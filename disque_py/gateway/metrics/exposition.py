@@ -2,8 +2,8 @@
 
 A scrape of a large cluster has tens of thousands of lines. prometheus_client makes an object of each, and checks and
 escapes every label anew: 150 ms of CPU time for three nodes and 1,000 queues, where this module needs 9. So the samples
-are lines from the beginning, and escaped names are kept. prometheus_client still decides which format a request gets, and tests read every
-page with its parsers.
+are lines from the beginning, and escaped names are kept. prometheus_client still decides which format a request gets,
+and tests read every page with its parsers.
 
 Both formats differ in the head of a counter, which OpenMetrics names without `_total`, and in the end of the page.
 """
