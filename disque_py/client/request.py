@@ -1,6 +1,6 @@
 """The request: a command's words, the parser of its answer, and the rule for repeating it.
 
-Every shell (asyncio, blocking, pipeline) takes Requests from commands.py; none builds commands itself.
+Every shell (asyncio, blocking, pipeline) takes Requests from the modules of commands; none builds commands itself.
 
 A command of which no byte left may always be sent again. A command that may have been executed is sent again only if a
 second execution does no harm (`Repeat.SAFE`), or if its caller allows it.

@@ -10,9 +10,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, Final, Literal, TypeAlias
 
-from disque_py.client import commands
+from disque_py.client.adding_commands import add_job, add_options
+from disque_py.client.arguments import ADD_TIMEOUT_MS, BackoffPolicy, Body, Meta
 from disque_py.client.bulk import Bulk
-from disque_py.client.commands import ADD_TIMEOUT_MS, BackoffPolicy, Body, Meta, add_options
 from disque_py.client.errors import BatchError, NotConnectedError
 from disque_py.client.protocol import Reply, word
 from disque_py.client.request import Repeat, Request
@@ -41,7 +41,7 @@ class AddTemplate:
         awaits_nodes: bool = True,
         is_keyed: bool = False,
     ) -> None:
-        self.request: Request[str] = commands.add_job(queue, b"", timeout_ms=timeout_ms, retry_unsafe=retry_unsafe)
+        self.request: Request[str] = add_job(queue, b"", timeout_ms=timeout_ms, retry_unsafe=retry_unsafe)
         self.request.awaits_nodes = awaits_nodes
         if is_keyed:
             self.request.repeat = Repeat.SAFE

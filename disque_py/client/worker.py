@@ -37,8 +37,8 @@ from random import Random
 from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 from disque_py.client.aio import AsyncDisque
+from disque_py.client.arguments import Where
 from disque_py.client.backoff import Backoff
-from disque_py.client.commands import Where
 from disque_py.client.dialect import Dialect, is_misunderstood
 from disque_py.client.errors import AttemptsSpentError, DisqueError
 from disque_py.client.heartbeat import Heartbeat

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from disque_py.client import Address, DisqueError, NoJobError, commands
+from disque_py.client import Address, DisqueError, NoJobError, arguments, commands
 from disque_py.client.request import Request
 from disque_py.client.results import JobInfo
 from disque_py.gateway import shapes
@@ -41,7 +41,7 @@ def add_request(queue: str, args: dict[str, Any], trace: Mapping[str, str]) -> R
     return commands.add_job(
         queue,
         body,
-        timeout_ms=args.get("timeout_ms", commands.ADD_TIMEOUT_MS),
+        timeout_ms=args.get("timeout_ms", arguments.ADD_TIMEOUT_MS),
         replicate=args.get("replicate"),
         delay=ms(args.get("delay_ms")),
         retry=ms(args.get("retry_ms")),
