@@ -155,7 +155,7 @@ class Simulation:
             self.losses.settle_ms = EVERYSEC_SETTLE_MS
         if "no" in plan.journals:
             self.losses.settle_ms = 1 << 60  # An ack may be forgotten at any time.
-        self.actors = start_clients(self.world, self.oracle, plan)
+        self.actors = start_clients(self.world, self.oracle, plan, self.losses)
 
     def play(self) -> None:
         """Play the weather, then the liveness phase; RuleBrokenError, or any error of the server's own code."""
