@@ -108,7 +108,10 @@ SPILLING_SHARE: Final = 0.6
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """The part of a seed's plan that is kept: as text `nodes=3 clients=0,4 faults=2,5 until=4210`; None and 0: all."""
+    """The part of a seed's plan that is kept; None and 0: all.
+
+    As text it is `nodes=3 clients=0-2,4 faults=2,5 until=4210`.
+    """
 
     nodes: int = 0
     clients: tuple[int, ...] | None = None
@@ -121,7 +124,7 @@ class Keep:
             words.append(f"nodes={self.nodes}")
         for name, numbers in (("clients", self.clients), ("faults", self.faults)):
             if numbers is not None:
-                words.append(f"{name}={','.join(map(str, numbers)) or 'none'}")
+                words.append(f"{name}={_text(numbers) or 'none'}")
         if self.until_ms:
             words.append(f"until={self.until_ms}")
         return " ".join(words)
@@ -144,7 +147,22 @@ class Keep:
 def _numbers(text: str | None) -> tuple[int, ...] | None:
     if text is None:
         return None
-    return () if text == "none" else tuple(int(number) for number in text.split(","))
+    numbers: list[int] = []
+    for part in text.split(",") if text != "none" else ():
+        first, _, last = part.partition("-")
+        numbers += range(int(first), int(last or first) + 1)
+    return tuple(numbers)
+
+
+def _text(numbers: tuple[int, ...]) -> str:
+    """Return numbers as a list of numbers and spans."""
+    spans: list[list[int]] = []
+    for number in numbers:
+        if spans and spans[-1][1] == number - 1:
+            spans[-1][1] = number
+        else:
+            spans.append([number, number])
+    return ",".join(f"{first}-{last}" if last > first else f"{first}" for first, last in spans)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
 """Batches: a batch counts what is so, and its callback comes once, after the last of its jobs. Spec BT1 to BT7.
 
-The book has the jobs of each batch, as its producers asked for them and were answered. It looks at all nodes, and at the
-answers of BATCH SHOW and BATCH WAIT. Counts are judged while nothing is wrong since the batch began, and in the end.
+The book has the jobs of each batch, as its producers asked for them and were answered. It looks at all nodes, and at
+the answers of BATCH SHOW and BATCH WAIT. Counts are judged while nothing is wrong since the batch began, and in the
+end.
 
 In the end every batch is closed and every job of it is over. Then a batch whose ids are all over is done, and has a
 callback. A batch is *excused* by name if a node forgot ids since it began: one keeper's record is enough for a reply
@@ -126,9 +127,10 @@ class BatchBook:
                     self._check_done(known, f"{machine.name} has it so")
             for job in jobs_of(machine.broker):
                 if job.meta and job.terms.queue == CALLED and job.meta[0] == META_BATCH:
-                    self._called_back(job.meta[1], job.id)
+                    self.called_back(job.meta[1], job.id)
 
-    def _called_back(self, name: bytes, job_id: bytes) -> None:
+    def called_back(self, name: bytes, job_id: bytes) -> None:
+        """A callback of a batch was seen on a node; RuleBrokenError if it comes too early, or is the second one."""
         known = self.by_name.get(name)
         if known is None or job_id in known.callbacks:
             return
@@ -165,9 +167,10 @@ class BatchBook:
             return
         pairs = dict(zip(reply[::2], reply[1::2], strict=True))
         total, over = pairs[b"total"], sum(pairs[status] for status in OVER)
-        if pairs[b"running"] + pairs[b"invisible-or-pending"] + over != total or min(
-            value for value in pairs.values() if isinstance(value, int)
-        ) < 0:
+        if (
+            pairs[b"running"] + pairs[b"invisible-or-pending"] + over != total
+            or min(value for value in pairs.values() if isinstance(value, int)) < 0
+        ):
             raise RuleBrokenError(COUNTS, f"{name!r}: {pairs} does not add up")
         if pairs[b"done"]:
             self._check_done(known, "a client was told so")
@@ -218,8 +221,7 @@ class BatchBook:
         return " ".join(
             machine.name
             for machine in self._world.running()
-            if name in machine.broker.batches.by_name
-            and machine.broker.batches.by_name[name].counts()[LIVE]
+            if name in machine.broker.batches.by_name and machine.broker.batches.by_name[name].counts()[LIVE]
         )
 
     def _excuse(self, known: Known) -> str:
@@ -306,10 +308,7 @@ class LastBatches:
         return [
             name
             for name, asker in self._waiting
-            if asker.is_open
-            and asker.reply is None
-            and name in done
-            and asker.broker.batches.by_name[name].is_done
+            if asker.is_open and asker.reply is None and name in done and asker.broker.batches.by_name[name].is_done
         ]
 
     def _ask(self, machine: Machine, *command: str | bytes) -> Asker:

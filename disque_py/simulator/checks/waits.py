@@ -52,7 +52,9 @@ class Asked:
         self.is_any = is_any
         self.sent_ms = machine.world.now_ms
         self.is_meshed = machine.world.is_meshed()
-        self.had = {job_id: [(each, each.runs) for each in machine.world.running() if _has(each, job_id)] for job_id in ids}
+        self.had = {
+            job_id: [(each, each.runs) for each in machine.world.running() if _has(each, job_id)] for job_id in ids
+        }
 
     def request(self) -> list[bytes]:
         """Return the command."""
@@ -226,10 +228,11 @@ class LastWaits:
                 wait.hang_up()
 
     def _hanging(self) -> list[str]:
-        found = []
-        for machine in self._phase.world.running():
-            for wait in machine.broker.job_waits.by_client.values():
-                # An at-most-once job that was delivered stays until its TTL.
-                if all(is_retried_id(job_id) for job_id in wait.open):
-                    found.append(f"{machine.name}: {[str(self._phase.simulation.oracle.by_id[i]) for i in wait.open]}")
-        return found
+        by_id = self._phase.simulation.oracle.by_id
+        # An at-most-once job that was delivered stays until its TTL.
+        return [
+            f"{machine.name}: {[str(by_id[job_id]) for job_id in wait.open]}"
+            for machine in self._phase.world.running()
+            for wait in machine.broker.job_waits.by_client.values()
+            if all(is_retried_id(job_id) for job_id in wait.open)
+        ]

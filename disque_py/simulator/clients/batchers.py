@@ -1,7 +1,7 @@
 """Batchers: producers that add jobs to batches, close these, and ask for their counts. Spec BT1 to BT6.
 
-All of them add to the same few batches, on any node. One of them closes a batch, and tries again elsewhere until that is
-answered. checks/batches.py holds the answers against the rules.
+All of them add to the same few batches, on any node. One of them closes a batch, and tries again elsewhere until that
+is answered. checks/batches.py holds the answers against the rules.
 """
 
 from __future__ import annotations

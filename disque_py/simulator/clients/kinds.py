@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final
 from disque_py.simulator.checks.batches import BatchBook
 from disque_py.simulator.checks.claims import ClaimBook
 from disque_py.simulator.checks.locks import LockBook
+from disque_py.simulator.checks.waits import WaitBook
 from disque_py.simulator.clients.askers import Asker
 from disque_py.simulator.clients.attempts import LimitedProducer, Quitter
-from disque_py.simulator.checks.waits import WaitBook
 from disque_py.simulator.clients.batchers import Batcher
 from disque_py.simulator.clients.cappers import Capper
 from disque_py.simulator.clients.claimers import ClaimProducer, ClaimWorker

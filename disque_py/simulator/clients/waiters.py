@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from disque_py.simulator.checks.waits import QUEUE, Asked, WaitBook
 from disque_py.simulator.clients.connection import words
-from disque_py.simulator.clients.workload import BODIES, RECONNECT_MS, Actor, Line
+from disque_py.simulator.clients.workload import BODIES, Actor, Line
 
 if TYPE_CHECKING:
     from disque_py.simulator.oracle import Oracle, Promise
