@@ -72,7 +72,7 @@ def _has(machine: Machine, job_id: bytes) -> bool:
 
 
 class WaitBook:
-    """What clients were told of the ends of jobs.
+    """The ends of jobs as clients were told them.
 
     results   job -> the results that workers gave it
     told      job -> the result that a client was told
