@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from types import FrameType, TracebackType
 from typing import Any, Final
 
-from disque_py.client.commands import REASON_BYTES_MAX
+from disque_py.client.arguments import REASON_BYTES_MAX
 from disque_py.tasks.errors import SerializerError, TaskFailedError
 from disque_py.tasks.serializers import Serializer
 

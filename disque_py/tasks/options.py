@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final, Literal, TypedDict
 
-from disque_py.client.commands import BackoffPolicy
+from disque_py.client.arguments import BackoffPolicy
 from disque_py.client.spans import Span, float_seconds
 
 # Deliveries of a task at most, unless the program says otherwise. A worker that stops costs one, so one is too few.
