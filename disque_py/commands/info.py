@@ -146,6 +146,8 @@ def _jobs(broker: Broker) -> Fields:
         ("total_results_dropped", stats.results_dropped),
         ("total_replication_timeouts", stats.replication_timeouts),
         ("total_replication_refusals", stats.refusals_received),
+        ("total_replication_short_of_nodes", stats.replication_short_of_nodes),
+        ("total_replication_short_of_zones", stats.replication_short_of_zones),
         ("total_at_most_once_lost_in_handover", stats.once_lost_in_handover),
         ("total_at_most_once_dropped_leaving", stats.once_dropped_leaving),
         ("total_copies_missing_leaving", stats.copies_missing_leaving),

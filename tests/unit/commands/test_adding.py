@@ -298,6 +298,18 @@ def test_a_minority_refuses_a_job_rather_than_make_fewer_copies():
     assert error_of(broker, client, "ADDJOB", "q", "body", 0).startswith("NOREPL")
 
 
+def test_refusals_for_want_of_nodes_and_zones_are_counted():
+    """INFO tells them apart from timeouts: a node is away, and no producer waited."""
+    broker, client = start()
+    add_node(broker, 2)
+    broker.cluster.refresh()
+    error_of(broker, client, "ADDJOB", "q", "body", 0, "REPLICATE", 3)
+    error_of(broker, client, "ADDJOB", "q", "body", 0, "REPLICATE", 2, "ZONES", 2)
+    told = ask_parsed(broker, client, "INFO", "jobs").decode()
+    assert "total_replication_short_of_nodes:1\r\n" in told
+    assert "total_replication_short_of_zones:1\r\n" in told
+
+
 def test_a_majority_does_not_count_suspected_nodes():
     broker, client = start()
     add_node(broker, 2).flags |= PFAIL
