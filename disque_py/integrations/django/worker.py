@@ -33,6 +33,7 @@ from disque_py.integrations.django.framework import (
 )
 from disque_py.integrations.django.records import change, result_of
 from disque_py.integrations.leases import LeaseKeeper
+from disque_py.integrations.patience import is_outage
 
 # A thread waits so long for a job before it looks whether it has to stop.
 WAIT_MS: Final = 1_000
@@ -108,12 +109,27 @@ class DisqueWorker:
                 self.execute(job, result)
             finally:
                 close_old_connections()
-            if result.status == TaskResultStatus.SUCCESSFUL:
-                self._backend.succeeded(job, result)
-            else:
-                self._backend.failed(job, result)
+            self._settle(job, result)
         finally:
             self.leases.remove(job)
+
+    def _settle(self, job: Job, result: TaskResult) -> None:
+        """Tell the nodes the end of a task, as soon as one can be used. The lease is being extended meanwhile."""
+        is_told = False
+        while True:
+            try:
+                if result.status == TaskResultStatus.SUCCESSFUL:
+                    self._backend.succeeded(job, result)
+                else:
+                    self._backend.failed(job, result)
+                return
+            except DisqueError as error:
+                if self._stopping.is_set() or not is_outage(error):
+                    raise
+                if not is_told:
+                    _log.warning("the end of task %s can't be told yet: %s", job.id, error)
+                is_told = True
+            self._stopping.wait(PAUSE_S)
 
     def execute(self, job: Job, result: TaskResult) -> None:
         """Run a task, and write its end into the result."""

@@ -21,9 +21,9 @@ import logging
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import TimeoutError as FutureTimeoutError
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Final, NamedTuple
@@ -31,6 +31,7 @@ from typing import Any, Final, NamedTuple
 from disque_py.client import AsyncDisque, DisqueError, Job
 from disque_py.client.heartbeat import Heartbeat
 from disque_py.integrations.kombu.urls import TransportOptions
+from disque_py.integrations.patience import is_outage
 
 _log = logging.getLogger(__name__)
 
@@ -42,6 +43,17 @@ AGAIN_S: Final = 0.5
 CLOSE_S: Final = 5.0
 # A binding of a program that lives is written again at this interval (bindings.py).
 REFRESH_S: Final = 200.0
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
+    """Report what a node refuses for good. It would be refused again, and other jobs wait."""
+    try:
+        yield
+    except DisqueError as error:
+        if is_outage(error):
+            raise
+        _log.warning("jobs can't be settled, and come again after their lease: %s", error)
 
 
 class Delivery(NamedTuple):
@@ -288,12 +300,14 @@ class Courier:
             nacks, self._nacks = self._nacks, []
             try:
                 if acks:
-                    await self._client.ack_jobs(acks)
+                    with _refusals():
+                        await self._client.ack_jobs(acks)
                     acks = []
                 while nacks:
                     # A NACK names its attempt, so it may be sent again.
                     job, delay, is_final = nacks[0]
-                    await self._client.nack(job, delay=delay, final=is_final, attempt=job.attempt)
+                    with _refusals():
+                        await self._client.nack(job, delay=delay, final=is_final, attempt=job.attempt)
                     nacks.pop(0)
             finally:
                 self._acks += acks

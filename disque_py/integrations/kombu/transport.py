@@ -24,17 +24,24 @@ from typing import Any, Final
 from kombu.transport import base, virtual
 
 import disque_py
-from disque_py.client import AsyncDisque, Disque, DisqueConnectionError, DisqueError, NoReplError, ReplyError
+from disque_py.client import (
+    AsyncDisque,
+    Disque,
+    DisqueConnectionError,
+    DisqueError,
+    LeavingError,
+    LoadingError,
+    ReplyError,
+)
 from disque_py.integrations.kombu import wire
 from disque_py.integrations.kombu.bindings import Bindings, address, binding
 from disque_py.integrations.kombu.courier import Courier
 from disque_py.integrations.kombu.urls import masked, read_options, split_urls
+from disque_py.integrations.patience import persist
 
 # A message that was delivered before and is given back waits. Otherwise a consumer that always rejects would spin.
 REQUEUE_DELAY: Final = timedelta(seconds=1)
 GET_MS: Final = 100
-# As long as nodes may need to find that another one is dead: twice their default time-out.
-PUBLISH_S: Final = 30.0
 # Messages of one turn of kombu's event loop. It has at most as many as the feeds may hold.
 READ_MAX: Final = 10_000
 TEXT: Final = "utf-8"
@@ -171,14 +178,7 @@ class Channel(virtual.Channel):
         transport = self.connection
         found = wire.options_of(message, time.time(), transport.options, ttl_ms)
         body = wire.dump(message)
-        until = time.monotonic() + PUBLISH_S
-        while True:
-            try:
-                transport.commands.add_job(queue, body, **found)
-                return
-            except NoReplError:  # A node died, and the others don't know it yet.
-                if "key" not in found or time.monotonic() > until:
-                    raise
+        persist(lambda: transport.commands.add_job(queue, body, **found))
 
     def _put_fanout(self, exchange: str, message: dict[str, Any], routing_key: str, **options: Any) -> None:
         for bound in self.connection.bindings.of(exchange):
@@ -295,7 +295,7 @@ class Transport(virtual.Transport):
     default_port = 7711
     driver_type = "disque"
     driver_name = "disque-py"
-    connection_errors = (*base.Transport.connection_errors, DisqueConnectionError, OSError)
+    connection_errors = (*base.Transport.connection_errors, DisqueConnectionError, LeavingError, LoadingError, OSError)
     channel_errors = (*base.Transport.channel_errors, ReplyError)
     implements = base.Transport.implements.extend(
         asynchronous=True, exchange_type=frozenset(["direct", "topic", "fanout"]), heartbeats=False

@@ -13,6 +13,7 @@ pytest.importorskip("kombu", reason="the extra celery is not installed")
 
 from disque_py.integrations.kombu.courier import Courier
 from disque_py.integrations.kombu.urls import read_options
+from waits import eventually
 
 
 @pytest.fixture
@@ -28,7 +29,7 @@ def courier(shared_node):
     made.close()
 
 
-def next_of(courier, seconds=5):
+def next_of(courier, seconds=60):
     until = time.monotonic() + seconds
     while not courier.inbox:
         left = until - time.monotonic()
@@ -36,13 +37,6 @@ def next_of(courier, seconds=5):
         select.select([courier.wake_fd], [], [], left)
         courier.drain_wake()
     return courier.inbox.popleft()
-
-
-def eventually(condition, seconds=5):
-    until = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < until, "it did not happen in time"
-        time.sleep(0.02)
 
 
 def test_a_feed_fetches_no_more_than_its_limit(client, courier):

@@ -105,4 +105,4 @@ def start(backend):
     for worker, _ in running:
         worker.stop()
     for _, thread in running:
-        thread.join(10)
+        thread.join(60)
