@@ -7,6 +7,7 @@ import base64
 import http.client
 import json
 import threading
+import time
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -133,3 +134,17 @@ class RunningGateway:
     def post(self, path: str, value: Any = None, **words: Any) -> Reply:
         """POST."""
         return self.request("POST", path, value, **words)
+
+
+def add(gateway, queue, count=1, **words):
+    """Add jobs over HTTP."""
+    for _ in range(count):
+        gateway.post(f"/v1/queues/{queue}/jobs", {"body": "b"} | words)
+
+
+def until(condition, seconds=10):
+    """Return what the condition returns, as soon as it is true or the time is over."""
+    deadline = time.monotonic() + seconds
+    while not (found := condition()) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return found
