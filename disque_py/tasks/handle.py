@@ -10,6 +10,7 @@ result is the return type of the task's function. A handle holds no connection; 
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Generic, Protocol, TypeVar, cast
 
@@ -108,6 +109,34 @@ class Handle(Generic[R]):
     async def progress_async(self) -> Progress | None:
         """Return how far the task is, as `progress` does."""
         return progress_of(await self._home.broker.run_async(Show(self.id)))
+
+    def updates(self, every: Span = 1.0) -> Iterator[Progress]:
+        """Return an iterator over the task's progress, until the task is over. Equal ones are told once.
+
+        every   seconds after which it asks again, 1 by default; nodes tell each other progress that often. The end of
+                the task is told at once
+
+        Raises the errors of the client library, and none of the task. `wait` has the result afterwards.
+        """
+        broker, last = self._home.broker, None
+        while True:
+            told = progress_of(broker.run(Show(self.id)))
+            if told is not None and told != last:
+                yield told
+                last = told
+            if broker.run(Ends((self.id,), every))[0].is_over:
+                return
+
+    async def updates_async(self, every: Span = 1.0) -> AsyncIterator[Progress]:
+        """Return an asynchronous iterator over the task's progress, as `updates` does."""
+        broker, last = self._home.broker, None
+        while True:
+            told = progress_of(await broker.run_async(Show(self.id)))
+            if told is not None and told != last:
+                yield told
+                last = told
+            if (await broker.run_async(Ends((self.id,), every)))[0].is_over:
+                return
 
     def cancel(self) -> bool:
         """Cancel the task → whether it was known and not over. One that runs hears of it within some seconds."""

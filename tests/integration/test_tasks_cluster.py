@@ -183,7 +183,10 @@ def test_progress_and_cancellation_of_a_coroutine(app):
         handle = encode.add()
         told = until(handle.progress)
         assert (told.percent, told.note, handle.status()) == (40, "page 4", "running")
+        updates = handle.updates(every=0.1)
+        assert next(updates) == told
         assert handle.cancel()
+        assert list(updates) == []
         assert ended.wait(30)
         with pytest.raises(TaskCanceledError):
             handle.wait(20)

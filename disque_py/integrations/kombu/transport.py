@@ -382,7 +382,7 @@ class Transport(virtual.Transport):
 
     def take_fetched(self, queue: str) -> Job | None:
         """Return a job of a queue that this program has fetched and not handed over; None if there is none."""
-        # What was put aside is older.
+        # Deliveries that were put aside are older.
         found = (each.courier.take(queue, aside=aside) for aside in (True, False) for each in self.siblings())
         return next((job for job in found if job is not None), None)
 

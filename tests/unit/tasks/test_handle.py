@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 
 import pytest
@@ -63,6 +64,9 @@ class Asked:
     def run(self, operation):
         return self.answers.pop(0)
 
+    async def run_async(self, operation):
+        return self.run(operation)
+
 
 @pytest.fixture
 def shown():
@@ -91,6 +95,19 @@ def test_progress_is_told(shown):
     assert progress_of(told) == Progress(40, "page 4")
     assert progress_of(shown) is None
     assert progress_of(None) is None
+
+
+def test_updates_tell_each_progress_once_until_the_end(shown):
+    going, over = JobEnd("D-1", "running", None, None), JobEnd("D-1", "completed", None, None)
+    first, second = (dataclasses.replace(shown, more={"progress": n, "progress-text": ""}) for n in (10, 60))
+    home = Asked(shown, [going], first, [going], first, [going], second, [over])
+    assert list(Handle(home, "D-1").updates()) == [Progress(10), Progress(60)]
+
+    async def story():
+        home = Asked(first, [going], second, [over])
+        return [told async for told in Handle(home, "D-1").updates_async()]
+
+    assert asyncio.run(story()) == [Progress(10), Progress(60)]
 
 
 def test_a_running_task_shows_its_progress():
