@@ -45,6 +45,10 @@ PRIORITY_STEP: Final = 10**13
 AT_ONCE_S: Final = 0.001
 
 
+# Django makes a backend for each thread. Their clients are shared, as connections cost more than objects.
+_clients: Final[dict[str, ProcessClient]] = {}
+
+
 class DisqueBackend(BaseTaskBackend):
     """A backend of Django's tasks. Its OPTIONS:
 
@@ -68,7 +72,8 @@ class DisqueBackend(BaseTaskBackend):
         self.namespace: str = options.get("namespace", "django")
         self.lease_s = float(options.get("lease", LEASE_S))
         self.result_ttl_s = int(options.get("result_ttl", RESULT_TTL_S))
-        self.client = ProcessClient(options.get("url", URL), "django")
+        url = options.get("url", URL)
+        self.client = _clients.setdefault(url, ProcessClient(url, "django"))
 
     def check(self, **kwargs: Any) -> Iterable[checks.CheckMessage]:
         """Return what is wrong with OPTIONS, for `manage.py check`."""
@@ -197,12 +202,10 @@ class DisqueBackend(BaseTaskBackend):
         lines = result.errors[-1].traceback.strip().splitlines()
         client.nack(job, final=True, reason=lines[-1] if lines else "", attempt=job.attempt)
 
-    def keep_results(self) -> None:
-        """Raise the time for which the nodes keep results of this backend's queues, if it is shorter than needed."""
+    def keep_results(self, queue: str) -> None:
+        """Raise the time for which the nodes keep results of one of their queues, if it is shorter than needed."""
         client = self.client()
-        for queue_name in sorted(self.queues):
-            queue = self.queue_of(queue_name)
-            settings = client.queue_settings(queue)
-            kept = settings.result_retention if settings is not None else None
-            if (kept or timedelta(hours=1)) < timedelta(seconds=self.result_ttl_s):
-                client.set_queue(queue, result_retention=self.result_ttl_s)
+        settings = client.queue_settings(queue)
+        kept = settings.result_retention if settings is not None else None
+        if (kept or timedelta(hours=1)) < timedelta(seconds=self.result_ttl_s):
+            client.set_queue(queue, result_retention=self.result_ttl_s)

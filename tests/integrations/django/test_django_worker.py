@@ -37,5 +37,5 @@ def test_a_burst_ends_when_no_task_waits(tasks, backend):
 
 
 def test_the_nodes_keep_results_for_the_time_of_the_options(backend, client):
-    backend.keep_results()
+    backend.keep_results("django.mail")
     assert client.queue_settings("django.mail").result_retention.days == 1

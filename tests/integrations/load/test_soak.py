@@ -52,6 +52,25 @@ def test_tasks_and_delays_beyond_a_lease_run_once(framework, tmp_path):
 
 
 @pytest.mark.timeout(180)
+def test_tasks_that_end_while_no_node_runs_are_acknowledged_later(framework, tmp_path):
+    with testing.node(appendonly=True) as node:
+        story = soak.Soak(framework, tmp_path, f"{node.url}?patience=0.5", lease_s=60)
+        try:
+            story.worker()
+            story.send(2, 2).wait(30)
+            story.wait(lambda: len(story.runs()) == 2, "the begin of the tasks")
+            node.kill()
+            story.wait(lambda: story.ended() == 2, "the end of the tasks")
+            node.start()
+            queue = soak.FRAMEWORKS[framework].queue
+            story.wait(lambda: soak.waiting_jobs(node.url, queue) == 0, "the acknowledgements")
+            story.send(1).wait(30)
+            story.wait(lambda: len(story.runs()[0]) == 2, "a task after the outage")
+        finally:
+            story.close()
+
+
+@pytest.mark.timeout(180)
 def test_tasks_of_a_killed_worker_run_again_after_their_lease(framework, tmp_path):
     with testing.node() as node:
         story = soak.Soak(framework, tmp_path, node.url, LEASE_S)
