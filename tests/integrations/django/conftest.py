@@ -33,6 +33,22 @@ def fail():
 def long():
     return "x" * 100_000
 
+@task
+def strange():
+    return object()
+
+@task
+def leave():
+    raise SystemExit("gone")
+
+@task
+def tangled():
+    raise ValueError(ValueError("twice"))
+
+@task(takes_context=True)
+def own_id(context):
+    return context.task_result.id
+
 @task(takes_context=True)
 def attempt(context):
     return context.attempt
@@ -78,6 +94,7 @@ def backend(site):
 def tasks(backend):
     """The tasks of the page and the others, after all earlier jobs are gone."""
     import more_tasks
+
     import tasks
 
     for status in ("pending", "invisible", "errored"):
@@ -105,4 +122,4 @@ def start(backend):
     for worker, _ in running:
         worker.stop()
     for _, thread in running:
-        thread.join(10)
+        thread.join(60)
