@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from disque_py.gateway.certificates import of_der
+from disque_py.gateway.x509_names import of_der
 
 CERTIFICATE: Final = "certificate"
 

@@ -14,13 +14,14 @@ import grpc
 
 from disque_py.gateway import service
 from disque_py.gateway.actions.calls import Call
-from disque_py.gateway.certificates import Certificate, of_pem
+from disque_py.gateway.certificates import Certificate
 from disque_py.gateway.fields import Octets
 from disque_py.gateway.grants import Principal
 from disque_py.gateway.operations import BY_NAME
 from disque_py.gateway.problems import RefusedError, refusal_of
 from disque_py.gateway.rpc import descriptors
 from disque_py.gateway.service import LOG, Login, Service
+from disque_py.gateway.x509_names import of_pem
 
 DOOR: Final = "grpc"
 STATUS: Final = {

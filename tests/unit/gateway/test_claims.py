@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-pytest.importorskip("cryptography", reason="the extra disque-py[gateway] is not installed")
-
 from disque_py.gateway.access_file import parse_access
 from disque_py.gateway.claims import ClaimRule, grants_of_claims, values_of
 from disque_py.gateway.grants import grant_of
