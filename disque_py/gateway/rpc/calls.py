@@ -7,7 +7,7 @@ the broker's code in the trailing metadata `disque-code`, and `disque-unknown` w
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any, Final
 
 import grpc
@@ -34,9 +34,17 @@ STATUS: Final = {
 
 
 class Caller:
-    """One call: its principal, and operations in its name."""
+    """One call: its principal, its metadata, and operations in its name."""
 
-    def __init__(self, service: Service, principal: Principal, address: str, login: Login | None = None) -> None:
+    def __init__(
+        self,
+        service: Service,
+        principal: Principal,
+        address: str,
+        metadata: Mapping[str, str] | None = None,
+        login: Login | None = None,
+    ) -> None:
+        self._metadata = metadata
         self.login = login
         self.service = service
         self.principal = principal
@@ -55,7 +63,7 @@ class Caller:
         for argument in operation.arguments:
             if argument.required and argument.name not in checked:
                 raise RefusedError("ERR", f"{argument.name} is missing")
-        return self.service.call(self.principal, checked)
+        return self.service.call(self.principal, checked, self._metadata)
 
     async def ask(self, name: str, **args: Any) -> Any:
         """Execute an operation. Raises RefusedError."""
@@ -87,7 +95,7 @@ class Methods:
         authorization = metadata.get("authorization", "") or scaler_login(request)
         login = Login(authorization, address, certificate_of(context))
         principal = await self._service.login(authorization, address, DOOR, login.certificate)
-        return Caller(self._service, principal, address, login)
+        return Caller(self._service, principal, address, metadata, login)
 
     def _unary(self, work: Callable[[Caller, Any], Awaitable[Any]]) -> Any:
         async def run(request: Any, context: Any) -> Any:
