@@ -151,7 +151,7 @@ class Service:
             await self._check_jobs(call, role)
 
     async def _ask_for_events(self, call: Call) -> None:
-        """Refuse a user of the broker who may not read events. Raises RefusedError."""
+        """Refuse a user of the broker without permission for events. Raises RefusedError."""
         try:
             await call.client.events_info()
         except DisqueError as error:
