@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import time
 
 import grpc
 import pytest
@@ -36,6 +37,7 @@ def test_a_stream_of_http_ends(opened, monkeypatch):
     answer = connection.getresponse()
     assert answer.readline().startswith(b"retry")
     take_away()
+    time.sleep(0.3)
     for _ in range(3):
         gateway.post("/v1/queues/stay/jobs", {"body": "b"}, login="Bearer dq_other")
     assert b"stay" not in answer.read()
