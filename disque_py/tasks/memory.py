@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import threading
+from collections import deque
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar, cast
@@ -89,6 +90,7 @@ class Memory(Broker):
     def __init__(self, program: Program, *, at_once: bool) -> None:
         self.at_once = at_once
         self.tasks: list[Kept] = []
+        self._waiting: deque[Kept] = deque()
         self._by_id: dict[str, Kept] = {}
         self._keys: dict[tuple[str, str], Kept] = {}
         self._groups: dict[str, Counted] = {}
@@ -187,6 +189,7 @@ class Memory(Broker):
             holder.status = "canceled"
         kept = Kept(f"M-{next(self._ids)}", message)
         self.tasks.append(kept)
+        self._waiting.append(kept)
         self._by_id[kept.id] = kept
         if place[1]:
             self._keys[place] = kept
@@ -198,7 +201,11 @@ class Memory(Broker):
         return kept.id
 
     def _next(self) -> Kept | None:
-        return next((kept for kept in self.tasks if kept.status == "pending"), None)
+        while self._waiting:
+            kept = self._waiting.popleft()
+            if kept.status == "pending":
+                return kept
+        return None
 
     async def _play(self, kept: Kept) -> None:
         """Run a task until it is over."""
