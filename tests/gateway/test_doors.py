@@ -31,7 +31,16 @@ DYNO = {
     ("DELETE", "clear"): "operate",
 }
 # The broker's own categories decide about these: a producer may cancel, and a list of jobs needs @bodies.
-USERS_DIFFER = {"list_jobs", "find_jobs", "cancel", "stop_operation", "ListMessages", "Cancel", "WaitMessage"}
+USERS_DIFFER = {
+    "list_jobs",
+    "find_jobs",
+    "cancel",
+    "get_operation",
+    "stop_operation",
+    "ListMessages",
+    "Cancel",
+    "WaitMessage",
+}
 PAGES = {"queue?name={queue}": "read", "jobs?queue={queue}": "read", "job?id={job}": "read"}
 
 
