@@ -94,7 +94,6 @@ def backend(site):
 def tasks(backend):
     """The tasks of the page and the others, after all earlier jobs are gone."""
     import more_tasks
-
     import tasks
 
     for status in ("pending", "invisible", "errored"):
