@@ -107,6 +107,7 @@ class Courier:
         self._options = options
         self._returned: deque[Delivery] = deque()
         self._consumed: dict[int, list[str]] = {}
+        self._has_given_back = False
         self._pid = os.getpid()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -165,6 +166,7 @@ class Courier:
 
     def nack(self, feed: int, tag: str, delay: timedelta | None = None, *, final: bool = False) -> None:
         """Give a delivery back soon: after a delay, or never to be delivered again. An unknown tag is ignored."""
+        self._has_given_back = True
         self._call(self._nack, feed, tag, delay, final)
 
     def nack_all(self, feed: int) -> None:
@@ -173,7 +175,17 @@ class Courier:
             if delivery.feed == feed:
                 with suppress(ValueError, IndexError):
                     self._returned.remove(delivery)
+        self._has_given_back = True
         self._call(self._nack_all, feed)
+
+    def flush(self) -> None:
+        """Wait until the nodes know what was given back before. It takes CLOSE_S at most."""
+        loop = self._loop
+        if self._has_given_back and self.is_ours and loop is not None:
+            self._has_given_back = False
+            done = asyncio.run_coroutine_threadsafe(self._settle(), loop)
+            with suppress(FutureTimeoutError, DisqueError):
+                done.result(CLOSE_S)
 
     def refresh(self, key: object, work: Callable[[AsyncDisque], Coroutine[Any, Any, object]] | None) -> None:
         """Do this work every REFRESH_S from now on; None: no longer."""

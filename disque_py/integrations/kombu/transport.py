@@ -188,6 +188,7 @@ class Channel(virtual.Channel):
             if job is not None or time.monotonic() > until:
                 return job
             time.sleep(POLL_S)
+        self.courier.flush()  # A message that was given back comes before later ones.
         found: Job | None = transport.commands.get_job(
             queue, timeout_ms=GET_MS, withcounters=True, withlease=True, lease=transport.options.lease
         )
