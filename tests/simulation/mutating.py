@@ -151,8 +151,6 @@ MUTATIONS = (
              "has = IS_OVER if outcome is not None else has_here(broker, job_id)", "has = NOTHING", "fair", "waiter"),
     Mutation("how jobs ended is forgotten with their records", "disque_py.core.ends:Ends.get",
              "return self.recent.get(job_id) or self._before.get(job_id, 0)", "return 0", "fair", "waiter"),
-    Mutation("an end of a job that a node never held counts", "disque_py.core.job_waits:outcome_here",
-             "if not job.holders:", "if False:", "fair", "waiter"),
     Mutation("the last result of a job counts", "disque_py.core.results:Results.put",
              "(known.version, known.node, known.value) <= (version, node, value)", "False", "fair", "waiter"),
     Mutation("leases that run are not counted against a cap", "disque_py.core.caps:Caps.used",
