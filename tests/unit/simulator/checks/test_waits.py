@@ -76,6 +76,7 @@ def test_a_result_that_no_worker_gave_breaks_the_rule(story):
     story.oracle.acknowledging(story.promise, story.world.now_ms)
     story.book.finishing(story.promise.id, b"one")
     story.book.finishing(story.promise.id, b"two")
+    story.world.run(2_000)
     story.tell(b"completed", b"one")
     with pytest.raises(RuleBrokenError, match=RESULTS):
         story.tell(b"completed", b"two")
