@@ -38,7 +38,7 @@ from disque_py.tasks.middleware import Middleware, Proceed
 from disque_py.tasks.options import AddOptions
 from disque_py.tasks.schedules import tick_of
 from disque_py.tasks.serializers import JSONSerializer, MsgPackSerializer, Serializer
-from disque_py.tasks.task import AsyncTask, Call, Task
+from disque_py.tasks.task import AsyncTask, BaseTask, Call, Task
 from disque_py.tasks.worker import AppWorker
 
 __all__ = [
@@ -47,6 +47,7 @@ __all__ = [
     "AppWorker",
     "AsyncTask",
     "Backoff",
+    "BaseTask",
     "Call",
     "Context",
     "Fail",

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import threading
+from collections import deque
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar, cast
@@ -86,9 +87,12 @@ class Memory(Broker):
     tasks     all tasks that were added, in their order
     """
 
+    is_live = False
+
     def __init__(self, program: Program, *, at_once: bool) -> None:
         self.at_once = at_once
         self.tasks: list[Kept] = []
+        self._waiting: deque[Kept] = deque()
         self._by_id: dict[str, Kept] = {}
         self._keys: dict[tuple[str, str], Kept] = {}
         self._groups: dict[str, Counted] = {}
@@ -187,6 +191,7 @@ class Memory(Broker):
             holder.status = "canceled"
         kept = Kept(f"M-{next(self._ids)}", message)
         self.tasks.append(kept)
+        self._waiting.append(kept)
         self._by_id[kept.id] = kept
         if place[1]:
             self._keys[place] = kept
@@ -198,7 +203,11 @@ class Memory(Broker):
         return kept.id
 
     def _next(self) -> Kept | None:
-        return next((kept for kept in self.tasks if kept.status == "pending"), None)
+        while self._waiting:
+            kept = self._waiting.popleft()
+            if kept.status == "pending":
+                return kept
+        return None
 
     async def _play(self, kept: Kept) -> None:
         """Run a task until it is over."""

@@ -19,6 +19,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Executor
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final, Protocol
 
@@ -99,15 +100,7 @@ class Runner:
         if task is None:
             raise UnknownTaskError(f"this worker has no task {name!r}")
         task.bind(tuple(args), kwargs)
-        context = Context(
-            task=name,
-            job_id=context.job_id,
-            queue=context.queue,
-            attempt=context.attempt,
-            meta=context.meta,
-            tell=context.tell,
-            asks_canceled=context.asks_canceled,
-        )
+        context = replace(context, task=name)
         proceed: Callable[[], Awaitable[Any]] = partial(self._call, task, args, kwargs, context)
         for middleware in reversed(self._program.middleware):
             proceed = partial(middleware.running, context, proceed)

@@ -19,7 +19,6 @@ import logging
 import os
 import signal
 import subprocess
-import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -70,7 +69,6 @@ class Supervisor:
         self._watch = watch
         self._slots = [Slot() for _ in range(count)]
         self._signals = 0
-        self._wake = threading.Event()
 
     def run(self) -> int:
         """Keep the workers running until a signal → the exit status."""
@@ -83,8 +81,7 @@ class Supervisor:
                 signal.signal(number, handler)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        self._signals += 1
-        self._wake.set()
+        self._signals += 1  # Locks of threads would be a trap here: the main thread may hold them.
 
     def _run(self) -> int:
         while not self._signals:
@@ -98,7 +95,7 @@ class Supervisor:
                 for slot in self._slots:
                     slot.start_at, slot.pause_s = 0.0, PAUSE_S_MIN
                 continue
-            self._wake.wait(TICK_S)
+            time.sleep(TICK_S)
         self._stop()
         return 0
 
@@ -137,11 +134,10 @@ class Supervisor:
         self._send(signal.SIGTERM)
         told, until = max(1, self._signals), time.monotonic() + self._grace_s + LAST_S
         while self._running() and time.monotonic() < until:
-            self._wake.clear()
             if self._signals > told:
                 told = self._signals
                 self._send(signal.SIGTERM)
-            self._wake.wait(TICK_S / 5)
+            time.sleep(TICK_S / 5)
         self._kill()
 
     def _running(self) -> list[subprocess.Popen[bytes]]:

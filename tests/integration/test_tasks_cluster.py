@@ -123,7 +123,7 @@ def test_a_dead_letter_is_a_failure(app):
         handle = bill.add()
         until(lambda: client.qlen(f"{app.name}-dead"))
         with pytest.raises(TaskFailedError, match="no total"):
-            handle.wait(0.1)
+            handle.wait()
 
 
 def test_a_result_that_is_too_long_for_an_acknowledgement(app):
@@ -183,7 +183,10 @@ def test_progress_and_cancellation_of_a_coroutine(app):
         handle = encode.add()
         told = until(handle.progress)
         assert (told.percent, told.note, handle.status()) == (40, "page 4", "running")
+        updates = handle.updates(every=0.1)
+        assert next(updates) == told
         assert handle.cancel()
+        assert list(updates) == []
         assert ended.wait(30)
         with pytest.raises(TaskCanceledError):
             handle.wait(20)
