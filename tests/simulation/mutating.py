@@ -395,7 +395,9 @@ def table(rows: list[tuple[Mutation, Found]]) -> str:
     ]
     for mutation, found in rows:
         needed = f"{found.seeds} | {found.rule}" if found.rule else f"not in {found.seeds} |"
-        lines.append(f"| {mutation.name} | {mutation.weather or 'any'} | {needed} |")
+        where = mutation.weather or "any"
+        where += f", with {mutation.client}s" if mutation.client else ""
+        lines.append(f"| {mutation.name} | {where} | {needed} |")
     return "\n".join(lines) + "\n"
 
 
