@@ -31,7 +31,7 @@ from disque_py.gateway.http.hosts import Hosts
 from disque_py.gateway.http.routing import Routes
 from disque_py.gateway.operations import TABLE, Operation
 from disque_py.gateway.problems import RefusedError, refusal_of
-from disque_py.gateway.service import LOG, Service
+from disque_py.gateway.service import LOG, STAY_S, Login, Service
 
 DOOR: Final = "http"
 OCTETS: Final = "application/octet-stream"
@@ -125,8 +125,12 @@ class Api:
                 if path.startswith(prefix):
                     return await mounted(exchange, path[len(prefix) :])
         operation, texts = self._routes.find(exchange.verb, path)
-        principal = await self._service.login(exchange.headers.get("authorization", ""), exchange.address, DOOR)
+        principal = await self._login(exchange)
         return await self._operate(exchange, operation, principal, texts)
+
+    async def _login(self, exchange: Exchange) -> Principal:
+        words = exchange.headers.get("authorization", "")
+        return await self._service.login(words, exchange.address, DOOR, exchange.certificate)
 
     async def _operate(
         self, exchange: Exchange, operation: Operation, principal: Principal, texts: dict[str, str]
@@ -209,15 +213,25 @@ class Api:
         place = parse_place(exchange.headers.get("last-event-id", args.get("place", "")))
         wanted = EventFilter(principal, args.get("queue", ""), args.get("job", ""), args.get("event", ""))
         self._service.open_stream(principal)
-        return Answer(200, b"", CONTENT_TYPE, stream=self._following(principal, place, wanted))
+        login = Login(exchange.headers.get("authorization", ""), exchange.address, exchange.certificate)
+        return Answer(200, b"", CONTENT_TYPE, stream=self._following(principal, place, wanted, login))
 
     async def _following(
-        self, principal: Principal, place: dict[str, int], wanted: EventFilter
+        self, principal: Principal, place: dict[str, int], wanted: EventFilter, login: Login
     ) -> AsyncIterator[bytes]:
+        """Yield the stream's bytes, as long as the login counts and has its role."""
         feed = EventFeed(principal.client, place)
+        checked = time.monotonic()
         try:
             async for part in event_stream(feed, wanted):
+                if time.monotonic() - checked >= STAY_S:
+                    checked = time.monotonic()
+                    wanted.principal = await self._service.stay(login, wanted.principal)
+                    if not (wanted.principal.asks_broker or wanted.principal.may_somewhere("bodies")):
+                        return
                 yield part
+        except RefusedError:
+            return  # The reader comes back, and hears why.
         finally:
             self._service.close_stream(principal)
             await feed.close()
@@ -234,7 +248,7 @@ class Api:
         return Answer(503, b"no majority of the nodes answers\n", TEXT)
 
     async def _metrics(self, exchange: Exchange) -> Answer:
-        principal = await self._service.login(exchange.headers.get("authorization", ""), exchange.address, DOOR)
+        principal = await self._login(exchange)
         if not principal.may_everywhere("read"):
             raise RefusedError("NOPERM", "metrics need the role read on every queue")
         accept = exchange.headers.get("accept", "")
@@ -258,3 +272,4 @@ async def _stream(parts: AsyncIterator[bytes], send: Send, limit_s: float) -> No
     async for part in parts:
         async with asyncio.timeout(limit_s):
             await send({"type": "http.response.body", "body": part, "more_body": True})
+    await send({"type": "http.response.body", "body": b""})
