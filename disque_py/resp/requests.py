@@ -281,11 +281,11 @@ def whole_requests(data: bytes) -> list[list[bytes]] | None:
                 at = end + 2
                 left -= 1
                 if not left:
-                    requests.append(words)
                     if at == size:
-                        return requests
+                        return [*requests, words]
                     if not IS_COMPILED or data[at] != _STAR:
                         return None
+                    requests.append(words)
                     words = []
                     at += 1
                     continue

@@ -197,12 +197,14 @@ class ClientConnection:
             requests = whole_requests(data)
             if requests is not None and len(data) <= broker.settings.proto_max_bulk_len:
                 broker.outbox.served.append(client)
-                if len(requests) == 1:
-                    at = dispatch.execute(broker, client, requests)
-                else:
+                if requests[1:]:
                     until_ns = driver.clock.stopwatch_ns() + SLICE_NS
                     at = dispatch.execute(broker, client, requests, 0, until_ns, self._room(client))
-                if at < len(requests):
+                    is_left = at < len(requests)
+                else:
+                    at = dispatch.execute(broker, client, requests)
+                    is_left = not at
+                if is_left:
                     self._at = at
                     self._requests = requests  # The client waits before this command, or has had its slice.
                     self._is_quiet = False

@@ -124,18 +124,20 @@ class RepairChecker:
                     if not named and not linked:
                         continue
                     known = self._silent[key] = named, linked
-                    self._world.later(0, self._ended, machine, key)
+                    self._world.later(0, self._ended, machine, key, machine.count("jobs_evicted"))
                 for silent in known:
                     silent[:] = [node for node in silent if node.id != sender_id]
                 if kind == DELJOB:
                     known[1].clear()  # Another node has asked.
 
-    def _ended(self, machine: Machine, key: tuple[str, int, bytes]) -> None:
+    def _ended(self, machine: Machine, key: tuple[str, int, bytes], evicted: int) -> None:
         """Judge a node that has read of an ack while some nodes had not confirmed to it."""
         silent = [node for nodes in self._silent.pop(key) for node in nodes if not node.flags & FORGOTTEN]
         _, run, job_id = key
         if not silent or machine.runs != run or not machine.is_up or machine.broker.is_loading:
             return
+        if machine.count("jobs_evicted") != evicted:
+            return  # The ack made room for a copy that came in the same frame: no collection ended.
         promise = self._oracle.by_id.get(job_id)
         if machine.broker.find(job_id) is not None or promise is None or may_have_died(promise, self._world.now_ms):
             return
