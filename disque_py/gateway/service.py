@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Mapping
 from typing import Any, Final
 
 from prometheus_client import CollectorRegistry, Histogram
@@ -26,6 +27,7 @@ from disque_py.gateway.operations import Operation
 from disque_py.gateway.problems import RefusedError, refusal_of
 from disque_py.gateway.rates import Rates
 from disque_py.gateway.settings import Settings
+from disque_py.gateway.trace_context import trace_of
 
 NAME: Final = "disque-gateway"
 LOG: Final = logging.getLogger(NAME)
@@ -75,9 +77,9 @@ class Service:
         except Exception as error:
             raise self._refusal(error, "login") from error
 
-    def call(self, principal: Principal, args: dict[str, Any]) -> Call:
-        """Return a call with these arguments."""
-        return Call(principal, args, self.settings, self.board)
+    def call(self, principal: Principal, args: dict[str, Any], headers: Mapping[str, str] | None = None) -> Call:
+        """Return a call with these arguments. `headers` of the request may have its trace context."""
+        return Call(principal, args, self.settings, self.board, trace_of(headers) if headers else {})
 
     async def perform(self, operation: Operation, call: Call, address: str, door: str) -> Any:
         """Execute an operation. Raises RefusedError."""

@@ -149,7 +149,7 @@ class Api:
                 or operation.waits
             ):
                 await exchange.body(self._settings.body_max, "body-max")
-        call = self._service.call(principal, args)
+        call = self._service.call(principal, args, exchange.headers)
         work = self._service.perform(operation, call, exchange.address, DOOR)
         if not operation.waits:
             return self._done(operation, args, await work)
@@ -188,7 +188,7 @@ class Api:
         kind = exchange.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind not in (LINES, "application/jsonl"):
             raise RefusedError("ERR", f"content-type must be {LINES}")
-        call = self._service.call(principal, args)
+        call = self._service.call(principal, args, exchange.headers)
         started = time.perf_counter()
         code = "OK"
         try:
