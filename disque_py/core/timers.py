@@ -68,6 +68,7 @@ def tick(broker: Broker) -> bool:
         visit(broker, job)
         jobs += 1
     acks_looked = acks.look_again(broker, JOBS_PER_TICK)
+    told = requeue.tell_due(broker, JOBS_PER_TICK) if broker.copies.delivered else 0
     broker.waits.timeouts.now_ms = broker.now_ms
     for client in broker.waits.timeouts.due(CLIENTS_PER_TICK):
         delivery.time_out(broker, client)
@@ -89,7 +90,7 @@ def tick(broker: Broker) -> bool:
     is_walking = repair.step(broker)
     return (
         is_walking
-        or max(jobs, acks_looked) >= JOBS_PER_TICK
+        or max(jobs, acks_looked, told) >= JOBS_PER_TICK
         or bool(
             broker.upkeep.sweeps
             or broker.tasks.busy
