@@ -495,6 +495,14 @@ SECTIONS: Final = (
                 "Look for clients that don't close connections (CLIENT LIST), or raise `maxclients`.",
             ),
             Message(
+                "foreign-refused",
+                WARNING,
+                "{count} clients of other machines refused by protected mode, the last from {client}",
+                "The node has neither a password nor `bind`, so it serves its own machine only.",
+                "If these clients are yours, set `requirepass`, or name the addresses with `bind`."
+                " Otherwise close the port to them.",
+            ),
+            Message(
                 "wrong-password",
                 WARNING,
                 "{count} wrong passwords, the last from {client}",

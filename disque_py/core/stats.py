@@ -20,6 +20,7 @@ class Stats:
     def __init__(self) -> None:
         self.reset()
         self.wrong_password_from = ""  # The client that sent the last one.
+        self.foreign_client = ""  # The last client that protected mode refused.
         self.slowlog: deque[tuple[int, int, int, list[bytes]]] = deque()
         self.slowlog_next_id = 0
         self.latency: dict[str, LatencySeries] = {}
@@ -27,7 +28,9 @@ class Stats:
     def reset(self) -> None:
         """Set every number back to zero, as CONFIG RESETSTAT does."""
         self.connections_received = 0
-        self.connections_rejected = 0
+        self.connections_rejected = 0  # For any reason.
+        self.connections_beyond_maxclients = 0
+        self.connections_foreign = 0  # Protected mode refused them.
         self.memory_refusals = 0
         self.wrong_passwords = 0
         self.access_refusals = 0

@@ -2,7 +2,7 @@
 
 A row has the operation's name, its HTTP method and path, the role that it needs, its arguments, the broker's commands
 behind it, and the errors that it can have beside the common ones. HTTP's routes, OpenAPI, the reference, the checks of
-permissions and the mapping of gRPC derive from it. actions.py has a function per row.
+permissions and the mapping of gRPC derive from it. actions/ has a function per row.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ COMMON_ERRORS: Final = (
     "UNSUPPORTED",
     "UNKNOWN",
     "NONODE",
+    "ISSUER",
     "LOADING",
     "LEAVING",
 )

@@ -1,7 +1,7 @@
 """The process: uvicorn on the HTTP address, gRPC beside it, TLS for both.
 
-SIGTERM and SIGINT end it: no request is taken any more, running ones have a few seconds. SIGHUP reads the certificate
-again.
+SIGTERM and SIGINT end it: no request is taken any more, running ones have a few seconds. The files of TLS are read
+again when they change, and by SIGHUP.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import signal
 import socket
-import ssl
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -20,11 +19,14 @@ import uvloop
 from disque_py.gateway.console.app import Console
 from disque_py.gateway.http.api import Api, Mounted
 from disque_py.gateway.http.dyno import Dyno
+from disque_py.gateway.http.protocol import Protocol
 from disque_py.gateway.rpc.listener import Listener
 from disque_py.gateway.service import LOG, Service
 from disque_py.gateway.settings import Settings
+from disque_py.gateway.tls import Tls, TlsError
 
 END_S: Final = 5
+FILES_S: Final = 5.0
 
 
 class StartError(Exception):
@@ -40,13 +42,14 @@ class Gateway:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._tls = tls_context(settings)
         try:
+            self._tls = Tls(settings) if settings.tls_cert else None
             self.service = Service(settings)
         except (OSError, ValueError) as error:
             raise StartError(str(error)) from error
         self._server: uvicorn.Server | None = None
         self._serving: asyncio.Task[None] | None = None
+        self._watching: asyncio.Task[None] | None = None
         self.rpc: Listener | None = None
         self.port = 0
 
@@ -72,6 +75,7 @@ class Gateway:
             log_config=None,
             lifespan="off",
             server_header=False,
+            http=Protocol,
             limit_concurrency=self._settings.connections_max,
             timeout_graceful_shutdown=END_S,
             proxy_headers=False,
@@ -79,7 +83,8 @@ class Gateway:
         )
         config.load()
         if self._tls is not None:
-            config.ssl = self._tls
+            config.ssl = self._tls.context
+            self._watching = asyncio.create_task(self._watch_files())
         self._server = _QuietServer(config)
         self._serving = asyncio.create_task(self._server.serve(sockets=[listener]))
         self.service.board.start()
@@ -101,6 +106,8 @@ class Gateway:
 
     async def close(self) -> None:
         """Answer what runs, and end."""
+        if self._watching is not None:
+            self._watching.cancel()
         if self._server is not None and self._serving is not None:
             self._server.should_exit = True
             with contextlib.suppress(asyncio.CancelledError):
@@ -110,14 +117,20 @@ class Gateway:
         await self.service.close()
 
     def reload_certificate(self) -> None:
-        """Read the certificate again. A bad one is logged, and the old one stays in force."""
+        """Read the files of TLS again. Bad ones are logged, and the old ones stay in force."""
         if self._tls is None:
             return
         try:
-            tls_context(self._settings)
-            self._tls.load_cert_chain(self._settings.tls_cert, self._settings.tls_key or None)
-        except (OSError, StartError) as error:
+            self._tls.reload()
+        except TlsError as error:
             LOG.error("the certificate was not read again: %s", error)
+
+    async def _watch_files(self) -> None:
+        """Read the files of TLS again when they change."""
+        while self._tls is not None:
+            await asyncio.sleep(FILES_S)
+            if self._tls.has_changed():
+                self.reload_certificate()
 
 
 class _QuietServer(uvicorn.Server):
@@ -127,19 +140,6 @@ class _QuietServer(uvicorn.Server):
     def capture_signals(self) -> Any:
         """Handle no signal."""
         yield
-
-
-def tls_context(settings: Settings) -> ssl.SSLContext | None:
-    """Return the context of TLS connections, 1.2 or later; None without a certificate. Raises StartError."""
-    if not settings.tls_cert:
-        return None
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    try:
-        context.load_cert_chain(settings.tls_cert, settings.tls_key or None)
-    except OSError as error:
-        raise StartError(f"tls-cert or tls-key can't be used: {error}") from error
-    return context
 
 
 def serve(settings: Settings, started: Callable[[Gateway], None] | None = None) -> None:

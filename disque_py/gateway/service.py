@@ -10,26 +10,44 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from prometheus_client import CollectorRegistry, Histogram
 
-from disque_py.client import commands
+from disque_py.client import DisqueError, commands
 from disque_py.client.options import make_options, settings_of_url
 from disque_py.gateway import actions
-from disque_py.gateway.actions import Call
+from disque_py.gateway.actions.calls import Call
 from disque_py.gateway.audit import Audit
 from disque_py.gateway.board import Board
+from disque_py.gateway.certificates import Certificate
 from disque_py.gateway.grants import Principal
 from disque_py.gateway.logins import Logins
+from disque_py.gateway.metrics.cluster_metrics import ClusterMetrics
+from disque_py.gateway.metrics.table import REQUEST_SECONDS
+from disque_py.gateway.oidc import Issuer
 from disque_py.gateway.operations import Operation
 from disque_py.gateway.problems import RefusedError, refusal_of
 from disque_py.gateway.rates import Rates
 from disque_py.gateway.settings import Settings
+from disque_py.gateway.trace_context import trace_of
 
 NAME: Final = "disque-gateway"
 LOG: Final = logging.getLogger(NAME)
+# A stream's login is checked again after this time: tokens end, users are removed, files change.
+STAY_S: Final = 10.0
 BUCKETS: Final = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30)
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """The words of a login, which a stream shows again and again."""
+
+    authorization: str
+    address: str
+    certificate: Certificate | None = None
 
 
 class Service:
@@ -40,7 +58,9 @@ class Service:
         nodes, words = settings_of_url(settings.url)
         words.setdefault("name", NAME)
         self.options = make_options(nodes, words)
-        self.logins = Logins(settings, self.options)
+        issuer = Issuer(settings) if settings.oidc_issuer else None
+        self.issuer = issuer
+        self.logins = Logins(settings, self.options, issuer=issuer)
         self.logins.access()
         self.board = Board(self.options, settings.poll_ms / 1000)
         self.audit = audit or Audit(settings.audit_log)
@@ -49,25 +69,29 @@ class Service:
         self._streams: dict[str, int] = {}
         self.registry = CollectorRegistry()
         self._durations = Histogram(
-            "disque_gateway_request_duration_seconds",
-            "Duration of a request, by door, operation and code.",
-            ("door", "operation", "code"),
+            REQUEST_SECONDS.name,
+            REQUEST_SECONDS.help,
+            REQUEST_SECONDS.labels,
             registry=self.registry,
             buckets=BUCKETS,
         )
+        self.metrics = ClusterMetrics(settings, self.options, self.registry)
 
     async def close(self) -> None:
         """Close all connections to nodes."""
+        self.metrics.close()
         await self.board.close()
         await self.logins.close()
         self.audit.close()
 
-    async def login(self, authorization: str, address: str, door: str) -> Principal:
+    async def login(
+        self, authorization: str, address: str, door: str, certificate: Certificate | None = None
+    ) -> Principal:
         """Return the principal of a request. Raises RefusedError."""
         if not self._address_rates.take(address, time.monotonic()):
             raise RefusedError("LIMIT", "too many requests from this address (address-rate)")
         try:
-            return await self.logins.principal(authorization, address)
+            return await self.logins.principal(authorization, address, certificate)
         except RefusedError as error:
             if error.code != "NOAUTH":
                 self.audit.line(time.time(), "", address, door, "login", {}, error.code)
@@ -75,9 +99,9 @@ class Service:
         except Exception as error:
             raise self._refusal(error, "login") from error
 
-    def call(self, principal: Principal, args: dict[str, Any]) -> Call:
-        """Return a call with these arguments."""
-        return Call(principal, args, self.settings, self.board)
+    def call(self, principal: Principal, args: dict[str, Any], headers: Mapping[str, str] | None = None) -> Call:
+        """Return a call with these arguments. `headers` of the request may have its trace context."""
+        return Call(principal, args, self.settings, self.board, trace_of(headers) if headers else {})
 
     async def perform(self, operation: Operation, call: Call, address: str, door: str) -> Any:
         """Execute an operation. Raises RefusedError."""
@@ -110,6 +134,8 @@ class Service:
         if operation.changes and self.settings.read_only:
             raise RefusedError("NOPERM", "this gateway is read-only (read-only)")
         if principal.asks_broker:
+            if operation.form == "events":  # The answer begins before the broker hears of it.
+                await self._ask_for_events(call)
             return
         role, scope = operation.role, operation.scope
         if not principal.may_somewhere(role):
@@ -128,6 +154,15 @@ class Service:
         elif scope == "job" and not principal.may_everywhere(role):
             await self._check_jobs(call, role)
 
+    async def _ask_for_events(self, call: Call) -> None:
+        """Refuse a user of the broker without permission for events. Raises RefusedError."""
+        try:
+            await call.client.events_info()
+        except DisqueError as error:
+            refused = self._refusal(error, "watch_events")
+            if refused.code == "NOPERM":
+                raise refused from error
+
     async def _check_jobs(self, call: Call, role: str) -> None:
         """Refuse jobs of queues without the role. An id of an unknown job was given to the caller, so it may pass."""
         ids = call.args["ids"] if "ids" in call.args else [call.args["id"]]
@@ -138,6 +173,19 @@ class Service:
             queue = getattr(found, "queue", None)
             if queue is not None and not call.principal.may(role, queue):
                 raise _forbidden(call.principal, role, queue)
+
+    async def stay(self, login: Login, principal: Principal) -> Principal:
+        """Return the principal of a stream's login as it is now; the known one where nodes or the issuer don't answer.
+
+        Raises RefusedError when the login does not count any more: the stream must end.
+        """
+        try:
+            return await self.logins.principal(login.authorization, login.address, login.certificate)
+        except Exception as error:
+            refused = self._refusal(error, "login")
+            if refused.row.http == 401:
+                raise refused from error
+            return principal
 
     def open_stream(self, principal: Principal) -> None:
         """Count a stream of a principal. Raises RefusedError."""

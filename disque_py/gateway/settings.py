@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from disque_py.client.address import Address, parse_address
 
@@ -34,6 +35,10 @@ def _flag(text: str) -> bool:
 
 def _names(text: str) -> tuple[str, ...]:
     return tuple(name.strip().lower() for name in text.split(",") if name.strip())
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(word.strip() for word in text.split(",") if word.strip())
 
 
 def _number(least: int, most: int) -> Callable[[str], int]:
@@ -84,8 +89,36 @@ TABLE: Final = (
     Setting("hosts", "", _names, "further names of this gateway in Host headers, with commas between them; `*`: any"),
     Setting("access-file", "", str, "file of bearer tokens and of roles; it is read again when it changes"),
     Setting("broker-users", "no", _flag, "let users of the broker log in with their passwords"),
-    Setting("tls-cert", "", str, "file of our certificate; TLS is off without it. SIGHUP reads it again"),
+    Setting(
+        "oidc-issuer", "", str, "URL of the issuer whose tokens (JWT) are logins, exactly as in its discovery document"
+    ),
+    Setting(
+        "oidc-audience",
+        "",
+        _words,
+        "audiences of these tokens, with commas between them: a token must name one of them",
+    ),
+    Setting("oidc-leeway", "30", _number(0, 600), "seconds by which the issuer's clock may differ"),
+    Setting("oidc-name-claim", "sub", str, "claim that names the caller in the audit log"),
+    Setting(
+        "oidc-client-id", "", str, "id of the console at the issuer; with it people log in there, by code and PKCE"
+    ),
+    Setting("oidc-client-secret", "", str, "secret of the console at the issuer, where it has one"),
+    Setting("oidc-redirect", "", str, "URL of the console's `oidc/back` at the issuer; by default that of the request"),
+    Setting(
+        "tls-cert",
+        "",
+        str,
+        "file of our certificate; TLS is off without it. It is read again when it changes, and by SIGHUP",
+    ),
     Setting("tls-key", "", str, "file of our private key"),
+    Setting("tls-client-ca", "", str, "file of authorities; a certificate that they signed is a login"),
+    Setting(
+        "tls-client-required",
+        "no",
+        _flag,
+        "refuse connections without a certificate; gRPC asks for one only with `yes`",
+    ),
     Setting("body-max", "1048576", _number(1, 2**30), "bytes of a request"),
     Setting("batch-max-jobs", "10000", _number(1, 1_000_000), "jobs in a batch"),
     Setting("batch-max-bytes", "16777216", _number(1, 2**31), "bytes of a batch"),
@@ -108,6 +141,8 @@ TABLE: Final = (
         _number(100, 3_600_000),
         "milliseconds between two looks at all nodes, for lists and the console",
     ),
+    Setting("metrics-max-queues", "1000", _number(0, 100_000), "queues with labels in /metrics; the rest is `_other`"),
+    Setting("metrics-events", "yes", _flag, "count the events of all nodes for /metrics, from the first scrape on"),
     Setting("audit-log", "", str, "file that gets a JSON line per change; empty: standard error"),
 )
 BY_NAME: Final = {setting.name: setting for setting in TABLE}
@@ -123,8 +158,17 @@ class Settings:
     hosts: tuple[str, ...]
     access_file: str
     broker_users: bool
+    oidc_issuer: str
+    oidc_audience: tuple[str, ...]
+    oidc_leeway: int
+    oidc_name_claim: str
+    oidc_client_id: str
+    oidc_client_secret: str
+    oidc_redirect: str
     tls_cert: str
     tls_key: str
+    tls_client_ca: str
+    tls_client_required: bool
     body_max: int
     batch_max_jobs: int
     batch_max_bytes: int
@@ -137,6 +181,8 @@ class Settings:
     console: bool
     read_only: bool
     poll_ms: int
+    metrics_max_queues: int
+    metrics_events: bool
     audit_log: str
 
     def __init__(self, texts: Mapping[str, str]) -> None:
@@ -154,13 +200,24 @@ class Settings:
     @property
     def has_logins(self) -> bool:
         """Whether callers have to log in."""
-        return bool(self.access_file) or self.broker_users
+        return bool(self.access_file or self.oidc_issuer or self.tls_client_ca) or self.broker_users
 
     def _check(self) -> None:
         if self.listen is None:
             raise ValueError("listen can't be empty")
         if self.tls_key and not self.tls_cert:
             raise ValueError("tls-key needs tls-cert")
+        if self.tls_client_ca and not self.tls_cert:
+            raise ValueError("tls-client-ca needs tls-cert")
+        if self.tls_client_required and not self.tls_client_ca:
+            raise ValueError("tls-client-required needs tls-client-ca")
+        if self.oidc_issuer and not (self.oidc_audience or self.oidc_client_id):
+            raise ValueError("oidc-issuer needs oidc-audience, oidc-client-id or both")
+        if self.oidc_issuer and not is_safe(self.oidc_issuer):
+            raise ValueError(f"oidc-issuer {self.oidc_issuer}: it must be https")
+        for name, entries in (("oidc-issuer", self.oidc_issuer), ("tls-client-ca", self.tls_client_ca)):
+            if entries and not self.access_file:
+                raise ValueError(f"{name} needs access-file, which gives roles to claims and certificates")
         for name, address in (("listen", self.listen), ("grpc-listen", self.grpc_listen)):
             if address is not None and not self.has_logins and not is_loopback(address.host):
                 raise ValueError(
@@ -176,6 +233,12 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def is_safe(url: str) -> bool:
+    """Return whether no other machine can answer for this URL: https, or loopback."""
+    parts = urlsplit(url)
+    return parts.scheme == "https" or (parts.scheme == "http" and is_loopback(parts.hostname or ""))
 
 
 def read_settings(

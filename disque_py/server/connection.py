@@ -124,10 +124,15 @@ class ClientConnection:
         turns = self._turns
         broker = turns.driver.broker
         self._transport = transport = cast(asyncio.Transport, transport)
-        refusal = TOO_MANY if len(turns.connections) >= broker.settings.maxclients else b""
+        refusal = b""
         if is_protected(broker) and _is_foreign(transport):
             refusal = PROTECTED
-        if not refusal and logins.is_full(broker):
+            broker.stats.connections_foreign += 1
+            broker.stats.foreign_client = self._address(transport)
+        elif len(turns.connections) >= broker.settings.maxclients:
+            refusal = TOO_MANY
+            broker.stats.connections_beyond_maxclients += 1
+        elif logins.is_full(broker):
             refusal = error(logins.connections_text(broker))
         if refusal:
             broker.stats.connections_rejected += 1

@@ -38,8 +38,10 @@ class Reporter:
             self._calm_looks -= 1
             if not self._calm_looks:
                 tell("memory-enough")
-        if count := self._more("clients", stats.connections_rejected):
+        if count := self._more("clients", stats.connections_beyond_maxclients):
             tell("clients-refused", count=count, maxclients=settings.maxclients)
+        if count := self._more("foreign", stats.connections_foreign):
+            tell("foreign-refused", count=count, client=stats.foreign_client)
         if count := self._more("passwords", stats.wrong_passwords):
             tell("wrong-password", count=count, client=stats.wrong_password_from)
         if count := self._more("access", stats.access_refusals):

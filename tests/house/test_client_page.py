@@ -14,8 +14,18 @@ from rewrite_docs import ROOT
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 EXAMPLES = [
     pytest.param(code, id=f"{page}-{number}")
-    for page in ("docs/client.md", "docs/retries.md", "docs/locks.md", "README.md")
+    for page in (
+        "docs/client.md",
+        "docs/retries.md",
+        "docs/locks.md",
+        "docs/schedules.md",
+        "docs/topics.md",
+        "docs/guides/developers.md",
+        "docs/guides/data-engineers.md",
+        "README.md",
+    )
     for number, code in enumerate(BLOCK.findall((ROOT / page).read_text(encoding="utf-8")), 1)
+    if "spark" not in code
 ]
 
 

@@ -14,9 +14,22 @@ from disque_py.client import Disque
 from disque_py.loopback_ports import HOST
 from servers import ROOT, Server
 
-PAGES = [ROOT / "docs" / name for name in ("client.md", "retries.md", "locks.md")]
+PAGES = [
+    ROOT / "docs" / f"{name}.md"
+    for name in (
+        "client",
+        "retries",
+        "locks",
+        "schedules",
+        "topics",
+        "guides/developers",
+        "guides/data-engineers",
+    )
+]
 EXAMPLE = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-EXAMPLES = [example for page in PAGES for example in EXAMPLE.findall(page.read_text(encoding="utf-8"))]
+EXAMPLES = [
+    example for page in PAGES for example in EXAMPLE.findall(page.read_text(encoding="utf-8")) if "spark" not in example
+]
 RUN_SECONDS = 60
 
 

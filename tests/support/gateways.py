@@ -6,7 +6,9 @@ import asyncio
 import base64
 import http.client
 import json
+import ssl
 import threading
+import time
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -109,15 +111,20 @@ class RunningGateway:
         headers: dict[str, str] | None = None,
         login: str = "",
         timeout: float = 20,
+        tls: ssl.SSLContext | None = None,
     ) -> Reply:
-        """Send a request, with a JSON value or with bytes as its body."""
+        """Send a request, with a JSON value or with bytes as its body; over TLS with a context."""
         found = dict(headers or {})
         if value is not None:
             body = json.dumps(value).encode()
             found.setdefault("Content-Type", "application/json")
         if login:
             found["Authorization"] = login
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
+        connection = (
+            http.client.HTTPSConnection("127.0.0.1", self.port, timeout=timeout, context=tls)
+            if tls
+            else http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
+        )
         try:
             connection.request(verb, self.settings.base_path + path, body, found)
             answer = connection.getresponse()
@@ -133,3 +140,17 @@ class RunningGateway:
     def post(self, path: str, value: Any = None, **words: Any) -> Reply:
         """POST."""
         return self.request("POST", path, value, **words)
+
+
+def add(gateway, queue, count=1, **words):
+    """Add jobs over HTTP."""
+    for _ in range(count):
+        gateway.post(f"/v1/queues/{queue}/jobs", {"body": "b"} | words)
+
+
+def until(condition, seconds=10):
+    """Return what the condition returns, as soon as it is true or the time is over."""
+    deadline = time.monotonic() + seconds
+    while not (found := condition()) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return found

@@ -11,9 +11,9 @@ from urllib.parse import parse_qsl
 import jinja2
 
 from disque_py import __version__
-from disque_py.gateway.console import charts, forms, shown
+from disque_py.gateway.console import charts, code_flow, forms, shown
 from disque_py.gateway.console.pages import DOOR, MENU, PAGES, View
-from disque_py.gateway.console.sessions import LOGIN, SAID, SAID_MAX, WORD, Session, cookie
+from disque_py.gateway.console.sessions import ISSUER, LOGIN, SAID, SAID_MAX, WORD, Session, cookie
 from disque_py.gateway.grants import Principal
 from disque_py.gateway.http.exchange import Answer, Exchange
 from disque_py.gateway.problems import RefusedError
@@ -109,8 +109,10 @@ class Console:
         query = {name: values[-1] for name, values in lists.items()}
         if rest == "login":
             return await self._login(exchange, session, query)
+        if rest in ("oidc", "oidc/back") and exchange.verb == "GET":
+            return await self._at_issuer(exchange, session, rest, query)
         authorization = exchange.headers.get("authorization") or session.authorization
-        principal = await self._service.login(authorization, exchange.address, DOOR)
+        principal = await self._service.login(authorization, exchange.address, DOOR, exchange.certificate)
         view = View(self._service, principal, exchange.address, query, lists)
         if exchange.verb == "POST":
             return await self._post(exchange, rest, session, view)
@@ -181,13 +183,46 @@ class Console:
                 return answer
         view = View(self._service, self._stranger, exchange.address, {})
         status = 401 if complaint else 200
-        extra = {
+        return self._page("login.html", status, view, session, self._login_words(complaint))
+
+    async def _at_issuer(self, exchange: Exchange, session: Session, rest: str, query: dict[str, str]) -> Answer:
+        """Begin a login at the issuer, or take its answer."""
+        settings, issuer = self._service.settings, self._service.issuer
+        if issuer is None or not settings.oidc_client_id:
+            raise RefusedError("NOTFOUND", "there is no such page")
+        scheme = "https" if exchange.is_secure else "http"
+        own = f"{scheme}://{exchange.headers.get('host', '')}{self._path}oidc/back"
+        redirect = settings.oidc_redirect or own
+        if rest == "oidc":
+            word = code_flow.new_word()
+            answer = Answer(303, b"", HTML, [("location", await code_flow.address(issuer, settings, word, redirect))])
+            answer.headers.append(
+                cookie(ISSUER, word, self._path, is_secure=exchange.is_secure, age_s=code_flow.COOKIE_S, site="Lax")
+            )
+            return answer
+        try:
+            words = await code_flow.login(issuer, settings, session.issuer_word, redirect, query)
+            await self._service.login(words, exchange.address, DOOR)
+        except RefusedError as error:
+            view = View(self._service, self._stranger, exchange.address, {})
+            return self._page("login.html", error.row.http, view, session, self._login_words(error.text))
+        # A cookie that is SameSite=Strict is not sent on a way that began at the issuer. This page begins a new one.
+        view = View(self._service, self._stranger, exchange.address, {})
+        answer = self._page("welcome.html", 200, view, session, {"title": "Logged in", "page": "login"})
+        answer.headers.append(cookie(LOGIN, words, self._path, is_secure=exchange.is_secure))
+        answer.headers.append(cookie(ISSUER, "", self._path, is_secure=exchange.is_secure, age_s=0, site="Lax"))
+        return answer
+
+    def _login_words(self, complaint: str) -> dict[str, Any]:
+        settings = self._service.settings
+        return {
             "complaint": complaint,
-            "broker_users": self._service.settings.broker_users,
+            "tokens": bool(settings.access_file) or not settings.has_logins,
+            "broker_users": settings.broker_users,
+            "issuer": settings.oidc_issuer if settings.oidc_client_id else "",
             "title": "Log in",
             "page": "login",
         }
-        return self._page("login.html", status, view, session, extra)
 
     def _page(self, template: str, status: int, view: View, session: Session, found: dict[str, Any]) -> Answer:
         context = {

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import urlencode
 
-from disque_py.gateway.actions import check_known, chosen_rows
+from disque_py.gateway.actions.calls import check_known
+from disque_py.gateway.actions.queues import chosen_rows
 from disque_py.gateway.board import QueueRow
 from disque_py.gateway.console import shown
 from disque_py.gateway.fields import Pairs, merged

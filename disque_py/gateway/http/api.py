@@ -11,8 +11,6 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Final
 
-from prometheus_client.exposition import choose_encoder
-
 from disque_py.gateway.event_feed import EventFeed, EventFilter, parse_place
 from disque_py.gateway.grants import Principal
 from disque_py.gateway.http import arguments, batches, openapi, reference_page
@@ -31,10 +29,9 @@ from disque_py.gateway.http.exchange import (
 )
 from disque_py.gateway.http.hosts import Hosts
 from disque_py.gateway.http.routing import Routes
-from disque_py.gateway.metrics.families import text_of
 from disque_py.gateway.operations import TABLE, Operation
 from disque_py.gateway.problems import RefusedError, refusal_of
-from disque_py.gateway.service import LOG, Service
+from disque_py.gateway.service import LOG, STAY_S, Login, Service
 
 DOOR: Final = "http"
 OCTETS: Final = "application/octet-stream"
@@ -128,8 +125,12 @@ class Api:
                 if path.startswith(prefix):
                     return await mounted(exchange, path[len(prefix) :])
         operation, texts = self._routes.find(exchange.verb, path)
-        principal = await self._service.login(exchange.headers.get("authorization", ""), exchange.address, DOOR)
+        principal = await self._login(exchange)
         return await self._operate(exchange, operation, principal, texts)
+
+    async def _login(self, exchange: Exchange) -> Principal:
+        words = exchange.headers.get("authorization", "")
+        return await self._service.login(words, exchange.address, DOOR, exchange.certificate)
 
     async def _operate(
         self, exchange: Exchange, operation: Operation, principal: Principal, texts: dict[str, str]
@@ -149,7 +150,7 @@ class Api:
                 or operation.waits
             ):
                 await exchange.body(self._settings.body_max, "body-max")
-        call = self._service.call(principal, args)
+        call = self._service.call(principal, args, exchange.headers)
         work = self._service.perform(operation, call, exchange.address, DOOR)
         if not operation.waits:
             return self._done(operation, args, await work)
@@ -188,7 +189,7 @@ class Api:
         kind = exchange.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind not in (LINES, "application/jsonl"):
             raise RefusedError("ERR", f"content-type must be {LINES}")
-        call = self._service.call(principal, args)
+        call = self._service.call(principal, args, exchange.headers)
         started = time.perf_counter()
         code = "OK"
         try:
@@ -212,15 +213,25 @@ class Api:
         place = parse_place(exchange.headers.get("last-event-id", args.get("place", "")))
         wanted = EventFilter(principal, args.get("queue", ""), args.get("job", ""), args.get("event", ""))
         self._service.open_stream(principal)
-        return Answer(200, b"", CONTENT_TYPE, stream=self._following(principal, place, wanted))
+        login = Login(exchange.headers.get("authorization", ""), exchange.address, exchange.certificate)
+        return Answer(200, b"", CONTENT_TYPE, stream=self._following(principal, place, wanted, login))
 
     async def _following(
-        self, principal: Principal, place: dict[str, int], wanted: EventFilter
+        self, principal: Principal, place: dict[str, int], wanted: EventFilter, login: Login
     ) -> AsyncIterator[bytes]:
+        """Yield the stream's bytes, as long as the login counts and has its role."""
         feed = EventFeed(principal.client, place)
+        checked = time.monotonic()
         try:
             async for part in event_stream(feed, wanted):
+                if time.monotonic() - checked >= STAY_S:
+                    checked = time.monotonic()
+                    wanted.principal = await self._service.stay(login, wanted.principal)
+                    if not (wanted.principal.asks_broker or wanted.principal.may_somewhere("bodies")):
+                        return
                 yield part
+        except RefusedError:
+            return  # The reader comes back, and hears why.
         finally:
             self._service.close_stream(principal)
             await feed.close()
@@ -237,15 +248,14 @@ class Api:
         return Answer(503, b"no majority of the nodes answers\n", TEXT)
 
     async def _metrics(self, exchange: Exchange) -> Answer:
-        principal = await self._service.login(exchange.headers.get("authorization", ""), exchange.address, DOOR)
+        principal = await self._login(exchange)
         if not principal.may_everywhere("read"):
             raise RefusedError("NOPERM", "metrics need the role read on every queue")
         accept = exchange.headers.get("accept", "")
         picture = await self._service.board.picture()
-        text, content_type = await asyncio.to_thread(text_of, picture.nodes, accept)
-        encode, _ = choose_encoder(accept)
-        own = encode(self._service.registry)
-        return Answer(200, text.replace(b"# EOF\n", b"") + own, content_type)
+        made = self._service.metrics.text
+        text, content_type = await asyncio.to_thread(made, self._service.board, picture, accept)
+        return Answer(200, text, content_type)
 
     async def _openapi(self, exchange: Exchange) -> Answer:
         return json_answer(openapi.document(self._base, self._service.logins.needs_login))
@@ -262,3 +272,4 @@ async def _stream(parts: AsyncIterator[bytes], send: Send, limit_s: float) -> No
     async for part in parts:
         async with asyncio.timeout(limit_s):
             await send({"type": "http.response.body", "body": part, "more_body": True})
+    await send({"type": "http.response.body", "body": b""})

@@ -63,7 +63,8 @@ class Dyno:
             if known:
                 raise RefusedError("METHOD", f"{word} has {', '.join(known)}")
             raise RefusedError("NOTFOUND", f"there is no {word!r}")
-        principal = await self._service.login(exchange.headers.get("authorization", ""), exchange.address, DOOR)
+        words = exchange.headers.get("authorization", "")
+        principal = await self._service.login(words, exchange.address, DOOR, exchange.certificate)
         body = await exchange.body(self._service.settings.body_max, "body-max")
         message_id = unquote(parts[2]) if len(parts) > 2 else ""
         visit = Visit(self._service, exchange, principal, queue, message_id, body)
@@ -177,7 +178,7 @@ class Visit:
         operation = BY_NAME[name]
         kinds = {argument.name: argument.kind for argument in operation.arguments}
         checked = {key: kinds[key].read(key, value) for key, value in args.items() if value is not None}
-        call = self._service.call(self._principal, checked)
+        call = self._service.call(self._principal, checked, self._exchange.headers)
         return await self._service.perform(operation, call, self._exchange.address, DOOR)
 
     async def job_id(self, message_id: str) -> str | None:

@@ -6,18 +6,22 @@ the broker's code in the trailing metadata `disque-code`, and `disque-unknown` w
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any, Final
 
 import grpc
 
-from disque_py.gateway.actions import Call
+from disque_py.gateway import service
+from disque_py.gateway.actions.calls import Call
+from disque_py.gateway.certificates import Certificate
 from disque_py.gateway.fields import Octets
 from disque_py.gateway.grants import Principal
 from disque_py.gateway.operations import BY_NAME
 from disque_py.gateway.problems import RefusedError, refusal_of
 from disque_py.gateway.rpc import descriptors
-from disque_py.gateway.service import LOG, Service
+from disque_py.gateway.service import LOG, Login, Service
+from disque_py.gateway.x509_names import of_pem
 
 DOOR: Final = "grpc"
 STATUS: Final = {
@@ -30,9 +34,18 @@ STATUS: Final = {
 
 
 class Caller:
-    """One call: its principal, and operations in its name."""
+    """One call: its principal, its metadata, and operations in its name."""
 
-    def __init__(self, service: Service, principal: Principal, address: str) -> None:
+    def __init__(
+        self,
+        service: Service,
+        principal: Principal,
+        address: str,
+        metadata: Mapping[str, str] | None = None,
+        login: Login | None = None,
+    ) -> None:
+        self._metadata = metadata
+        self.login = login
         self.service = service
         self.principal = principal
         self.address = address
@@ -50,7 +63,7 @@ class Caller:
         for argument in operation.arguments:
             if argument.required and argument.name not in checked:
                 raise RefusedError("ERR", f"{argument.name} is missing")
-        return self.service.call(self.principal, checked)
+        return self.service.call(self.principal, checked, self._metadata)
 
     async def ask(self, name: str, **args: Any) -> Any:
         """Execute an operation. Raises RefusedError."""
@@ -80,7 +93,9 @@ class Methods:
         metadata = dict(context.invocation_metadata() or ())
         address = peer_host(context.peer())
         authorization = metadata.get("authorization", "") or scaler_login(request)
-        return Caller(self._service, await self._service.login(authorization, address, DOOR), address)
+        login = Login(authorization, address, certificate_of(context))
+        principal = await self._service.login(authorization, address, DOOR, login.certificate)
+        return Caller(self._service, principal, address, metadata, login)
 
     def _unary(self, work: Callable[[Caller, Any], Awaitable[Any]]) -> Any:
         async def run(request: Any, context: Any) -> Any:
@@ -99,15 +114,51 @@ class Methods:
             except Exception as error:
                 await abort(context, error)
                 return
+            principal = caller.principal
+            watch = Watch(caller)
             try:
                 async for found in work(caller, request):
                     yield found
+            except asyncio.CancelledError:
+                if watch.refused is None:
+                    raise
+                await abort(context, watch.refused)
             except Exception as error:
                 await abort(context, error)
             finally:
-                self._service.close_stream(caller.principal)
+                watch.close()
+                self._service.close_stream(principal)
 
         return run
+
+
+class Watch:
+    """A look at the login of a stream again and again. When it does not count any more, the stream's task is ended.
+
+    refused   the reason, once the login does not count
+    """
+
+    def __init__(self, caller: Caller) -> None:
+        self.refused: RefusedError | None = None
+        self._stream = asyncio.current_task()
+        self._task = asyncio.create_task(self._run(caller))
+
+    async def _run(self, caller: Caller) -> None:
+        assert caller.login is not None
+        while True:
+            await asyncio.sleep(service.STAY_S)
+            try:
+                found = await caller.service.stay(caller.login, caller.principal)
+            except RefusedError as error:
+                self.refused = error
+                if self._stream is not None:
+                    self._stream.cancel()
+                return
+            caller.principal = found
+
+    def close(self) -> None:
+        """End the looks."""
+        self._task.cancel()
 
 
 _HANDLERS: Final = {
@@ -133,6 +184,12 @@ async def abort(context: Any, error: Exception) -> None:
 def snake(name: str) -> str:
     """Return a method's name in snake case."""
     return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name).lstrip("_")
+
+
+def certificate_of(context: Any) -> Certificate | None:
+    """Return the certificate of a call's connection, which TLS has verified; None if it has none."""
+    found = context.auth_context().get("x509_pem_cert")
+    return of_pem(bytes(found[0])) if found else None
 
 
 def peer_host(peer: str) -> str:

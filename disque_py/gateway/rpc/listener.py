@@ -14,6 +14,7 @@ from disque_py.gateway.rpc.descriptors import QUEUES, SCALER, pool
 from disque_py.gateway.rpc.queues import Queues
 from disque_py.gateway.rpc.scaler import Scaler
 from disque_py.gateway.service import Service
+from disque_py.gateway.settings import Settings
 
 END_S: Final = 2.0
 
@@ -66,16 +67,16 @@ class Listener:
         settings = self._service.settings
         if not settings.tls_cert:
             return int(self._server.add_insecure_port(address))
-        configuration = _certificate(settings.tls_cert, settings.tls_key)
+        configuration = _certificate(settings)
 
         def fetch() -> Any:
             """Read the files for each new connection, so that a new certificate counts at once."""
             try:
-                return _certificate(settings.tls_cert, settings.tls_key)
+                return _certificate(settings)
             except OSError:
                 return None
 
-        credentials = grpc.dynamic_ssl_server_credentials(configuration, fetch)
+        credentials = grpc.dynamic_ssl_server_credentials(configuration, fetch, settings.tls_client_required)
         return int(self._server.add_secure_port(address, credentials))
 
     async def close(self) -> None:
@@ -84,6 +85,7 @@ class Listener:
         await self._server.stop(END_S)
 
 
-def _certificate(cert: str, key: str) -> Any:
-    chain = Path(cert).read_bytes()
-    return grpc.ssl_server_certificate_configuration([(Path(key or cert).read_bytes(), chain)])
+def _certificate(settings: Settings) -> Any:
+    key, chain = Path(settings.tls_key or settings.tls_cert).read_bytes(), Path(settings.tls_cert).read_bytes()
+    authorities = Path(settings.tls_client_ca).read_bytes() if settings.tls_client_required else None
+    return grpc.ssl_server_certificate_configuration([(key, chain)], authorities)

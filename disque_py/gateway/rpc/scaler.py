@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
-from disque_py.gateway.actions import check_known
+from disque_py.gateway.actions.calls import check_known
 from disque_py.gateway.operations import STATUSES
 from disque_py.gateway.problems import RefusedError
 from disque_py.gateway.rpc.calls import Caller

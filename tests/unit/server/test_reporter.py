@@ -21,7 +21,7 @@ def test_refusals_are_counted_into_one_line(told):
     broker = make_broker(maxclients=7)
     look = Reporter(broker).look
     look()
-    broker.stats.connections_rejected += 3
+    broker.stats.connections_beyond_maxclients += 3
     broker.stats.wrong_passwords += 2
     broker.stats.wrong_password_from = "10.0.0.9:1234"
     look()
@@ -30,6 +30,17 @@ def test_refusals_are_counted_into_one_line(told):
         ("clients-refused", {"count": 3, "maxclients": 7}),
         ("wrong-password", {"count": 2, "client": "10.0.0.9:1234"}),
     ]
+
+
+def test_clients_of_other_machines_are_not_called_too_many(told):
+    """`maxclients` has nothing to do with protected mode."""
+    broker = make_broker()
+    look = Reporter(broker).look
+    broker.stats.connections_rejected += 1
+    broker.stats.connections_foreign += 1
+    broker.stats.foreign_client = "192.0.2.7:1234"
+    look()
+    assert told == [("foreign-refused", {"count": 1, "client": "192.0.2.7:1234"})]
 
 
 def test_memory_that_is_enough_again_is_told_after_a_while(told):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cluster_bus.codec import Decoder, encode_run, frame
-from cluster_bus.messages import GOTJOB, HINT, PING, QUEUED
+from cluster_bus.messages import GOTJOB, HINT, LEASED, PING, QUEUED
 from disque_py.simulator.world.codecs import NEW, NEW_FIELD, OLD, PREVIOUS, renewed
 from disque_py.simulator.world.world import World
 from simulated import ask
@@ -19,10 +19,10 @@ def test_the_new_version_says_one_thing_more_of_each_job():
 
 
 def test_an_item_without_its_last_positions_gets_no_new_one():
-    """It would be read as one of these: as the number of jobs that come with a HINT."""
-    data = frame(NEW, [encode_run(HINT, [(b"q", 1, 2, 3), (b"q", 1, 2, 3, 4)])])
+    """It would be read as one of these: as the number of jobs that come with a HINT, or as the claim of a delivery."""
+    data = frame(NEW, [encode_run(HINT, [(b"q", 1, 2, 3), (b"q", 1, 2, 3, 4)]), encode_run(LEASED, [(b"id", 1, 2)])])
     [runs] = Decoder(versions=(NEW, NEW)).feed(renewed(data))
-    assert runs == [[HINT, [b"q", 1, 2, 3], [b"q", 1, 2, 3, 4, NEW_FIELD]]]
+    assert runs == [[HINT, [b"q", 1, 2, 3], [b"q", 1, 2, 3, 4, NEW_FIELD]], [LEASED, [b"id", 1, 2]]]
 
 
 @pytest.mark.parametrize(("older", "newer"), [(PREVIOUS, OLD), (OLD, NEW), (PREVIOUS, NEW)])

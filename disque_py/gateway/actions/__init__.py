@@ -1,0 +1,20 @@
+"""The work of operations: one coroutine per row of the table, by its name.
+
+A coroutine gets a Call (calls.py): the caller's client, the checked arguments, and the parts of the gateway that it
+needs. It returns what JSON can have. Permissions were checked before it is called. Only lists check more: they leave
+out names that the caller may not see.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from disque_py.gateway.actions import cluster, jobs, queues
+from disque_py.gateway.actions.calls import Call
+from disque_py.gateway.operations import BY_NAME
+
+Action = Callable[[Call], Awaitable[Any]]
+
+_KNOWN: Final = {**vars(jobs), **vars(queues), **vars(cluster)}
+ACTIONS: Final[dict[str, Action]] = {name: _KNOWN[name] for name, row in BY_NAME.items() if row.form == "json"}

@@ -1,0 +1,96 @@
+"""One execution of an operation, and what many actions need: other nodes, spans, lists of what a caller may see."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, TypeVar
+
+from disque_py.client import Address, AsyncDisque, DisqueConnectionError, NoJobError
+from disque_py.client.request import Request
+from disque_py.gateway.board import Board
+from disque_py.gateway.event_feed import nodes_of
+from disque_py.gateway.grants import Principal
+from disque_py.gateway.problems import RefusedError
+from disque_py.gateway.settings import Settings
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Call:
+    """One execution of an operation.
+
+    principal   the caller
+    args        the arguments by name; those that were not given are missing
+    settings    of the gateway
+    board       the figures of all queues
+    trace       the trace context of the request, as pairs of metadata
+    put_back    undoes the operation for a caller that is gone; None if that is not needed
+    """
+
+    principal: Principal
+    args: dict[str, Any]
+    settings: Settings
+    board: Board
+    trace: Mapping[str, str] = field(default_factory=dict)
+    put_back: Callable[[], Awaitable[None]] | None = field(default=None)
+
+    @property
+    def client(self) -> AsyncDisque:
+        """The client in the caller's name."""
+        return self.principal.client
+
+    @property
+    def queue(self) -> str:
+        """The argument `queue`."""
+        return str(self.args["queue"])
+
+    def may_see_bodies(self, queue: str) -> bool:
+        """Return whether the caller may see bodies and metadata of the queue."""
+        return self.principal.asks_broker or self.principal.may("bodies", queue)
+
+    def may_read(self, name: str) -> bool:
+        """Return whether the caller may read figures under this name."""
+        return self.principal.asks_broker or self.principal.may("read", name)
+
+    async def run(self, request: Request[T]) -> T:
+        """Execute a command."""
+        return await self.client.run(request)
+
+
+def ms(value: int | None) -> timedelta | None:
+    """Return milliseconds as a span."""
+    return None if value is None else timedelta(milliseconds=value)
+
+
+async def asked(call: Call, request: Request[T], address: Address) -> T | None:
+    """Execute a command on one node. None: the node can't be reached, or does not know the job."""
+    request.node, request.is_pinned = address, True
+    try:
+        return await call.run(request)
+    except (DisqueConnectionError, NoJobError):
+        return None
+
+
+async def other_nodes(call: Call) -> list[Address]:
+    """Return the nodes that the client does not ask by itself."""
+    first = call.client.consumer_node or call.client.node
+    return [address for _, address in await nodes_of(call.client) if address != first]
+
+
+def check_known(principal: Principal) -> None:
+    """Refuse a list that the gateway makes itself to a user whose rights only the broker knows. Raises RefusedError."""
+    if principal.asks_broker and not principal.grants:
+        raise RefusedError("NOPERM", "only the broker knows the rights of this user: give grants in the access file")
+    if not principal.may_somewhere("read"):
+        raise RefusedError("NOPERM", f"{principal.name} has no role read")
+
+
+def page_of(args: dict[str, Any], limit: int) -> tuple[int, int]:
+    """Return the first place of a page and its length. Raises RefusedError."""
+    cursor = args.get("cursor", "0")
+    if not cursor.isascii() or not cursor.isdigit() or len(cursor) > 12:
+        raise RefusedError("ERR", "cursor must be the one of the page before")
+    return int(cursor), args.get("limit", limit)

@@ -1,0 +1,161 @@
+"""Actions on the cluster: its nodes, locks and schedules, and bulk work that runs."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+from disque_py.client import Address, DisqueConnectionError, ReplyError, arguments, commands
+from disque_py.client.results import Task
+from disque_py.gateway import shapes
+from disque_py.gateway.actions.calls import Call
+from disque_py.gateway.event_feed import nodes_of
+from disque_py.gateway.problems import RefusedError
+
+# A task's id begins with so many characters of the node that leads it, and a dash.
+NODE_PREFIX: Final = 8
+LOCKS_MAX: Final = 200
+
+
+async def list_nodes(call: Call) -> Any:
+    """The picture of all nodes. A user whose rights only the broker knows asks it first."""
+    if call.principal.asks_broker:
+        await call.run(commands.info())
+    picture = await call.board.picture()
+    return {"nodes": [node_shape(seen) for seen in picture.nodes]}
+
+
+NODE_FIELDS: Final = {
+    "version": "disque_version",
+    "uptime_s": "uptime_in_seconds",
+    "clients": "connected_clients",
+    "memory_used": "used_memory",
+    "memory_max": "maxmemory",
+    "jobs": "registered_jobs",
+    "queued": "queued_jobs",
+    "queues": "registered_queues",
+    "journal": "aof_enabled",
+    "journal_status": "aof_last_write_status",
+    "journal_bytes": "aof_current_size",
+    "leaving": "leaving",
+    "state": "cluster_state",
+}
+
+
+def node_shape(seen: Any) -> dict[str, Any]:
+    """Return one node of the picture."""
+    shape: dict[str, Any] = {"address": str(seen.address), "is_up": seen.look is not None}
+    if seen.look is None:
+        shape["error"] = seen.error
+        return shape
+    look = seen.look
+    shape["id"] = look.hello.id if look.hello is not None else None
+    for name, source in NODE_FIELDS.items():
+        if source in look.info:
+            shape[name] = look.info[source]
+    shape["links"] = [
+        {"id": row.id, "address": f"{row.host}:{row.port}", "is_linked": row.linked, "flags": sorted(row.flags)}
+        for row in look.table
+        if "myself" not in row.flags
+    ]
+    return shape
+
+
+async def list_locks(call: Call) -> Any:
+    """LOCK LIST, and LOCK SHOW of the first ones."""
+    names = [name for name in await call.run(commands.locks(call.args.get("match"))) if call.may_read(name)]
+    shown = await asyncio.gather(*(call.run(commands.show_lock(name)) for name in names[:LOCKS_MAX]))
+    return {
+        "locks": [shapes.lock(name, found) for name, found in zip(names, shown, strict=False)],
+        "total": len(names),
+    }
+
+
+async def list_schedules(call: Call) -> Any:
+    """SCHEDULE LIST and GET, where the nodes have them."""
+    raw = await call.run(commands.execute("SCHEDULE", "LIST", repeat=True))
+    names = [name for name in map(shapes.readable, raw or []) if isinstance(name, str) and call.may_read(name)]
+    found = await asyncio.gather(*(call.run(commands.execute("SCHEDULE", "GET", name, repeat=True)) for name in names))
+    schedules = []
+    for name, reply in zip(names, found, strict=True):
+        if reply is not None:
+            words = shapes.readable(reply)
+            pairs = {str(key).replace("-", "_"): value for key, value in zip(words[::2], words[1::2], strict=False)}
+            if not call.may_see_bodies(str(pairs.get("queue", ""))):
+                pairs.pop("body", None)
+                pairs.pop("options", None)
+            schedules.append({**pairs, "name": name})
+    return {"schedules": schedules}
+
+
+async def run_schedule(call: Call) -> Any:
+    """SCHEDULE RUN."""
+    return {"id": shapes.readable(await call.run(commands.execute("SCHEDULE", "RUN", call.args["name"])))}
+
+
+async def _change_schedule(call: Call, word: str) -> Any:
+    if not await call.run(commands.execute("SCHEDULE", word, call.args["name"], wait_ms=arguments.QUEUE_SET_MS)):
+        raise RefusedError("NOTFOUND", "there is no such schedule")
+    return {"name": call.args["name"]}
+
+
+async def pause_schedule(call: Call) -> Any:
+    """SCHEDULE PAUSE."""
+    return await _change_schedule(call, "PAUSE")
+
+
+async def resume_schedule(call: Call) -> Any:
+    """SCHEDULE RESUME."""
+    return await _change_schedule(call, "RESUME")
+
+
+async def delete_schedule(call: Call) -> Any:
+    """SCHEDULE DEL."""
+    return await _change_schedule(call, "DEL")
+
+
+async def list_operations(call: Call) -> Any:
+    """QTASK LIST on every node."""
+    nodes = await nodes_of(call.client)
+
+    async def ask(address: Address) -> list[Task]:
+        request = commands.tasks()
+        request.node, request.is_pinned = address, True
+        try:
+            return await call.run(request)
+        except DisqueConnectionError:
+            return []
+        except ReplyError as error:
+            if error.code == "NOPERM":
+                raise
+            return []  # A node of an older version has no tasks.
+
+    found = await asyncio.gather(*(ask(address) for _, address in nodes))
+    tasks = [task for part in found for task in part if call.may_read(task.queue)]
+    tasks.sort(key=lambda task: -(task.started or 0))
+    return {"operations": [shapes.task(task) for task in tasks]}
+
+
+async def _task_of(call: Call, role: str) -> Task:
+    """Return the task of the argument `id`, which the node knows that began it. Raises RefusedError."""
+    task_id = call.args["id"]
+    for node_id, address in await nodes_of(call.client):
+        if node_id[:NODE_PREFIX] == task_id[:NODE_PREFIX]:
+            request = commands.task(task_id)
+            request.node, request.is_pinned = address, True
+            found = await call.run(request)
+            if found is not None and (call.principal.asks_broker or call.principal.may(role, found.queue)):
+                return found
+    raise RefusedError("NOTFOUND", "no node knows this operation; it is known for an hour after its end")
+
+
+async def get_operation(call: Call) -> Any:
+    """QTASK SHOW."""
+    return shapes.task(await _task_of(call, "read"))
+
+
+async def stop_operation(call: Call) -> Any:
+    """QTASK CANCEL."""
+    found = await _task_of(call, "operate")
+    stopped = await call.run(commands.cancel_task(found))
+    return {"id": found.id, "stopped": stopped}

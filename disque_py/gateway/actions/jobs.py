@@ -1,0 +1,286 @@
+"""Actions on jobs: adding, taking, settling, and looking at one."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from disque_py.client import Address, DisqueError, NoJobError, ReplyError, arguments, commands
+from disque_py.client.request import Request
+from disque_py.client.results import JobInfo
+from disque_py.gateway import shapes
+from disque_py.gateway.actions.calls import Call, asked, ms, other_nodes
+from disque_py.gateway.event_feed import nodes_of
+from disque_py.gateway.problems import RefusedError
+from disque_py.gateway.trace_context import with_trace
+
+# The bytes of one node's log that a history reads, and those of one answer.
+HISTORY_BYTES: Final = 32 << 20
+HISTORY_PAGE: Final = 4 << 20
+HISTORY_EVENTS: Final = 500
+FORGOTTEN_MS: Final = 3_600_000
+
+
+# -- Adding and taking ------------------------------------------------------------------------------
+
+
+def add_request(queue: str, args: dict[str, Any], trace: Mapping[str, str]) -> Request[str]:
+    """Return the ADDJOB of the arguments of an `enqueue`. Raises RefusedError, ValueError.
+
+    trace   the trace context of the request, as pairs of metadata
+    """
+    if ("body" in args) == ("body_base64" in args):
+        raise RefusedError("ERR", "give body or body_base64")
+    if "key" in args and "request_id" in args:
+        raise RefusedError("ERR", "give key or request_id")
+    body = args["body"] if "body" in args else args["body_base64"]
+    return commands.add_job(
+        queue,
+        body,
+        timeout_ms=args.get("timeout_ms", arguments.ADD_TIMEOUT_MS),
+        replicate=args.get("replicate"),
+        delay=ms(args.get("delay_ms")),
+        retry=ms(args.get("retry_ms")),
+        ttl=ms(args.get("ttl_ms")),
+        maxlen=args.get("maxlen"),
+        async_=args.get("async", False),
+        priority=args.get("priority"),
+        meta=with_trace(args.get("meta"), trace),
+        key=args.get("key", args.get("request_id")),
+        attempts=args.get("attempts"),
+        backoff=args.get("backoff"),
+        window=_whole_seconds(args.get("window_ms")),
+        replace=args.get("replace", False),
+        batch=args.get("batch"),
+        zones=args.get("zones"),
+    )
+
+
+def _whole_seconds(milliseconds: int | None) -> int | None:
+    """Round a span up to seconds, where the broker has no milliseconds."""
+    return None if milliseconds is None else -(-milliseconds // 1000)
+
+
+def _result_of(args: dict[str, Any]) -> str | bytes | None:
+    if "result" in args and "result_base64" in args:
+        raise RefusedError("ERR", "give result or result_base64")
+    found: str | bytes | None = args.get("result", args.get("result_base64"))
+    return found
+
+
+async def enqueue(call: Call) -> Any:
+    """ADDJOB."""
+    return {"id": await call.run(add_request(call.queue, call.args, call.trace))}
+
+
+async def add_many(call: Call, requests: Sequence[Request[str]]) -> list[Any]:
+    """Execute ADDJOBs in one pipeline → per command its id or its error."""
+    pipeline = call.client.pipeline()
+    for request in requests:
+        pipeline.add(request)
+    return await pipeline.execute()
+
+
+async def dequeue(call: Call) -> Any:
+    """GETJOB. A request id is the token, and it chooses the node: a token is known on one."""
+    args = call.args
+    wait_ms = args.get("wait_ms", 0)
+    if wait_ms > call.settings.wait_max_ms:
+        raise RefusedError("ERR", f"wait_ms must be at most {call.settings.wait_max_ms} (wait-max-ms)")
+    token = args.get("request_id")
+    found = await call.run(
+        commands.get_jobs(
+            call.queue,
+            count=args.get("max", 1),
+            timeout_ms=wait_ms,
+            nohang=not wait_ms,
+            withcounters=True,
+            withmeta=True,
+            withlease=True,
+            lease=ms(args.get("lease_ms")),
+            where=args.get("where"),
+            token=token,
+            node=await _node_of_token(call, token) if token else None,
+        )
+    )
+
+    async def put_back() -> None:
+        if found:
+            await call.client.nack(*found)
+
+    call.put_back = put_back
+    return {"jobs": [shapes.job(job) for job in found]}
+
+
+async def _node_of_token(call: Call, token: str) -> Address:
+    """Return the node that a token belongs to. Every gateway chooses the same, as long as the nodes are the same."""
+    nodes = sorted(await nodes_of(call.client))
+    return nodes[sum(token.encode()) % len(nodes)][1]
+
+
+# -- One job ----------------------------------------------------------------------------------------
+
+
+async def complete(call: Call) -> Any:
+    """ACKJOB."""
+    args = call.args
+    attempt = args.get("attempt")
+    count = await call.run(commands.ack(args["id"], attempt=attempt, fence=args.get("fence"), result=_result_of(args)))
+    if not count and attempt is not None:
+        await _refuse_stale(call, attempt)
+    return {"changed": count}
+
+
+async def complete_batch(call: Call) -> Any:
+    """ACKJOB."""
+    return {"changed": await call.run(commands.ack(*call.args["ids"]))}
+
+
+async def fail(call: Call) -> Any:
+    """NACK. Only a node that knows the job can give it back, so the others are asked when the first does not."""
+    args = call.args
+    attempt = args.get("attempt")
+    request = commands.nack(
+        args["id"],
+        delay=ms(args.get("delay_ms")),
+        reason=args.get("reason"),
+        final=args.get("final", False),
+        attempt=attempt,
+        fence=args.get("fence"),
+    )
+    if await call.run(request):
+        return {"changed": 1}
+    for address in await other_nodes(call):
+        if await asked(call, request, address):
+            return {"changed": 1}
+    if attempt is not None:
+        await _refuse_stale(call, attempt)
+    return {"changed": 0}
+
+
+async def extend(call: Call) -> Any:
+    """WORKING."""
+    args = call.args
+    lease = ms(args.get("lease_ms"))
+    request = commands.working(args["id"], lease, attempt=args.get("attempt"), fence=args.get("fence"))
+    try:
+        return {"lease_ms": 1000 * await call.run(request)}
+    except NoJobError:
+        for address in await other_nodes(call):
+            seconds = await asked(call, request, address)
+            if seconds is not None:
+                return {"lease_ms": 1000 * seconds}
+        raise
+
+
+async def _refuse_stale(call: Call, attempt: int) -> None:
+    shown = await call.run(commands.show(call.args["id"], cluster=True))
+    if shown is not None and shown.attempt > attempt and shown.status not in ("completed", "canceled"):
+        raise RefusedError("STALE", f"delivery {attempt} is over: {shown.attempt} is known")
+
+
+async def cancel(call: Call) -> Any:
+    """CANCELJOB."""
+    return {"changed": await call.run(commands.cancel(call.args["id"]))}
+
+
+async def promote(call: Call) -> Any:
+    """PROMOTE."""
+    return {"changed": await call.run(commands.promote(call.args["id"]))}
+
+
+async def reschedule(call: Call) -> Any:
+    """RESCHEDULE."""
+    args = call.args
+    if "delay_ms" not in args and "priority" not in args:
+        raise RefusedError("ERR", "give delay_ms or priority")
+    request = commands.reschedule(args["id"], delay=ms(args.get("delay_ms")), priority=args.get("priority"))
+    is_changed = await call.run(request)
+    return {"changed": int(is_changed)}
+
+
+async def requeue(call: Call) -> Any:
+    """ENQUEUE, on a node that has the job."""
+    request = commands.enqueue(call.args["id"])
+    if await call.run(request):
+        return {"changed": 1}
+    for address in await other_nodes(call):
+        if await asked(call, request, address):
+            return {"changed": 1}
+    return {"changed": 0}
+
+
+async def shown_job(call: Call) -> JobInfo:
+    """Return the job of the argument `id`. Raises RefusedError."""
+    shown = await call.run(commands.show(call.args["id"], cluster=True))
+    if shown is None:
+        raise RefusedError("NOJOB", "no node knows this job")
+    return shown
+
+
+async def get_job(call: Call) -> Any:
+    """SHOW … CLUSTER."""
+    shown = await shown_job(call)
+    return shapes.job_info(shown, has_body=call.may_see_bodies(shown.queue or ""))
+
+
+async def wait_job(call: Call) -> Any:
+    """Show the job again and again until it is over."""
+    most = call.settings.wait_max_ms
+    timeout_ms = call.args.get("timeout_ms", most)
+    if timeout_ms > most:
+        raise RefusedError("ERR", f"timeout_ms must be at most {most} (wait-max-ms)")
+    try:
+        outcome = await call.client.wait(call.args["id"], timeout=timeout_ms / 1000)
+    except TimeoutError:
+        shown = await call.run(commands.show(call.args["id"], cluster=True))
+        return {"status": shown.status if shown is not None else "gone", "is_over": shown is None}
+    shape: dict[str, Any] = {"status": outcome.status, "is_over": True}
+    if outcome.result is not None and call.may_see_bodies(""):
+        shape |= shapes.octets_of("result", outcome.result)
+    if outcome.job is not None:
+        shape["job"] = shapes.job_info(outcome.job, has_body=call.may_see_bodies(outcome.job.queue or ""))
+    return shape
+
+
+async def job_history(call: Call) -> Any:
+    """Read each node's log from the job's creation on, and keep the lines about the job.
+
+    Of a job that no node knows any more only the last hour is read.
+    """
+    shown = await call.run(commands.show(call.args["id"], cluster=True))
+    # Clocks of nodes differ a little.
+    since_ms = (shown.ctime // 1_000_000 - 60_000) if shown is not None else time.time() * 1000 - FORGOTTEN_MS
+    job_id = call.args["id"].encode()
+    nodes = await nodes_of(call.client)
+    parts = await asyncio.gather(*(_history_at(call, address, job_id, int(since_ms)) for _, address in nodes))
+    events = [event for found, _ in parts for event in found if call.may_see_bodies(event.get("queue") or "")]
+    events.sort(key=lambda event: (event["ts"], event.get("version") or 0))
+    return {"events": events[:HISTORY_EVENTS], "is_complete": all(whole for _, whole in parts)}
+
+
+async def _history_at(call: Call, address: Address, job_id: bytes, since_ms: int) -> tuple[list[dict[str, Any]], bool]:
+    """Return one node's events of the job, and whether its log was read to the end."""
+    found: list[dict[str, Any]] = []
+    try:
+        info = await call.client.events_info(node=address)
+        seek = commands.execute("EVENTS", "SEEK", str(max(0, since_ms)), repeat=True, node=address)
+        seek.is_pinned = True
+        number = max(int(await call.run(seek)), info.first)
+        read = 0
+        while number < info.next and read < HISTORY_BYTES:
+            part = await call.client.events_read(info.log, number, max_bytes=HISTORY_PAGE, node=address)
+            if not part.lines:
+                break
+            read += len(part.lines)
+            number = part.next
+            found += [msgspec.json.decode(line) for line in part.lines.splitlines() if job_id in line]
+    except DisqueError as error:  # A node without a log, or one that is away, makes the history incomplete.
+        if isinstance(error, ReplyError) and error.code == "NOPERM":
+            raise
+        return found, False
+    return found, number >= info.next

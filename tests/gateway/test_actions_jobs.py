@@ -1,0 +1,25 @@
+"""Operations on one job: another time, and its history."""
+
+from __future__ import annotations
+
+from gateways import until
+
+
+def test_a_waiting_job_is_rescheduled_promoted_and_canceled(gateway, queue):
+    job = gateway.post(f"/v1/queues/{queue}/jobs", {"body": "b", "delay_ms": 600_000}).json["id"]
+    assert gateway.post(f"/v1/jobs/{job}/reschedule", {"delay_ms": 500_000}).json == {"changed": 1}
+    assert gateway.post(f"/v1/jobs/{job}/promote").json == {"changed": 1}
+    assert gateway.get(f"/v1/jobs/{job}").json["status"] == "pending"
+    assert gateway.post(f"/v1/jobs/{job}/cancel").json == {"changed": 1}
+
+
+def test_the_history_of_a_job_is_told_by_all_nodes(gateway, queue):
+    job = gateway.post(f"/v1/queues/{queue}/jobs", {"body": "b"}).json["id"]
+    gateway.post(f"/v1/queues/{queue}/dequeue", {"wait_ms": 2000})
+    gateway.post(f"/v1/jobs/{job}/complete")
+
+    def events():
+        found = [each["event"] for each in gateway.get(f"/v1/jobs/{job}/history").json["events"]]
+        return found if "acked" in found else None
+
+    assert until(events)[0] == "added"

@@ -1,0 +1,31 @@
+"""Pages of lists, and lists that the gateway must not make."""
+
+from __future__ import annotations
+
+import pytest
+
+from disque_py.gateway.actions.calls import check_known, page_of
+from disque_py.gateway.grants import Principal, grant_of
+from disque_py.gateway.problems import RefusedError
+
+
+def test_a_page_begins_at_its_cursor():
+    assert page_of({}, 50) == (0, 50)
+    assert page_of({"cursor": "100", "limit": 7}, 50) == (100, 7)
+
+
+@pytest.mark.parametrize("cursor", ["-1", "x", "1" * 13, "\u0661"])
+def test_a_cursor_that_no_page_gave_is_refused(cursor):
+    with pytest.raises(RefusedError, match="cursor"):
+        page_of({"cursor": cursor}, 50)
+
+
+@pytest.mark.parametrize(("grants", "asks_broker"), [((), True), ((), False), ((grant_of("produce"),), False)])
+def test_a_list_needs_known_rights_with_read(grants, asks_broker):
+    with pytest.raises(RefusedError) as refused:
+        check_known(Principal("someone", grants, None, asks_broker))
+    assert refused.value.code == "NOPERM"
+
+
+def test_a_reader_may_have_lists():
+    check_known(Principal("someone", (grant_of("read:a*"),), None))
