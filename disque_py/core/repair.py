@@ -120,7 +120,7 @@ def on_link_up(broker: Broker, node: Node) -> None:
     """Ask a process for its copies if it was not asked yet, or if they were counted, or not counted, unasked."""
     repairs = broker.repairs
     now_ms = broker.now_ms
-    if node.unlinked_ms and now_ms - node.unlinked_ms > broker.cluster.node_timeout_ms:
+    if node.unlinked_ms and now_ms - node.unlinked_ms > broker.membership.node_timeout_ms:
         broker.era += 1
     if node.protocol < REPAIR:
         return
@@ -164,8 +164,8 @@ def look(broker: Broker, elapsed_ms: int) -> None:
     """Look at nodes and turns, ten times a second."""
     repairs = broker.repairs
     now_ms = broker.now_ms
-    recoveries = broker.cluster.recoveries
-    if elapsed_ms > broker.cluster.node_timeout_ms or recoveries != repairs.healed:
+    recoveries = broker.membership.recoveries
+    if elapsed_ms > broker.membership.node_timeout_ms or recoveries != repairs.healed:
         repairs.healed = recoveries
         broker.era += 1  # This node slept, or could not hear a node: others may have made copies meanwhile.
     if broker.is_loading:
@@ -254,10 +254,12 @@ def _tell(broker: Broker, code: int, name: str) -> None:
     nodes = ", ".join(f"node {node.name.decode()}: {why}" for node, why in repairs.cycle.items())
     if code == event_format.REPAIR_STARTED:
         text = f"{nodes}; {repairs.found} jobs"
-        broker.cluster.tray.notices.append((name, {"nodes": nodes, "jobs": repairs.found}))
+        broker.membership.tray.notices.append((name, {"nodes": nodes, "jobs": repairs.found}))
     else:
         text = f"{nodes}; {repairs.made} copies made, {repairs.missing} missing"
-        broker.cluster.tray.notices.append((name, {"nodes": nodes, "made": repairs.made, "missing": repairs.missing}))
+        broker.membership.tray.notices.append(
+            (name, {"nodes": nodes, "made": repairs.made, "missing": repairs.missing})
+        )
     events.of_node(broker, code, text)
 
 

@@ -87,7 +87,7 @@ class RepairChecker:
         knowers = [
             (other, other.runs)
             for other in self._world.running()
-            if other is not machine and machine.membership.me.id in holder_ids(other, job_id)
+            if other is not machine and machine.membership.table.me.id in holder_ids(other, job_id)
         ]
         known = self.copies.setdefault(job_id, {}).get(machine.name)
         if known is None:
@@ -98,7 +98,7 @@ class RepairChecker:
     def hear(self, sender: Machine, machine: Machine, runs: list[list[Any]]) -> None:
         """A node is about to read these: note the nodes without which it may not end a collection."""
         broker = machine.broker
-        sender_id = sender.membership.me.id
+        sender_id = sender.membership.table.me.id
         # These are to be forgotten in any case, because they were never created. No collection ends.
         aborted = dict.fromkeys([item[0] for run in runs if run[0] == DELJOB for item in run[1:] if item[1] is None])
         for job_id in aborted:
@@ -179,7 +179,7 @@ class RepairChecker:
             return False
         up = self._world.running()
         forgotten = {node_id for other in self._world.machines.values() for node_id in other.forgot}
-        if machine.membership.me.id in forgotten:
+        if machine.membership.table.me.id in forgotten:
             return False
         for other in up:
             known = other.broker.find(promise.id)
@@ -188,7 +188,7 @@ class RepairChecker:
         return any(
             other.is_up
             and other.runs == run
-            and other.membership.me.id not in forgotten
+            and other.membership.table.me.id not in forgotten
             and promise.id not in self.excused
             and not other.count("jobs_evicted")
             for other, run in copy.knowers
@@ -204,7 +204,7 @@ class RepairChecker:
         copies: dict[bytes, int] = {}
         wanted: dict[bytes, int] = {}
         over: dict[bytes, None] = {}
-        older = {machine.membership.me.id for machine in up if machine.version < REPAIR}
+        older = {machine.membership.table.me.id for machine in up if machine.version < REPAIR}
         able = len(up) - len(older)
         for machine in up:
             broker = machine.broker

@@ -187,7 +187,7 @@ class VoterKeeper(Actor):
         return ["ADD" if dice < 0.65 else "REMOVE", rng.choice(known)]
 
     def _name(self, machine: Machine) -> bytes:
-        return machine.membership.me.id.hex().encode()
+        return machine.membership.table.me.id.hex().encode()
 
     def _answered(self, reply: Any, about: Any) -> None:
         if reply == b"OK" or str(reply).startswith("ERR there are voters"):

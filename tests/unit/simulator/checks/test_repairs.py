@@ -87,7 +87,7 @@ def test_a_collection_ends_when_the_nodes_have_spoken_that_may_have_copies_of_re
     job = first.broker.find(promise.id)
     third = next(node for node in first.broker.cluster.linked if node.host not in (first.name, second.name))
     lifecycle.acknowledge(first.broker, job)
-    job.work.confirm(first.broker.cluster.find(second.membership.me.id))
+    job.work.confirm(first.broker.cluster.find(second.membership.table.me.id))
     if why == "named":
         first.broker.repairs.named[job] = (third,)
     job.era -= why == "old"
