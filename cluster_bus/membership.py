@@ -17,9 +17,9 @@ A kill undoes nothing that others were told: changed members stand in the nodes 
 that we have met gets MEETs until it has answered, also from our next process. It answers when its own file has us. So
 a PING from a stranger means one of two things: we have forgotten it, or we have lost our file (`Admission.comes_back`).
 
-Pure. The driver sets the table's `now_ms` (monotonic) and `wall_ms` at the beginning of a turn, calls methods, and empties the tray
-at the end (tray.py). Messages lie in `outgoing`. A Wire dials and hangs up when told. It reports link_up, link_down,
-accept and receive (bus.py; the simulator's Wire likewise).
+Pure. The driver sets the table's `now_ms` (monotonic) and `wall_ms` at the beginning of a turn, calls methods, and
+empties the tray at the end (tray.py). Messages lie in `outgoing`. A Wire dials and hangs up when told. It reports
+link_up, link_down, accept and receive (bus.py; the simulator's Wire likewise).
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ from disque_py.core.progress import ProgressTable
 from disque_py.core.queue import QUEUE_BYTES, Queue
 from disque_py.core.queue_settings import QUEUE, QueueSettingsTable
 from disque_py.core.recurring import Recurring
-from disque_py.core.repairs import Repairs
+from disque_py.core.repair_state import Repairs
 from disque_py.core.results import Results
 from disque_py.core.schedule import Schedule
 from disque_py.core.spilled import NEVER, Spill

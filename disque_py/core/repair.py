@@ -2,8 +2,8 @@
 
 A node's copies are *suspect* when the node was forgotten here, when a process of it is linked that this node has not
 asked yet, or when it has been `fail` for `repair-after`. Then a walk meets all jobs that name it, a part per tick, and
-each job takes a *turn* (repairs.py). Holders take turns in the order of their node ids. The first begins at once, the
-next ones TURN_MS later each. So the walk has two parts: the jobs that this holder repairs first, then all others.
+each job takes a *turn* (repair_state.py). Holders take turns in the order of their node ids. The first begins at once,
+the next ones TURN_MS later each. So the walk has two parts: the jobs that this holder repairs first, then all others.
 
 In a turn the holder asks the other members with HAVE, and tells them its holder set. A member takes the set over and
 answers with what it has, and with its own set. Sets only grow, so the question is repeated until all know the union. A
@@ -38,7 +38,7 @@ from disque_py.core.job import ACKED, ACTIVE, GONE, QUEUED, WAIT_REPL, Cancellat
 from disque_py.core.job_snapshot import snapshot_of
 from disque_py.core.journaling import mark_holders_dirty
 from disque_py.core.node_sets import NodeSet
-from disque_py.core.repairs import ASKING, COPYING, LIFE_MS_MIN, READY, WAITING, Question, Repairs, Turn, Walk
+from disque_py.core.repair_state import ASKING, COPYING, LIFE_MS_MIN, READY, WAITING, Question, Repairs, Turn, Walk
 from disque_py.core.replication import COPY_KNOWN, COPY_TAKEN, REPAIRED
 from disque_py.core.spilled import Spilled
 from disque_py.core.versions import REPAIR
