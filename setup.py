@@ -94,7 +94,7 @@ SELDOM = (
     "disque_py/core/recalling.py",
     "disque_py/core/recurring.py",
     "disque_py/core/repair.py",
-    "disque_py/core/repairs.py",
+    "disque_py/core/repair_state.py",
     "disque_py/core/replacing.py",
     "disque_py/core/reset.py",
     "disque_py/core/scan.py",

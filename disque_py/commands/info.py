@@ -203,13 +203,12 @@ def _cpu(broker: Broker) -> Fields:
 
 def _cluster(broker: Broker) -> Fields:
     stats = broker.stats
-    table = broker.cluster
     return [
         *cluster.info_fields(broker),
-        ("cluster_linked_nodes", len(table.linked)),
-        ("cluster_stats_messages_ignored", stats.messages_ignored + sum(table.ignored.values())),
+        ("cluster_linked_nodes", len(broker.cluster.linked)),
+        ("cluster_stats_messages_ignored", stats.messages_ignored + sum(broker.membership.ignored.values())),
         *_reasons("cluster_ignored_", stats.reject_reasons),
-        *_reasons("cluster_ignored_", table.ignored),
+        *_reasons("cluster_ignored_", broker.membership.ignored),
         *_reasons("cluster_links_rejected_", broker.host.links_rejected()),
     ]
 

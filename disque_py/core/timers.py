@@ -181,13 +181,13 @@ def _keep_house(broker: Broker) -> None:
     _plan_sweep(broker, elapsed_ms)
     _drop_idle_queues(broker)
     level = min(broker.memory_level, 2)
-    if (level == 2) != (broker.cluster.memory_level == 2):
+    if (level == 2) != (broker.me.memory_level == 2):
         for name in broker.consumers.told_interest:
             broker.consumers.interest_due[broker.queue(name)] = None
         for queue in broker.consumers.told_filters.values():
             broker.consumers.interest_due[queue] = None
         pattern_interest.tell_all_again(broker)
-    broker.cluster.memory_level = level
+    broker.me.memory_level = level
     broker.tokens.look()
     repair.look(broker, slept_ms)
     pulls.ask_for_waiting(broker, ASKING_PER_TICK)

@@ -334,7 +334,7 @@ def test_replicate_default_overrides_it():
 def test_one_node_short_says_why_no_copy_can_be_kept_here(replicate, is_explained):
     broker, client = start()
     add_node(broker)
-    broker.cluster.set_leaving(True)
+    broker.membership.set_leaving(True)
     text = error_of(broker, client, "ADDJOB", "q", "body", 0, "REPLICATE", replicate)
     assert text == "NOREPL Not enough reachable nodes for the requested replication level" + is_explained * (
         ", since I'm unable to hold a copy of the message for the following reason: I'm leaving the cluster"
