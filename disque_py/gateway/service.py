@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -79,6 +79,7 @@ class Service:
         self._address_rates: Rates = main._address_rates if main else Rates(settings.address_rate)
         self._streams: dict[str, int] = main._streams if main else {}
         self.registry = CollectorRegistry()
+        self._observers: dict[tuple[str, str, str], Callable[[float], None]] = {}
         self._durations = Histogram(
             "disque_gateway_request_duration_seconds",
             "Duration of a request, by door, operation and code.",
@@ -132,7 +133,11 @@ class Service:
 
     def record(self, operation: Operation, call: Call, address: str, door: str, code: str, seconds: float) -> None:
         """Count a call, and audit it if it changes something or was forbidden."""
-        self._durations.labels(door, operation.name, code).observe(seconds)
+        observe = self._observers.get((door, operation.name, code))
+        if observe is None:
+            labeled = self._durations.labels(door, operation.name, code)
+            observe = self._observers[door, operation.name, code] = labeled.observe
+        observe(seconds)
         if code == "NOPERM" or (operation.changes and operation.role in ("operate", "admin")):
             self.audit.line(
                 time.time(), call.principal.name, address, door, operation.name, call.args, code, self.cluster_shown
