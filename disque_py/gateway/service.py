@@ -25,6 +25,8 @@ from disque_py.gateway.board import Board
 from disque_py.gateway.certificates import Certificate
 from disque_py.gateway.grants import Principal
 from disque_py.gateway.logins import Logins
+from disque_py.gateway.metrics.cluster_metrics import ClusterMetrics
+from disque_py.gateway.metrics.table import REQUEST_SECONDS
 from disque_py.gateway.oidc import Issuer
 from disque_py.gateway.operations import Operation
 from disque_py.gateway.problems import RefusedError, refusal_of
@@ -81,15 +83,17 @@ class Service:
         self.registry = CollectorRegistry()
         self._observers: dict[tuple[str, str, str], Callable[[float], None]] = {}
         self._durations = Histogram(
-            "disque_gateway_request_duration_seconds",
-            "Duration of a request, by door, operation and code.",
-            ("door", "operation", "code"),
+            REQUEST_SECONDS.name,
+            REQUEST_SECONDS.help,
+            REQUEST_SECONDS.labels,
             registry=self.registry,
             buckets=BUCKETS,
         )
+        self.metrics = ClusterMetrics(settings, self.options, self.registry)
 
     async def close(self) -> None:
         """Close all connections to nodes."""
+        self.metrics.close()
         await self.board.close()
         await self.logins.close()
         if self._is_main:

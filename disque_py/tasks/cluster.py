@@ -21,6 +21,8 @@ T = TypeVar("T")
 class ClusterBroker:
     """The nodes of a URL."""
 
+    is_live = True
+
     def __init__(self, url: str, name: str) -> None:
         self.url = url
         self._name = name

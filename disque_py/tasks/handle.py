@@ -4,25 +4,33 @@
     handle.wait(timeout=10)              # 42, in programs with threads
     await handle.result(timeout=10)      # 42, with asyncio
 
-The node tells the end as soon as there is one (WAITJOB), so a handle asks nothing again and again. The type of the
-result is the return type of the task's function. A handle holds no connection; its id is all of its state.
+The node tells the end as soon as there is one (WAITJOB), so a handle asks nothing again and again. Only a dead letter
+is no end for the node, because the job goes on in another queue. So a long wait looks at the job now and then.
+
+The type of the result is the return type of the task's function. A handle holds no connection; its id is all of its
+state.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Generic, Protocol, TypeVar, cast
 
 from disque_py.client.flow_commands import JobEnd
 from disque_py.client.results import JobInfo
-from disque_py.client.spans import Span
+from disque_py.client.spans import Span, float_seconds
 from disque_py.tasks.errors import TaskCanceledError, TaskError, TaskExpiredError, TaskGoneError
 from disque_py.tasks.messages import ELSEWHERE, INLINE, read_failure
 from disque_py.tasks.operations import Broker, Cancel, Ends, Show
 from disque_py.tasks.serializers import Serializer
 
 R = TypeVar("R")
+
+# A wait looks for a dead letter after so many seconds first, and then less and less often.
+PIECE_S_MIN: Final = 2.0
+PIECE_S_MAX: Final = 30.0
 
 # A job that moved to a dead letter queue says so in its metadata.
 DEAD_FROM: Final = "x-disque-from"
@@ -78,21 +86,27 @@ class Handle(Generic[R]):
         Raises TimeoutError if it is not over in time, TaskFailedError, TaskCanceledError, TaskExpiredError,
         TaskGoneError, and the errors of the client library.
         """
-        broker = self._home.broker
-        end = broker.run(Ends((self.id,), timeout))[0]
-        if not end.is_over:
-            raise _not_over(end, broker.run(Show(self.id)))
-        elsewhere = _elsewhere(end)
-        return self._value(end, None if elsewhere is None else broker.run(Show(elsewhere)))
+        broker, status = self._home.broker, ""
+        for piece_s in pieces(timeout, is_live=broker.is_live):
+            end = broker.run(Ends((self.id,), piece_s))[0]
+            if end.is_over:
+                elsewhere = _elsewhere(end)
+                return self._value(end, None if elsewhere is None else broker.run(Show(elsewhere)))
+            _check_alive(broker.run(Show(self.id)))
+            status = end.status
+        raise TimeoutError(f"task {self.id} is not over: {status}")
 
     async def result(self, timeout: Span | None = None) -> R:
         """Wait for the task, and return its result, as `wait` does."""
-        broker = self._home.broker
-        end = (await broker.run_async(Ends((self.id,), timeout)))[0]
-        if not end.is_over:
-            raise _not_over(end, await broker.run_async(Show(self.id)))
-        elsewhere = _elsewhere(end)
-        return self._value(end, None if elsewhere is None else await broker.run_async(Show(elsewhere)))
+        broker, status = self._home.broker, ""
+        for piece_s in pieces(timeout, is_live=broker.is_live):
+            end = (await broker.run_async(Ends((self.id,), piece_s)))[0]
+            if end.is_over:
+                elsewhere = _elsewhere(end)
+                return self._value(end, None if elsewhere is None else await broker.run_async(Show(elsewhere)))
+            _check_alive(await broker.run_async(Show(self.id)))
+            status = end.status
+        raise TimeoutError(f"task {self.id} is not over: {status}")
 
     def status(self) -> str:
         """Return `invisible`, `pending`, `running`, `completed`, `canceled`, `errored`, `expired` or `unknown`."""
@@ -178,12 +192,23 @@ def _elsewhere(end: JobEnd) -> str | None:
     return None
 
 
-def _not_over(end: JobEnd, shown: JobInfo | None) -> Exception:
-    """Return the error of a wait in vain. A dead letter is not over for the node, but it is for the program."""
+def pieces(timeout: Span | None, *, is_live: bool) -> Iterator[float]:
+    """Yield the pieces of a wait in seconds, which together are the time-out. Between them a dead letter is found."""
+    left_s = math.inf if timeout is None else float_seconds("timeout", timeout)
+    piece_s = PIECE_S_MIN
+    while True:
+        yield max(0.001, min(piece_s, left_s))
+        left_s -= piece_s
+        if left_s <= 0 or not is_live:
+            return
+        piece_s = min(PIECE_S_MAX, 2 * piece_s)
+
+
+def _check_alive(shown: JobInfo | None) -> None:
+    """Raise the failure of a dead letter. It is not over for the node, but it is for the program."""
     meta = (shown.meta if shown is not None else None) or {}
     if DEAD_FROM in meta:
-        return read_failure(meta.get(DEAD_ERROR))
-    return TimeoutError(f"task {end.id} is not over: {end.status}")
+        raise read_failure(meta.get(DEAD_ERROR))
 
 
 def progress_of(shown: JobInfo | None) -> Progress | None:

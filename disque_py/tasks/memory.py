@@ -87,6 +87,8 @@ class Memory(Broker):
     tasks     all tasks that were added, in their order
     """
 
+    is_live = False
+
     def __init__(self, program: Program, *, at_once: bool) -> None:
         self.at_once = at_once
         self.tasks: list[Kept] = []

@@ -127,7 +127,12 @@ class BatchEnd:
 
 
 class Broker(Protocol):
-    """A broker of tasks: a cluster, or the memory."""
+    """A broker of tasks: a cluster, or the memory.
+
+    is_live   tasks may end while a program waits
+    """
+
+    is_live: bool
 
     def run(self, operation: Operation[T]) -> T:
         """Run an operation. Raises the errors of the client library."""

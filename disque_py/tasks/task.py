@@ -17,7 +17,7 @@ import inspect
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, Self, TypeVar, Unpack, cast
 
 from disque_py.client.spans import Span, float_seconds
 from disque_py.tasks.handle import Handle
@@ -32,7 +32,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 # The queue of tasks that name none.
-QUEUE: str = "default"
+QUEUE: Final = "default"
 
 
 @dataclass(frozen=True, slots=True)

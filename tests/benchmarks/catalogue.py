@@ -15,7 +15,7 @@ from one_node import ONE_NODE
 from repair import REPAIR
 from single import SINGLE
 from spill import SPILL
-from tasks import TASKS
+from task_api import TASKS
 from three_nodes import THREE_NODES
 from timestone import TIMESTONE
 

@@ -123,7 +123,7 @@ def test_a_dead_letter_is_a_failure(app):
         handle = bill.add()
         until(lambda: client.qlen(f"{app.name}-dead"))
         with pytest.raises(TaskFailedError, match="no total"):
-            handle.wait(0.1)
+            handle.wait()
 
 
 def test_a_result_that_is_too_long_for_an_acknowledgement(app):

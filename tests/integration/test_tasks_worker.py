@@ -25,7 +25,7 @@ PROGRAM = """
 import asyncio, os, time
 from disque_py.tasks import App, current, tick_of
 
-app = App(queue="work", lease=2, attempts=20, backoff="fixed:100:100:0")
+app = App(queue="work", lease=5, attempts=20, backoff="fixed:100:100:0")
 
 def write(*words):
     with open(os.environ["NOTES"], "a") as file:
@@ -54,12 +54,12 @@ async def hold_async(name):
     while not is_told("go"): await asyncio.sleep(0.02)
     write(name, "ends", os.getpid(), current().attempt)
 
-@app.task(lease=2)
+@app.task(lease=5)
 def long_run(seconds):
     write("long", current().attempt)
     time.sleep(seconds)
 
-@app.task(lease=2)
+@app.task(lease=5)
 async def long_run_async(seconds):
     write("long", current().attempt)
     await asyncio.sleep(seconds)
@@ -122,7 +122,7 @@ def shop(node):
 
 def app_of(url):
     """Return the program's app, as the test sees it: functions without bodies."""
-    app = App(url, queue="work", lease=2, attempts=20, backoff="fixed:100:100:0")
+    app = App(url, queue="work", lease=5, attempts=20, backoff="fixed:100:100:0")
     for name in ("hold", "hold_async", "long_run", "long_run_async", "version", "whoami", "unknown"):
         app.task(name=name)(lambda *args: None)
     app.task(name="note")(_note)
@@ -187,7 +187,7 @@ def test_a_worker_that_is_killed_gives_its_tasks_back(start, notes, node, shop, 
 def test_a_task_may_take_longer_than_its_lease(start, notes, node, shop, name):
     """The worker extends the lease meanwhile."""
     start(node.url)
-    shop.tasks[name].add(5).wait(60)
+    shop.tasks[name].add(8).wait(60)
     assert notes() == ["long 1"]
 
 

@@ -11,8 +11,6 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Final
 
-from prometheus_client.exposition import choose_encoder
-
 from disque_py.gateway.clusters import PREFIX
 from disque_py.gateway.event_feed import EventFeed, EventFilter, parse_place
 from disque_py.gateway.grants import Principal
@@ -32,7 +30,6 @@ from disque_py.gateway.http.exchange import (
 )
 from disque_py.gateway.http.hosts import Hosts
 from disque_py.gateway.http.routing import Routes
-from disque_py.gateway.metrics.families import text_of
 from disque_py.gateway.operations import TABLE, Operation
 from disque_py.gateway.problems import RefusedError, refusal_of
 from disque_py.gateway.service import LOG, STAY_S, Login, Service
@@ -272,10 +269,9 @@ class Api:
             raise RefusedError("NOPERM", "metrics need the role read on every queue")
         accept = exchange.headers.get("accept", "")
         picture = await self._service.board.picture()
-        text, content_type = await asyncio.to_thread(text_of, picture.nodes, accept)
-        encode, _ = choose_encoder(accept)
-        own = encode(self._service.registry)
-        return Answer(200, text.replace(b"# EOF\n", b"") + own, content_type)
+        made = self._service.metrics.text
+        text, content_type = await asyncio.to_thread(made, self._service.board, picture, accept)
+        return Answer(200, text, content_type)
 
     async def _openapi(self, exchange: Exchange) -> Answer:
         return json_answer(openapi.document(self._base, self._service.logins.needs_login))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import itertools
 
 import pytest
 
@@ -19,7 +20,7 @@ from disque_py.tasks import (
     TaskGoneError,
     current,
 )
-from disque_py.tasks.handle import Handle, progress_of, value_of
+from disque_py.tasks.handle import Handle, pieces, progress_of, value_of
 from disque_py.tasks.operations import Show
 
 JSON = JSONSerializer()
@@ -53,6 +54,7 @@ class Asked:
     """A broker that gives these answers."""
 
     serializer = JSON
+    is_live = True
 
     def __init__(self, *answers):
         self.answers = list(answers)
@@ -83,6 +85,21 @@ def test_a_dead_letter_is_a_failure(shown):
     home = Asked([JobEnd("D-1", "pending", None, None)], dead)
     with pytest.raises(TaskFailedError, match="no total"):
         Handle(home, "D-1").wait(timeout=1)
+
+
+def test_a_long_wait_looks_for_a_dead_letter_now_and_then(shown):
+    """So a wait without a time-out ends."""
+    dead = dataclasses.replace(shown, meta={"x-disque-from": "q", "x-disque-error": "ValueError: no total"})
+    pending = [JobEnd("D-1", "pending", None, None)]
+    with pytest.raises(TaskFailedError, match="no total"):
+        Handle(Asked(pending, shown, pending, dead), "D-1").wait()
+
+
+def test_the_pieces_of_a_wait_are_the_time_out():
+    assert list(pieces(9, is_live=True)) == [2, 4, 3]
+    assert list(pieces(0, is_live=True)) == [0.001]
+    assert list(itertools.islice(pieces(None, is_live=True), 6)) == [2, 4, 8, 16, 30, 30]
+    assert list(pieces(None, is_live=False)) == [2]
 
 
 def test_a_task_that_is_not_over_times_out(shown):

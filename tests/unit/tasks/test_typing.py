@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from mypy import api
+import pytest
+
+api = pytest.importorskip("mypy.api")
 
 SAMPLE = """
 from disque_py.tasks import App
