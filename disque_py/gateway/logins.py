@@ -67,7 +67,7 @@ class Logins:
         self._options = options
         self._cluster = cluster
         self._issuer = issuer
-        self._failures = failures or LoginFailures()
+        self.failures = failures or LoginFailures()
         self._checked: OrderedDict[bytes, tuple[Principal, float]] = OrderedDict()
         self._certificates: dict[str, Principal] = {}
         self._salt = secrets.token_bytes(16)
@@ -174,13 +174,13 @@ class Logins:
             self._users.move_to_end(key)
             if now - kept[1] < CHECK_AGAIN_S:
                 return kept[0]
-        elif self._failures.is_blocked(address, now):
+        elif self.failures.is_blocked(address, now):
             raise RefusedError("LIMIT", "too many failed logins from this address")
         try:
             found = await self._logged_in(user, password, kept[0] if kept is not None else None)
         except RefusedError:
             self._users.pop(key, None)
-            self._failures.failed(address, now)
+            self.failures.failed(address, now)
             raise
         if user in users:
             found.grants, found.asks_broker = users[user], False

@@ -16,6 +16,7 @@ from typing import Any, Final
 import uvicorn
 import uvloop
 
+from disque_py.gateway.clusters import Clusters
 from disque_py.gateway.console.app import Console
 from disque_py.gateway.http.api import Api, Mounted
 from disque_py.gateway.http.dyno import Dyno
@@ -44,9 +45,10 @@ class Gateway:
         self._settings = settings
         try:
             self._tls = Tls(settings) if settings.tls_cert else None
-            self.service = Service(settings)
+            self.clusters = Clusters(settings)
         except (OSError, ValueError) as error:
             raise StartError(str(error)) from error
+        self.service = self.clusters.main
         self._server: uvicorn.Server | None = None
         self._serving: asyncio.Task[None] | None = None
         self._watching: asyncio.Task[None] | None = None
@@ -60,17 +62,17 @@ class Gateway:
         except OSError as error:
             if self.rpc is not None:
                 await self.rpc.close()
-            await self.service.close()
+            await self.clusters.close()
             raise StartError(str(error)) from error
 
     async def _start(self) -> None:
         if self._settings.grpc_listen is not None:
-            self.rpc = Listener(self.service)
+            self.rpc = Listener(self.clusters)
             await self.rpc.start()
         listener = self._listener()
         self.port = listener.getsockname()[1]
         config = uvicorn.Config(
-            Api(self.service, self._mounts()),
+            self._api(),
             access_log=False,
             log_config=None,
             lifespan="off",
@@ -87,7 +89,7 @@ class Gateway:
             self._watching = asyncio.create_task(self._watch_files())
         self._server = _QuietServer(config)
         self._serving = asyncio.create_task(self._server.serve(sockets=[listener]))
-        self.service.board.start()
+        self.clusters.start()
 
     def _listener(self) -> socket.socket:
         listen = self._settings.listen
@@ -97,11 +99,17 @@ class Gateway:
         except OSError as error:
             raise OSError(f"can't listen on {listen}: {error.strerror or error}") from error
 
-    def _mounts(self) -> dict[str, Mounted]:
-        """Return the doors below paths of their own."""
-        mounts: dict[str, Mounted] = {"/dyno/": Dyno(self.service).serve}
+    def _api(self) -> Api:
+        """Return the application of all clusters."""
+        links = [(name, service.path) for name, service in self.clusters.by_name.items()]
+        clusters = {name: Api(each, self._mounts(each, links)) for name, each in self.clusters.by_name.items()}
+        return Api(self.service, self._mounts(self.service, links), clusters)
+
+    def _mounts(self, service: Service, links: list[tuple[str, str]]) -> dict[str, Mounted]:
+        """Return the doors of a cluster below paths of their own."""
+        mounts: dict[str, Mounted] = {"/dyno/": Dyno(service).serve}
         if self._settings.console:
-            mounts["/console/"] = Console(self.service).serve
+            mounts["/console/"] = Console(service, links).serve
         return mounts
 
     async def close(self) -> None:
@@ -114,7 +122,7 @@ class Gateway:
                 await self._serving
         if self.rpc is not None:
             await self.rpc.close()
-        await self.service.close()
+        await self.clusters.close()
 
     def reload_certificate(self) -> None:
         """Read the files of TLS again. Bad ones are logged, and the old ones stay in force."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -51,23 +51,37 @@ class Login:
 
 
 class Service:
-    """One gateway: its cluster, its logins, its limits. Made in the event loop that uses it."""
+    """One cluster of a gateway: its logins, its figures, its limits. Made in the event loop that uses it.
 
-    def __init__(self, settings: Settings, audit: Audit | None = None) -> None:
+    settings   of the gateway
+    audit      the audit log; by default that of the settings
+    cluster    name of a further cluster; empty: the one of `url`
+    main       the service of `url`, whose limits and audit log hold for all clusters
+    """
+
+    def __init__(
+        self, settings: Settings, audit: Audit | None = None, cluster: str = "", main: Service | None = None
+    ) -> None:
         self.settings = settings
-        nodes, words = settings_of_url(settings.url)
+        self.cluster = cluster or settings.cluster_name
+        self.path = settings.base_path + (f"/clusters/{cluster}" if cluster else "")
+        self._is_main = main is None
+        # A gateway of one cluster leaves its name out of the audit log.
+        self.cluster_shown = self.cluster if settings.clusters else ""
+        nodes, words = settings_of_url(settings.clusters[cluster] if cluster else settings.url)
         words.setdefault("name", NAME)
         self.options = make_options(nodes, words)
-        issuer = Issuer(settings) if settings.oidc_issuer else None
-        self.issuer = issuer
-        self.logins = Logins(settings, self.options, issuer=issuer)
+        self.issuer: Issuer | None = main.issuer if main else Issuer(settings) if settings.oidc_issuer else None
+        failures = main.logins.failures if main else None
+        self.logins: Logins = Logins(settings, self.options, self.cluster, self.issuer, failures)
         self.logins.access()
         self.board = Board(self.options, settings.poll_ms / 1000)
-        self.audit = audit or Audit(settings.audit_log)
-        self._rates = Rates(settings.rate)
-        self._address_rates = Rates(settings.address_rate)
-        self._streams: dict[str, int] = {}
+        self.audit: Audit = main.audit if main else audit or Audit(settings.audit_log)
+        self._rates: Rates = main._rates if main else Rates(settings.rate)
+        self._address_rates: Rates = main._address_rates if main else Rates(settings.address_rate)
+        self._streams: dict[str, int] = main._streams if main else {}
         self.registry = CollectorRegistry()
+        self._observers: dict[tuple[str, str, str], Callable[[float], None]] = {}
         self._durations = Histogram(
             REQUEST_SECONDS.name,
             REQUEST_SECONDS.help,
@@ -82,7 +96,8 @@ class Service:
         self.metrics.close()
         await self.board.close()
         await self.logins.close()
-        self.audit.close()
+        if self._is_main:
+            self.audit.close()
 
     async def login(
         self, authorization: str, address: str, door: str, certificate: Certificate | None = None
@@ -94,7 +109,7 @@ class Service:
             return await self.logins.principal(authorization, address, certificate)
         except RefusedError as error:
             if error.code != "NOAUTH":
-                self.audit.line(time.time(), "", address, door, "login", {}, error.code)
+                self.audit.line(time.time(), "", address, door, "login", {}, error.code, self.cluster_shown)
             raise
         except Exception as error:
             raise self._refusal(error, "login") from error
@@ -122,9 +137,15 @@ class Service:
 
     def record(self, operation: Operation, call: Call, address: str, door: str, code: str, seconds: float) -> None:
         """Count a call, and audit it if it changes something or was forbidden."""
-        self._durations.labels(door, operation.name, code).observe(seconds)
+        observe = self._observers.get((door, operation.name, code))
+        if observe is None:
+            labeled = self._durations.labels(door, operation.name, code)
+            observe = self._observers[door, operation.name, code] = labeled.observe
+        observe(seconds)
         if code == "NOPERM" or (operation.changes and operation.role in ("operate", "admin")):
-            self.audit.line(time.time(), call.principal.name, address, door, operation.name, call.args, code)
+            self.audit.line(
+                time.time(), call.principal.name, address, door, operation.name, call.args, code, self.cluster_shown
+            )
 
     async def admit(self, operation: Operation, call: Call) -> None:
         """Check rate, read-only and permission. Raises RefusedError."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import re
 import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -39,6 +40,22 @@ def _names(text: str) -> tuple[str, ...]:
 
 def _words(text: str) -> tuple[str, ...]:
     return tuple(word.strip() for word in text.split(",") if word.strip())
+
+
+def _cluster_name(text: str) -> str:
+    if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,62}", text):
+        raise ValueError("a name of small letters, digits and dashes")
+    return text
+
+
+def _clusters(text: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for part in text.split():
+        name, _, url = part.partition("=")
+        if _cluster_name(name) in found or not url:
+            raise ValueError("name=url for each cluster, and each name once")
+        found[name] = url
+    return found
 
 
 def _number(least: int, most: int) -> Callable[[str], int]:
@@ -84,6 +101,18 @@ TABLE: Final = (
         "disque://127.0.0.1:7711",
         str,
         "the cluster, with the gateway's own login: disque://user:password@host:port,…",
+    ),
+    Setting(
+        "cluster-name",
+        "main",
+        _cluster_name,
+        "name of the cluster of `url`, for people and for `clusters` in the access file",
+    ),
+    Setting(
+        "clusters",
+        "",
+        _clusters,
+        "further clusters, as `eu=disque://… us=disque://…`; a file can have a line `cluster NAME URL` for each",
     ),
     Setting("base-path", "", _base, "path in front of all others, where a proxy has other services on the same host"),
     Setting("hosts", "", _names, "further names of this gateway in Host headers, with commas between them; `*`: any"),
@@ -154,6 +183,8 @@ class Settings:
     listen: Address
     grpc_listen: Address | None
     url: str
+    cluster_name: str
+    clusters: dict[str, str]
     base_path: str
     hosts: tuple[str, ...]
     access_file: str
@@ -207,6 +238,8 @@ class Settings:
             raise ValueError("listen can't be empty")
         if self.tls_key and not self.tls_cert:
             raise ValueError("tls-key needs tls-cert")
+        if self.cluster_name in self.clusters:
+            raise ValueError(f"clusters: {self.cluster_name} is the name of the cluster of url (cluster-name)")
         if self.tls_client_ca and not self.tls_cert:
             raise ValueError("tls-client-ca needs tls-cert")
         if self.tls_client_required and not self.tls_client_ca:
@@ -262,6 +295,11 @@ def parse_file(text: str) -> dict[str, str]:
         except ValueError as error:
             raise ValueError(f"line {number}: {error}") from None
         if not words:
+            continue
+        if words[0] == "cluster":
+            if len(words) != 3 or "=" in words[1] or len(words[2].split()) != 1:
+                raise ValueError(f"line {number}: cluster NAME URL")
+            found["clusters"] = f"{found.get('clusters', '')} {words[1]}={words[2]}".strip()
             continue
         if len(words) > 2 or words[0] not in BY_NAME:
             what = f"there is no setting {words[0]!r}" if words[0] not in BY_NAME else "one value per line"

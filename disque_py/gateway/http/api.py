@@ -11,6 +11,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Final
 
+from disque_py.gateway.clusters import PREFIX
 from disque_py.gateway.event_feed import EventFeed, EventFilter, parse_place
 from disque_py.gateway.grants import Principal
 from disque_py.gateway.http import arguments, batches, openapi, reference_page
@@ -51,12 +52,17 @@ class Api:
 
     service   executes the operations
     mounts    prefix of paths (`/dyno/`) → a door of its own
+    clusters  the applications of clusters, by name: their paths are below `/clusters/{name}`
     """
 
-    def __init__(self, service: Service, mounts: dict[str, Mounted] | None = None) -> None:
+    def __init__(
+        self, service: Service, mounts: dict[str, Mounted] | None = None, clusters: dict[str, Api] | None = None
+    ) -> None:
+        self._clusters = clusters or {}
         self._service = service
         self._settings = service.settings
-        self._base = service.settings.base_path
+        self._base = service.path
+        self._outer = service.settings.base_path
         self._routes = Routes(TABLE)
         self._mounts = mounts or {}
         self._hosts = Hosts(service.settings.listen.host, service.settings.hosts)
@@ -109,10 +115,20 @@ class Api:
         if not self._hosts.admits(exchange.headers.get("host", "")):
             raise RefusedError("HOST", "the Host header names no host of this gateway (hosts)")
         path = exchange.path
-        if self._base:
-            if path != self._base and not path.startswith(self._base + "/"):
-                raise RefusedError("NOTFOUND", f"paths begin with {self._base}")
-            path = path[len(self._base) :] or "/"
+        if self._outer:
+            if path != self._outer and not path.startswith(self._outer + "/"):
+                raise RefusedError("NOTFOUND", f"paths begin with {self._outer}")
+            path = path[len(self._outer) :] or "/"
+        if path.startswith(PREFIX):
+            name, _, rest = path[len(PREFIX) :].partition("/")
+            cluster = self._clusters.get(name)
+            if cluster is None:
+                raise RefusedError("NOTFOUND", "this gateway has no such cluster")
+            return await cluster.answer(exchange, "/" + rest)
+        return await self.answer(exchange, path)
+
+    async def answer(self, exchange: Exchange, path: str) -> Answer:
+        """Return the answer of this cluster for a path below its own. Raises RefusedError."""
         if not path.startswith("/v1/") or path == "/v1/openapi.json":
             plain = self._plain.get(path)
             if plain is not None:

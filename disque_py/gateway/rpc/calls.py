@@ -15,6 +15,7 @@ import grpc
 from disque_py.gateway import service
 from disque_py.gateway.actions.calls import Call
 from disque_py.gateway.certificates import Certificate
+from disque_py.gateway.clusters import Clusters
 from disque_py.gateway.fields import Octets
 from disque_py.gateway.grants import Principal
 from disque_py.gateway.operations import BY_NAME
@@ -24,6 +25,7 @@ from disque_py.gateway.service import LOG, Login, Service
 from disque_py.gateway.x509_names import of_pem
 
 DOOR: Final = "grpc"
+CLUSTER: Final = "disque-cluster"
 STATUS: Final = {
     name: getattr(grpc.StatusCode, name)
     for name in (
@@ -73,8 +75,8 @@ class Caller:
 class Methods:
     """The handlers of one service: a method of `target` per call, named as in the definition."""
 
-    def __init__(self, service: Service, name: str, target: Any) -> None:
-        self._service = service
+    def __init__(self, clusters: Clusters, name: str, target: Any) -> None:
+        self._clusters = clusters
         handlers = {}
         for method in descriptors.methods(name):
             work = getattr(target, snake(method.name), None)
@@ -94,8 +96,9 @@ class Methods:
         address = peer_host(context.peer())
         authorization = metadata.get("authorization", "") or scaler_login(request)
         login = Login(authorization, address, certificate_of(context))
-        principal = await self._service.login(authorization, address, DOOR, login.certificate)
-        return Caller(self._service, principal, address, metadata, login)
+        chosen = self._clusters.named(metadata.get(CLUSTER, "") or scaler_words(request).get("cluster", ""))
+        principal = await chosen.login(authorization, address, DOOR, login.certificate)
+        return Caller(chosen, principal, address, metadata, login)
 
     def _unary(self, work: Callable[[Caller, Any], Awaitable[Any]]) -> Any:
         async def run(request: Any, context: Any) -> Any:
@@ -110,7 +113,7 @@ class Methods:
         async def run(request: Any, context: Any) -> AsyncIterator[Any]:
             try:
                 caller = await self._caller(context, request)
-                self._service.open_stream(caller.principal)
+                caller.service.open_stream(caller.principal)
             except Exception as error:
                 await abort(context, error)
                 return
@@ -127,7 +130,7 @@ class Methods:
                 await abort(context, error)
             finally:
                 watch.close()
-                self._service.close_stream(principal)
+                caller.service.close_stream(principal)
 
         return run
 
@@ -198,10 +201,15 @@ def peer_host(peer: str) -> str:
     return rest.rpartition(":")[0].replace("%5B", "").replace("%5D", "") if kind in ("ipv4", "ipv6") else peer
 
 
+def scaler_words(request: Any) -> Mapping[str, str]:
+    """Return the scaler's metadata of a request of KEDA; other requests have none."""
+    found: Mapping[str, str] = getattr(getattr(request, "scaledObjectRef", request), "scalerMetadata", {})
+    return found
+
+
 def scaler_login(request: Any) -> str:
     """Return the login of KEDA's requests, which have no metadata of their own: the token in the scaler's metadata."""
-    reference = getattr(request, "scaledObjectRef", request)
-    words = getattr(reference, "scalerMetadata", None)
+    words = scaler_words(request)
     # With `tokenFromEnv` KEDA sends the value of a variable of the scaled deployment, under this same name.
-    given = [words[name] for name in ("token", "tokenFromEnv") if name in words] if words else []
+    given = [words[name] for name in ("token", "tokenFromEnv") if name in words]
     return f"Bearer {given[0]}" if given else ""
