@@ -499,7 +499,8 @@ SECTIONS: Final = (
                 WARNING,
                 "{count} clients of other machines refused by protected mode, the last from {client}",
                 "The node has neither a password nor `bind`, so it serves its own machine only.",
-                "If these clients are yours, set `requirepass`, or name the addresses with `bind`. Otherwise close the port to them.",
+                "If these clients are yours, set `requirepass`, or name the addresses with `bind`."
+                " Otherwise close the port to them.",
             ),
             Message(
                 "wrong-password",

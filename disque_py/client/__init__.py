@@ -7,10 +7,11 @@
 
 It speaks RESP and imports nothing else of this project. docs/client.md describes its guarantees.
 
-commands.py declares every command once, and faces.py makes methods of them. There are two shells: aio*.py for
-asyncio, and blocking.py, pool.py and socket_connection.py for threads. Both follow the pure rules in cluster.py,
-feed.py, retry.py, bulk.py, waiting.py and spans.py. worker.py runs handlers, with settling.py, heartbeat.py,
-dialect.py, verdict.py and backoff.py. lock.py and lock_lease.py keep locks.
+Each command is declared once, in the module of its family (`*_commands.py`). commands.py lists all of them, and
+faces.py makes methods of them. There are two shells: aio*.py for asyncio, and blocking.py, pool.py and
+socket_connection.py for threads. Both follow the pure rules in cluster.py, feed.py, retry.py, bulk.py, waiting.py and
+spans.py. worker.py runs handlers, with settling.py, heartbeat.py, dialect.py, verdict.py and backoff.py. lock.py and
+lock_lease.py keep locks.
 """
 
 from importlib import import_module

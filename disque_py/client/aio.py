@@ -35,6 +35,7 @@ from disque_py.client.results import Job, jobs
 from disque_py.client.retry import Patience, is_refused_for_now, may_repeat
 from disque_py.client.spans import Span
 from disque_py.client.templates import Adding
+from disque_py.client.tracing import Tracing, async_observed
 
 T = TypeVar("T")
 
@@ -67,7 +68,11 @@ class AsyncDisque(AsyncScans):
     """A client of a cluster.
 
     Connections are made when they are needed. `async with` and `connect()` make the first one at once.
+
+    tracing   a tracing library that sees every command (tracing.py); None, the default: none
     """
+
+    tracing: Tracing | None = None
 
     def __init__(self, *nodes: str | Address, **settings: Unpack[ClientSettings]) -> None:
         """`AsyncDisque("10.0.0.1:7711", "10.0.0.2:7711", password=…)`.
@@ -159,8 +164,16 @@ class AsyncDisque(AsyncScans):
 
     # One command.
 
-    async def run(self, request: Request[T]) -> T:
+    def run(self, request: Request[T]) -> Coroutine[Any, Any, T]:
         """Execute one command, on another node if need be. Raises what can go wrong with it (errors.py)."""
+        # No coroutine of its own: that would be a coroutine more for every command.
+        return self._execute(request) if self.tracing is None else self._traced(request, self.tracing)
+
+    async def _traced(self, request: Request[T], tracing: Tracing) -> T:
+        request, observation = tracing.one(request)
+        return await async_observed(observation, self._execute(request))
+
+    async def _execute(self, request: Request[T]) -> T:
         if request.wait_word is not None:
             return await self._fetch(request)
         pool = self.pool
@@ -344,6 +357,11 @@ class AsyncDisque(AsyncScans):
 
     async def run_adding(self, adding: Adding) -> list[str]:
         """Execute the ADDJOBs of `add_jobs`. Raises BatchError."""
+        if self.tracing is None:
+            return await self._add_all(adding)
+        return await async_observed(self.tracing.adding(adding), self._add_all(adding))
+
+    async def _add_all(self, adding: Adding) -> list[str]:
         template = adding.template
         replies: list[Reply] = []
         for bulk in adding.bulks(retry_unsafe=self.options.retry_unsafe):
@@ -363,6 +381,12 @@ class AsyncDisque(AsyncScans):
         return AsyncPipeline(self._run_many)
 
     async def _run_many(self, requests: Sequence[Request[Any]]) -> list[Any]:
+        if self.tracing is None:
+            return await self._execute_many(requests)
+        requests, observation = self.tracing.many(requests)
+        return await async_observed(observation, self._execute_many(requests))
+
+    async def _execute_many(self, requests: Sequence[Request[Any]]) -> list[Any]:
         cover = envelope(requests)
         bulk = Bulk(
             [request.payload() for request in requests],

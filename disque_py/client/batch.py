@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from disque_py.client import flow_commands
-from disque_py.client.commands import Body
+from disque_py.client.arguments import Body
 from disque_py.client.flow_commands import BatchInfo
 from disque_py.client.spans import Span
 

@@ -36,6 +36,7 @@ from disque_py.client.scans import Scan
 from disque_py.client.socket_connection import SocketConnection
 from disque_py.client.spans import Milliseconds, Span, milliseconds
 from disque_py.client.templates import Adding
+from disque_py.client.tracing import Tracing, observed
 
 T = TypeVar("T")
 
@@ -47,7 +48,11 @@ class Disque(BlockingCommands):
     """A client of a cluster.
 
     Connections are made when they are needed. `with` and `connect()` make the first one at once.
+
+    tracing   a tracing library that sees every command (tracing.py); None, the default: none
     """
+
+    tracing: Tracing | None = None
 
     def __init__(self, *nodes: str | Address, **settings: Unpack[ClientSettings]) -> None:
         """`Disque("10.0.0.1:7711", "10.0.0.2:7711", password=…)`.
@@ -129,6 +134,12 @@ class Disque(BlockingCommands):
 
     def run(self, request: Request[T]) -> T:
         """Execute one command, on another node if need be. Raises what can go wrong with it (errors.py)."""
+        if self.tracing is None:
+            return self._execute(request)
+        request, observation = self.tracing.one(request)
+        return observed(observation, lambda: self._execute(request))
+
+    def _execute(self, request: Request[T]) -> T:
         limit_s = self.options.patience if request.patience_s is None else request.patience_s
         return self._run(request, Patience(limit_s, self._rng))
 
@@ -237,6 +248,11 @@ class Disque(BlockingCommands):
 
     def run_adding(self, adding: Adding) -> list[str]:
         """Execute the ADDJOBs of `add_jobs`. Raises BatchError."""
+        if self.tracing is None:
+            return self._add_all(adding)
+        return observed(self.tracing.adding(adding), lambda: self._add_all(adding))
+
+    def _add_all(self, adding: Adding) -> list[str]:
         template = adding.template
         replies: list[Reply] = []
         for bulk in adding.bulks(retry_unsafe=self.options.retry_unsafe):
@@ -252,6 +268,12 @@ class Disque(BlockingCommands):
         return Pipeline(self._run_many)
 
     def _run_many(self, requests: Sequence[Request[Any]]) -> list[Any]:
+        if self.tracing is None:
+            return self._execute_many(requests)
+        requests, observation = self.tracing.many(requests)
+        return observed(observation, lambda: self._execute_many(requests))
+
+    def _execute_many(self, requests: Sequence[Request[Any]]) -> list[Any]:
         bulk = Bulk(
             [request.payload() for request in requests],
             [request.repeat for request in requests],

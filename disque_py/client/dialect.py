@@ -20,6 +20,9 @@ from disque_py.client.results import Job
 # The start of the refusal in a cluster that is being upgraded (spec Y1).
 NOT_WHILE: Final = "ERR not while node"
 
+# The end of the refusal of a result (`result-max-bytes` of the node).
+TOO_LONG: Final = "longer than result-max-bytes"
+
 _log = logging.getLogger("disque_py.client.worker")
 
 
@@ -52,6 +55,11 @@ class Dialect:
             return False
         self.fetches_attempts = False
         return True
+
+
+def is_too_long(error: DisqueError) -> bool:
+    """Return whether a node refused an ack because of the length of its result. It knows the word."""
+    return is_misunderstood(error) and str(error).endswith(TOO_LONG)
 
 
 def is_misunderstood(error: DisqueError) -> bool:

@@ -1,8 +1,8 @@
-"""The commands as methods: one class per kind of client, all derived from commands.py.
+"""The commands as methods: one class per kind of client, all derived from the commands.
 
-A method is a function of commands.py with `self` in front. Its name, parameters and documentation are written there
-once, and type checkers see them through `ParamSpec`. Methods that need more than one command are written here: acks of
-jobs that several nodes have delivered.
+A method is a function of a module of commands (commands.py lists them) with `self` in front. Its name, parameters and
+documentation are written there once, and type checkers see them through `ParamSpec`. Methods that need more than one
+command are written here: acks of jobs that several nodes have delivered.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from disque_py.client import (
     schedule_commands,
     templates,
     topic_commands,
-    zone_commands,
 )
+from disque_py.client.arguments import JobRef
 from disque_py.client.batch import AsyncBatch, Batch, Callback
-from disque_py.client.commands import JobRef, by_node
+from disque_py.client.commands import by_node
 from disque_py.client.errors import ReplyError
 from disque_py.client.job_stream import JobStream
 from disque_py.client.protocol import text, word
@@ -359,7 +359,7 @@ class AsyncCommands(ABC):
     purge = _awaited(commands.purge)
     move = _awaited(commands.move)
     redrive = _awaited(commands.redrive)
-    rebalance = _awaited(zone_commands.rebalance)
+    rebalance = _awaited(commands.rebalance)
     tasks = _awaited(commands.tasks)
     task = _awaited(commands.task)
     cancel_task = _awaited(commands.cancel_task)
@@ -590,7 +590,7 @@ class BlockingCommands(ABC):
     purge = _called(commands.purge)
     move = _called(commands.move)
     redrive = _called(commands.redrive)
-    rebalance = _called(zone_commands.rebalance)
+    rebalance = _called(commands.rebalance)
     tasks = _called(commands.tasks)
     task = _called(commands.task)
     cancel_task = _called(commands.cancel_task)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
-from disque_py.client.commands import QUEUE_SET_MS, Body, JobRef
+from disque_py.client.arguments import QUEUE_SET_MS, Body, JobRef
 from disque_py.client.protocol import Reply, text, word
 from disque_py.client.request import Lane, Request
 from disque_py.client.results import Job

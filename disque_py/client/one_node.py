@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any, Self, TypeVar
 
 from disque_py.client.address import Address
+from disque_py.client.bulk import CHUNK_COMMANDS
 from disque_py.client.options import ClientOptions
 from disque_py.client.pipeline import read_all
 from disque_py.client.protocol import Reply
@@ -52,7 +53,9 @@ class OneNode:
         Raises ConnectionLostError or ProtocolError.
         """
         replies: list[Reply] = []
-        chunks = ((request.payload(), 1) for request in requests)
+        payloads = [request.payload() for request in requests]
+        parts = [payloads[at : at + CHUNK_COMMANDS] for at in range(0, len(payloads), CHUNK_COMMANDS)]
+        chunks = ((b"".join(part), len(part)) for part in parts)
         self._connection.exchange(chunks, self._options.timeout, replies)
         return read_all(requests, replies, self.address, self._options.decode)
 

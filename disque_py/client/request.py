@@ -1,6 +1,6 @@
 """The request: a command's words, the parser of its answer, and the rule for repeating it.
 
-Every shell (asyncio, blocking, pipeline) takes Requests from commands.py; none builds commands itself.
+Every shell (asyncio, blocking, pipeline) takes Requests from the modules of commands; none builds commands itself.
 
 A command of which no byte left may always be sent again. A command that may have been executed is sent again only if a
 second execution does no harm (`Repeat.SAFE`), or if its caller allows it.
@@ -53,6 +53,7 @@ class Request(Generic[T]):
     awaits_voters    it is repeated when no majority of the voters answers the node
     patience_s       seconds that it looks for a node that works, 0: one attempt; None: as long as the client does
     silence_s        seconds of silence that mean a dead node, where the client would wait longer; None: it does not
+    about            the jobs that it is about, as its caller named them
     """
 
     argv: tuple[bytes, ...]
@@ -68,6 +69,7 @@ class Request(Generic[T]):
     awaits_voters: bool = False
     patience_s: float | None = None
     silence_s: float | None = None
+    about: tuple[Job | str | bytes, ...] = ()
 
     @property
     def takes_jobs(self) -> bool:

@@ -433,26 +433,30 @@ def queue_stat(reply: Reply) -> QueueStat | None:
     """Return QSTAT's answer; None for a queue that the node does not have."""
     if reply is None:
         return None
-    pairs = _pairs(reply)
-    return QueueStat(
-        name=pairs.pop("name"),
-        len=pairs.pop("len"),
-        age=pairs.pop("age", 0),
-        idle=pairs.pop("idle", 0),
-        blocked=pairs.pop("blocked", 0),
-        import_from=pairs.pop("import-from", []),
-        import_rate=pairs.pop("import-rate", 0),
-        jobs_in=pairs.pop("jobs-in", 0),
-        jobs_out=pairs.pop("jobs-out", 0),
-        pause=pairs.pop("pause", "none"),
-        oldest_ms=pairs.pop("oldest-ms", None),
-        invisible=pairs.pop("invisible", 0),
-        running=pairs.pop("running", 0),
-        errored=pairs.pop("errored", 0),
-        nodes=pairs.pop("nodes", 1),
-        nodes_missing=pairs.pop("nodes-missing", []),
-        more=pairs,
+    # Programs ask for thousands of queues at a time, so only values that are no numbers are looked at.
+    pairs: dict[bytes, Any] = dict(zip(reply[::2], reply[1::2], strict=True))
+    take = pairs.pop
+    found = QueueStat(
+        name=text(take(b"name")),
+        len=take(b"len"),
+        age=take(b"age", 0),
+        idle=take(b"idle", 0),
+        blocked=take(b"blocked", 0),
+        import_from=_readable(take(b"import-from", [])),
+        import_rate=take(b"import-rate", 0),
+        jobs_in=take(b"jobs-in", 0),
+        jobs_out=take(b"jobs-out", 0),
+        pause=text(take(b"pause", b"none")),
+        oldest_ms=take(b"oldest-ms", None),
+        invisible=take(b"invisible", 0),
+        running=take(b"running", 0),
+        errored=take(b"errored", 0),
+        nodes=take(b"nodes", 1),
+        nodes_missing=_readable(take(b"nodes-missing", [])),
     )
+    if pairs:
+        found.more = {text(name): _readable(value) for name, value in pairs.items()}
+    return found
 
 
 def begun_task(reply: Reply, command: str, queue: str) -> Task:

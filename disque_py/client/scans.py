@@ -1,4 +1,4 @@
-"""QSCAN and JSCAN as iterators: the clients derive their methods from these functions, as from those of commands.py.
+"""QSCAN and JSCAN: a page as a Request, and the iterators over all pages, of which the clients make methods.
 
 A scan belongs to one node. Its cursors mean nothing on another node, so it never fails over: a lost node ends it with
 an error. Each queue or job that exists during the whole scan comes at least once. Pure.
@@ -9,9 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TypeAlias, TypeVar
 
-from disque_py.client.commands import JobState, Where, jscan_info_page, jscan_page, qscan_page
-from disque_py.client.request import Request
+from disque_py.client import results
+from disque_py.client.arguments import JobState, Where, add_pair, where_words
+from disque_py.client.protocol import Reply, text
+from disque_py.client.request import Repeat, Request
 from disque_py.client.results import JobInfo
+from disque_py.client.spans import whole
 from disque_py.event_format import JobStatus
 
 T = TypeVar("T")
@@ -81,3 +84,83 @@ def jscan_info(
     """
     wanted, shown = tuple(states), tuple(statuses)
     return lambda cursor: jscan_info_page(cursor, count=count, queue=queue, states=wanted, statuses=shown, where=where)
+
+
+def qscan_page(
+    cursor: int = 0,
+    *,
+    count: int | None = None,
+    busyloop: bool = False,
+    minlen: int | None = None,
+    maxlen: int | None = None,
+    importrate: int | None = None,
+) -> Request[tuple[int, list[str]]]:
+    """QSCAN → the next cursor (0: done) and names of queues. A cursor is valid on its node only."""
+    argv = [b"QSCAN", b"%d" % cursor]
+    add_pair(argv, b"COUNT", None if count is None else whole("count", count))
+    if busyloop:
+        argv.append(b"BUSYLOOP")
+    add_pair(argv, b"MINLEN", None if minlen is None else whole("minlen", minlen))
+    add_pair(argv, b"MAXLEN", None if maxlen is None else whole("maxlen", maxlen))
+    add_pair(argv, b"IMPORTRATE", None if importrate is None else whole("importrate", importrate))
+    return Request(tuple(argv), _names_page, Repeat.NEVER if cursor else Repeat.SAFE)
+
+
+def jscan_page(
+    cursor: int = 0,
+    *,
+    count: int | None = None,
+    busyloop: bool = False,
+    queue: str | bytes | None = None,
+    states: Iterable[JobState] = (),
+    statuses: Iterable[JobStatus] = (),
+    where: Where | None = None,
+) -> Request[tuple[int, list[str]]]:
+    """JSCAN → the next cursor (0: done) and ids of jobs."""
+    argv = _jscan(cursor, count, busyloop, queue, states, statuses, where)
+    return Request(argv, _names_page, Repeat.NEVER if cursor else Repeat.SAFE)
+
+
+def jscan_info_page(
+    cursor: int = 0,
+    *,
+    count: int | None = None,
+    busyloop: bool = False,
+    queue: str | bytes | None = None,
+    states: Iterable[JobState] = (),
+    statuses: Iterable[JobStatus] = (),
+    where: Where | None = None,
+) -> Request[tuple[int, list[JobInfo]]]:
+    """JSCAN REPLY all → the next cursor (0: done) and jobs as SHOW shows them."""
+    argv = (*_jscan(cursor, count, busyloop, queue, states, statuses, where), b"REPLY", b"all")
+    return Request(argv, _infos_page, Repeat.NEVER if cursor else Repeat.SAFE)
+
+
+def _jscan(
+    cursor: int,
+    count: int | None,
+    busyloop: bool,
+    queue: str | bytes | None,
+    states: Iterable[JobState],
+    statuses: Iterable[JobStatus],
+    where: Where | None,
+) -> tuple[bytes, ...]:
+    argv = [b"JSCAN", b"%d" % cursor]
+    add_pair(argv, b"COUNT", None if count is None else whole("count", count))
+    if busyloop:
+        argv.append(b"BUSYLOOP")
+    add_pair(argv, b"QUEUE", queue)
+    for state in states:
+        add_pair(argv, b"STATE", state)
+    for status in statuses:
+        add_pair(argv, b"STATUS", status)
+    return (*argv, *where_words(where))
+
+
+def _names_page(reply: Reply) -> tuple[int, list[str]]:
+    return int(reply[0]), [text(name) for name in reply[1]]
+
+
+def _infos_page(reply: Reply) -> tuple[int, list[JobInfo]]:
+    infos = (results.job_info(entry) for entry in reply[1])
+    return int(reply[0]), [entry for entry in infos if entry is not None]

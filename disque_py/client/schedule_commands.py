@@ -7,14 +7,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal, TypeAlias
 
-from disque_py.client.commands import (
-    ADD_TIMEOUT_MS,
-    QUEUE_SET_MS,
-    BackoffPolicy,
-    Body,
-    Meta,
-    add_options,
-)
+from disque_py.client.adding_commands import add_options
+from disque_py.client.arguments import ADD_TIMEOUT_MS, QUEUE_SET_MS, BackoffPolicy, Body, Meta
 from disque_py.client.protocol import Reply, text, word
 from disque_py.client.request import Lane, Repeat, Request
 from disque_py.client.spans import SECOND, Seconds, milliseconds, seconds, whole

@@ -21,7 +21,7 @@ from typing import Any, Final, TypeVar
 from disque_py.client.address import Address
 from disque_py.client.aio import AsyncDisque
 from disque_py.client.backoff import Backoff
-from disque_py.client.dialect import Dialect
+from disque_py.client.dialect import Dialect, is_too_long
 from disque_py.client.errors import DisqueConnectionError, DisqueError, FencedError
 from disque_py.client.results import Job, JobInfo, QueueSettings
 from disque_py.client.verdict import GivenBack
@@ -34,6 +34,9 @@ SETTINGS_S: Final = 10.0
 # NACKs that wait for a node which takes them. Beyond it jobs are left to the end of their lease.
 GIVEN_BACK_MAX: Final = 1_000
 
+
+# The reason of a job whose result the node refuses (spec RW1).
+TOO_LONG: Final = "the result is longer than result-max-bytes"
 
 # A job that is done, whether the ack names its delivery, and the result if there is one.
 Done = tuple[Job, bool, "bytes | None"]
@@ -105,6 +108,9 @@ class Settler:
                 for at, outcome in await self._ack_exactly(done, exact):
                     if not isinstance(outcome, DisqueError) or isinstance(outcome, FencedError):
                         del kept[at]  # A later worker has the job, or its value: this ack counts no more.
+                    elif is_too_long(outcome):
+                        del kept[at]  # Every attempt would end like this, and a plain ack would lose the result.
+                        self.add_given_back(GivenBack(done[at][0], TOO_LONG, is_final=True))
                     elif self._dialect.is_refused(done[at][0], outcome):
                         plain.append(at)
                     else:

@@ -10,9 +10,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, Final, Literal, TypeAlias
 
-from disque_py.client import commands
+from disque_py.client.adding_commands import add_job, add_options
+from disque_py.client.arguments import ADD_TIMEOUT_MS, BackoffPolicy, Body, Meta
 from disque_py.client.bulk import Bulk
-from disque_py.client.commands import ADD_TIMEOUT_MS, BackoffPolicy, Body, Meta, add_options
 from disque_py.client.errors import BatchError, NotConnectedError
 from disque_py.client.protocol import Reply, word
 from disque_py.client.request import Repeat, Request
@@ -28,6 +28,7 @@ class AddTemplate:
     """ADDJOB <queue> … <timeout> <options>, with a gap for the body, and room for a body's own options at the end.
 
     request   represents every command of the batch in the choice of a connection
+    options   the words that all commands have at the end
     """
 
     def __init__(
@@ -40,10 +41,11 @@ class AddTemplate:
         awaits_nodes: bool = True,
         is_keyed: bool = False,
     ) -> None:
-        self.request: Request[str] = commands.add_job(queue, b"", timeout_ms=timeout_ms, retry_unsafe=retry_unsafe)
+        self.request: Request[str] = add_job(queue, b"", timeout_ms=timeout_ms, retry_unsafe=retry_unsafe)
         self.request.awaits_nodes = awaits_nodes
         if is_keyed:
             self.request.repeat = Repeat.SAFE
+        self.options = tuple(options)
         self._word_count = 4 + len(options)
         self._start = b"$6\r\nADDJOB\r\n" + _bulk(word(queue))
         self._head = b"*%d\r\n%b" % (self._word_count, self._start)
@@ -91,6 +93,21 @@ class Adding:
             else:
                 payloads = [template.payload(body, words_of(body)) for body in slab]
             yield template.bulk(payloads, retry_unsafe=retry_unsafe)
+
+    def extend(self, more: Callable[[Sequence[bytes]], Sequence[bytes]]) -> None:
+        """Add words to every command that is not encoded yet. `more` takes the words of its own options."""
+        words_of = self._words_of
+
+        def extended(body: Body) -> Sequence[bytes]:
+            own = () if words_of is None else words_of(body)
+            return (*own, *more(own))
+
+        self._words_of = extended
+
+    @property
+    def queue(self) -> bytes:
+        """The name of the queue."""
+        return self.template.request.argv[1]
 
     def unsent(self, bulk: Bulk) -> list[Reply]:
         """Return errors in place of the ids of all remaining bodies, if `bulk` could not be sent in time."""

@@ -4,15 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from disque_py.client.commands import (
-    ADD_TIMEOUT_MS,
-    QUEUE_SET_MS,
-    BackoffPolicy,
-    Body,
-    Meta,
-    Where,
-    add_options,
-)
+from disque_py.client.adding_commands import add_options
+from disque_py.client.arguments import ADD_TIMEOUT_MS, QUEUE_SET_MS, BackoffPolicy, Body, Meta, Where, where_words
 from disque_py.client.protocol import Reply, text, word
 from disque_py.client.request import Lane, Repeat, Request
 from disque_py.client.spans import Milliseconds, Seconds, milliseconds
@@ -42,10 +35,8 @@ def bind(topic: str | bytes, queue: str | bytes, *, where: Where | None = None) 
 
     Raises ReplyError if the topic has 1000 queues.
     """
-    argv = [b"TOPIC", b"BIND", word(topic), word(queue)]
-    for name, value in (where or {}).items():
-        argv += (b"WHERE", word(name), word(value))
-    return Request(tuple(argv), _is_ok, Repeat.SAFE, Lane.OWN, QUEUE_SET_MS)
+    argv = (b"TOPIC", b"BIND", word(topic), word(queue), *where_words(where))
+    return Request(argv, _is_ok, Repeat.SAFE, Lane.OWN, QUEUE_SET_MS)
 
 
 def unbind(topic: str | bytes, queue: str | bytes) -> Request[bool]:

@@ -32,12 +32,13 @@ import signal
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from contextvars import copy_context
 from random import Random
 from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 from disque_py.client.aio import AsyncDisque
+from disque_py.client.arguments import Where
 from disque_py.client.backoff import Backoff
-from disque_py.client.commands import Where
 from disque_py.client.dialect import Dialect, is_misunderstood
 from disque_py.client.errors import AttemptsSpentError, DisqueError
 from disque_py.client.heartbeat import Heartbeat
@@ -153,8 +154,8 @@ class Worker:
                    skipped
     where          pairs of names and values; only jobs whose metadata have all of them. None, the default, takes any
                    job
-    results        the handler's return value, bytes or text, is the job's result; None is no result. False by default:
-                   return values are ignored
+    results        the handler's return value, bytes or text, is the job's result; None is no result. A job whose result
+                   is longer than the node's `result-max-bytes` is errored. False by default: return values are ignored
     match          patterns, as `["mail.*"]`, 16 at most: jobs of every queue whose name matches; `queues` is empty
                    then. None by default
     hooks          the notifications (WorkerHooks); by default failures and errors are logged
@@ -458,8 +459,15 @@ class Worker:
         assert task is not None
         self._handling[job.id] = task
         job.tell = self._tell
+        tracing = self._client.tracing
         try:
-            return await self._call(self._handler, self._is_async, job)
+            if tracing is None:
+                return await self._call(self._handler, self._is_async, job)
+            with tracing.processing(job) as processing:
+                answer = await self._call(self._handler, self._is_async, job)
+                if isinstance(answer, (Retry, Fail)):
+                    processing.failed(answer)
+                return answer
         finally:
             self._handling.pop(job.id, None)
             if task in self._interrupted:
@@ -559,7 +567,8 @@ class Worker:
         if is_async:
             return await function(*args)
         loop = asyncio.get_running_loop()
-        answer = await loop.run_in_executor(self._threads, _called_in_thread, function, *args)
+        context = copy_context()  # As asyncio.to_thread does: the span of a trace is a variable of the context.
+        answer = await loop.run_in_executor(self._threads, context.run, _called_in_thread, function, *args)
         # A plain wrapper around a coroutine function has its work still to do.
         return await answer if inspect.isawaitable(answer) else answer
 

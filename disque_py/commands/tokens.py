@@ -66,7 +66,8 @@ def _extend_all(
     broker: Broker, client: Client, names: list[bytes], extend: Deed, claimed: list[Job], lease_ms: int
 ) -> incremental.Steps:
     """Extend the leases of a token's jobs. Those under a claim follow when a majority renewed it. Spec EX5."""
-    if broker.exclusive.running:
+    running = broker.exclusive.running
+    if running and any(job.id in running for name in names for job in broker.tokens.held(name)):
         exclusive.refuse_long(broker, lease_ms)
     total = yield from _counted(broker, names, extend)
     renewals: list[tuple[Job, exclusive.Renewal]] = []

@@ -290,6 +290,8 @@ def try_collect(broker: Broker, job: Job) -> None:
         item = (job.id, broker.sets.pack(holders), job.version if holders else UNTOLD)
         broker.send(asked, SETACK, item if type(work) is Collection else (*item, changing.canceled_outcome(job)))
     attempts = work.attempts
+    if attempts and job.requeue_at_ms > broker.now_ms:
+        return  # An answer led here. It must not lengthen the pause: some of the nodes may be starting.
     work.attempts = attempts + 1
     if attempts:
         span_ms = min(ACK_ASKED_MS << min(attempts, 10), COLLECT_RETRY_MS_MAX)
@@ -590,7 +592,7 @@ def on_deljob(broker: Broker, sender: Node, items: list[Any]) -> None:
                 if not _missing(broker, job, work):
                     finish(broker, job)
                 continue
-        if broker.repairs.named and _must_ask_named(broker, job, theirs):
+        if broker.repairs.named and _must_ask_named(broker, sender, job, theirs):
             try_collect(broker, job)
             continue
         if job.holders is theirs or job.holders <= theirs:
@@ -607,16 +609,18 @@ def on_deljob(broker: Broker, sender: Node, items: list[Any]) -> None:
             try_collect(broker, job)
 
 
-def _must_ask_named(broker: Broker, job: Job, theirs: NodeSet) -> bool:
+def _must_ask_named(broker: Broker, sender: Node, job: Job, theirs: NodeSet) -> bool:
     """Whether a node that we named as a new holder has not confirmed to us. All others of the set count as confirmed.
 
-    It may have confirmed to the sender by a process that lost its memory. Our copy may have reached the next one.
-    Spec RC7.
+    It may have confirmed to the sender by a process that lost its memory. Our copy may have reached the next one. The
+    sender itself confirms by this message. Spec RC7.
     """
     named = broker.repairs.named.get(job)
     work = job.work
     if named is None or not isinstance(work, Collection):
         return False
+    if sender in named:
+        work.confirm(sender)
     if all(node.flags & FORGOTTEN or node in work.confirmed for node in named):
         return False
     job.holders = broker.sets.union(job.holders, theirs)

@@ -177,6 +177,7 @@ class Batches:
     due          batches that may be done now, or not any more
     waiting      batch -> client that waits until it is done -> until when (0: for ever)
     callbacks    batches whose callback is to be made, and not before -> when
+    clients      batch -> the client of its callback's ADDJOB, as long as that waits
     flushes      number -> batch and nodes that have not said that all their reports have arrived
     flush_answers   questions of other nodes whether our reports have arrived: (node, number, batch)
     to_sync      batches whose keepers changed
@@ -189,6 +190,7 @@ class Batches:
         "_broker",
         "by_name",
         "callbacks",
+        "clients",
         "collecting",
         "due",
         "flush_answers",
@@ -221,6 +223,7 @@ class Batches:
         self.due: dict[bytes, None] = {}
         self.waiting: dict[bytes, dict[Client, int]] = {}
         self.callbacks: dict[bytes, int] = {}
+        self.clients: dict[bytes, Client] = {}
         self.flushes: dict[int, tuple[bytes, dict[Node, None]]] = {}
         self.flush_answers: list[tuple[Node, int, bytes]] = []
         self.to_sync: dict[bytes, tuple[Node, ...]] = {}

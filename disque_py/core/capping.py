@@ -26,6 +26,7 @@ from cluster_bus.node import HANDSHAKE, ID_BYTES, LEAVING, Node
 from disque_py.core.broker import SHARDS, Broker
 from disque_py.core.caps import HELD_MS, Grant, Key, Limit, Pair, aside_key
 from disque_py.core.job import ACTIVE, Job
+from disque_py.core.patterns import waiting_in
 from disque_py.core.queue import Queue
 from disque_py.core.queue_settings import QueueSettings
 from disque_py.core.versions import FLOWS
@@ -343,7 +344,7 @@ def _take(broker: Broker, grant: Grant) -> None:
     caps = broker.caps
     caps.asked.pop(grant.pair, None)
     queue = broker.queues.get(grant.pair[0])
-    if queue is None or not queue.has_clients:
+    if queue is None or not (queue.has_clients or waiting_in(queue)[0]):
         caps.return_all(grant)  # Its consumer waits no more.
         _release_pair(broker, grant.pair)
         return

@@ -273,9 +273,7 @@ def _look(broker: Broker, attempt: Attempt) -> None:
         return
     result = _refused(attempt)
     if attempt.is_renewal:
-        ended = sum(1 for answer in attempt.answers.values() if answer.outcome in (HELD, OLD_FENCE, DONE))
-        is_over = ended > attempt.count - attempt.majority
-        _end(broker, attempt, Result(OVER if is_over else NO_MAJORITY))
+        _end(broker, attempt, result)
         return
     _release_all(broker, attempt)
     broker.claims.attempts.pop(attempt.number, None)
@@ -307,8 +305,11 @@ def _granted(broker: Broker, attempt: Attempt) -> Result:
 
 
 def _refused(attempt: Attempt) -> Result:
-    """Return what the answers of a try that failed say."""
+    """Return what the answers of a try that failed say. A renewal is over, or its end is not known: spec CL2."""
     answers = attempt.answers.values()
+    if attempt.is_renewal:
+        ended = sum(1 for answer in answers if answer.outcome in (HELD, OLD_FENCE, DONE))
+        return Result(OVER if ended > attempt.count - attempt.majority else NO_MAJORITY)
     if any(answer.outcome == NO_ROOM for answer in answers):
         return Result(FULL)
     if _said(attempt, DONE) > attempt.count - attempt.majority:

@@ -639,11 +639,14 @@ def _add(broker: Broker, batch: Batch) -> None:
         client.reply(reply)
         client.wrote = WROTE
         broker.outbox.clients[client] = None
+    else:
+        broker.batches.clients[batch.name] = client
 
 
 def _called_back(broker: Broker, name: bytes, reply: bytes) -> None:
     """Note the callback's job; or try again later."""
     batches = broker.batches
+    batches.clients.pop(name, None)
     batch = batches.by_name.get(name)
     if batch is None or not batch.is_known:
         return

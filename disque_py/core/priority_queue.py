@@ -168,8 +168,16 @@ class PriorityQueue:
             return False
         part = self.parts[number]
         place = bisect_left(part, key, self.at if number == 0 else 0)
-        if place == len(part) or part[place][4] is not job:
-            return False
+        while place == len(part) or part[place][4] is not job:
+            # A former copy of the job may have left a dead entry of the same key.
+            if place == len(part):
+                number, place = number + 1, -1
+                if number == len(self.parts):
+                    return False
+                part = self.parts[number]
+            elif part[place][:3] != key:
+                return False
+            place += 1
         del part[place]
         if len(part) == (self.at if number == 0 else 0):
             self._drop(number)

@@ -49,7 +49,7 @@ def flush(broker: Broker) -> int:
     _drop_jobs(broker)
     _drop_queues(broker)
     spilling.forget_all(broker)
-    broker.used_memory = broker.patterns.group_bytes()
+    broker.used_memory = broker.patterns.group_bytes() + broker.batches.size
     return count
 
 

@@ -18,7 +18,7 @@ from typing import Any, Final
 from disque_py.client import ClientOptions
 from disque_py.client.results import QueueStat
 from disque_py.gateway.metrics.selection import Selection
-from disque_py.gateway.metrics.watching import Seen, Watchers
+from disque_py.gateway.metrics.watching import Seen, Watch, Watchers
 
 LOOK_S: Final = 2.0
 HISTORY: Final = 60
@@ -70,7 +70,7 @@ class Picture:
     """All nodes at one moment.
 
     at       monotonic seconds
-    seconds  duration of the look
+    seconds  the longest time that a node took to answer
     nodes    each node's look, or the reason why there is none
     queues   by name
     """
@@ -113,6 +113,10 @@ class Board:
             self._look = asyncio.create_task(self._looking())
         return await asyncio.shield(self._look)
 
+    def watches(self) -> list[Watch]:
+        """Return the nodes that are asked."""
+        return self._watchers.watches()
+
     def start(self) -> None:
         """Look again and again, so that histories go on without a viewer."""
         if self._loop_task is None:
@@ -134,10 +138,10 @@ class Board:
 
     async def _looking(self) -> Picture:
         try:
-            started = time.monotonic()
             seen = await asyncio.to_thread(self._watchers.scrape, LOOK_S)
-            now = time.monotonic()
-            picture = Picture(now, now - started, seen, queues_of(seen))
+            # A node that does not answer is waited for, and has no work with that.
+            seconds = max((each.look.seconds for each in seen if each.look is not None), default=0.0)
+            picture = Picture(time.monotonic(), seconds, seen, queues_of(seen))
             set_rates(picture, self._picture)
             self._picture = picture
             self._remember(picture)

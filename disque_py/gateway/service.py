@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Mapping
 from typing import Any, Final
 
 from prometheus_client import CollectorRegistry, Histogram
@@ -22,10 +23,13 @@ from disque_py.gateway.audit import Audit
 from disque_py.gateway.board import Board
 from disque_py.gateway.grants import Principal
 from disque_py.gateway.logins import Logins
+from disque_py.gateway.metrics.cluster_metrics import ClusterMetrics
+from disque_py.gateway.metrics.table import REQUEST_SECONDS
 from disque_py.gateway.operations import Operation
 from disque_py.gateway.problems import RefusedError, refusal_of
 from disque_py.gateway.rates import Rates
 from disque_py.gateway.settings import Settings
+from disque_py.gateway.trace_context import trace_of
 
 NAME: Final = "disque-gateway"
 LOG: Final = logging.getLogger(NAME)
@@ -49,15 +53,17 @@ class Service:
         self._streams: dict[str, int] = {}
         self.registry = CollectorRegistry()
         self._durations = Histogram(
-            "disque_gateway_request_duration_seconds",
-            "Duration of a request, by door, operation and code.",
-            ("door", "operation", "code"),
+            REQUEST_SECONDS.name,
+            REQUEST_SECONDS.help,
+            REQUEST_SECONDS.labels,
             registry=self.registry,
             buckets=BUCKETS,
         )
+        self.metrics = ClusterMetrics(settings, self.options, self.registry)
 
     async def close(self) -> None:
         """Close all connections to nodes."""
+        self.metrics.close()
         await self.board.close()
         await self.logins.close()
         self.audit.close()
@@ -75,9 +81,9 @@ class Service:
         except Exception as error:
             raise self._refusal(error, "login") from error
 
-    def call(self, principal: Principal, args: dict[str, Any]) -> Call:
-        """Return a call with these arguments."""
-        return Call(principal, args, self.settings, self.board)
+    def call(self, principal: Principal, args: dict[str, Any], headers: Mapping[str, str] | None = None) -> Call:
+        """Return a call with these arguments. `headers` of the request may have its trace context."""
+        return Call(principal, args, self.settings, self.board, trace_of(headers) if headers else {})
 
     async def perform(self, operation: Operation, call: Call, address: str, door: str) -> Any:
         """Execute an operation. Raises RefusedError."""

@@ -108,6 +108,8 @@ TABLE: Final = (
         _number(100, 3_600_000),
         "milliseconds between two looks at all nodes, for lists and the console",
     ),
+    Setting("metrics-max-queues", "1000", _number(0, 100_000), "queues with labels in /metrics; the rest is `_other`"),
+    Setting("metrics-events", "yes", _flag, "count the events of all nodes for /metrics, from the first scrape on"),
     Setting("audit-log", "", str, "file that gets a JSON line per change; empty: standard error"),
 )
 BY_NAME: Final = {setting.name: setting for setting in TABLE}
@@ -137,6 +139,8 @@ class Settings:
     console: bool
     read_only: bool
     poll_ms: int
+    metrics_max_queues: int
+    metrics_events: bool
     audit_log: str
 
     def __init__(self, texts: Mapping[str, str]) -> None:

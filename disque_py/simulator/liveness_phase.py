@@ -32,12 +32,16 @@ from cluster_bus.node import LEAVING, Node
 from disque_py.core.ids import is_retried_id, is_valid_id
 from disque_py.core.job import Handover, Job
 from disque_py.simulator.checks import backups, counting, filter_indexes, moving, order, zones
+from disque_py.simulator.checks.batches import CALLED, LastBatches
 from disque_py.simulator.checks.cluster_invariants import jobs_of, look, tell
 from disque_py.simulator.checks.event_audit import audit
 from disque_py.simulator.checks.reachability import travel
 from disque_py.simulator.checks.settings import apart
+from disque_py.simulator.checks.waits import QUEUE, LastWaits
+from disque_py.simulator.clients.batchers import Batcher
 from disque_py.simulator.clients.connection import Connection, words
 from disque_py.simulator.clients.movers import OWN
+from disque_py.simulator.clients.waiters import Waiter
 from disque_py.simulator.clients.workload import Line
 from disque_py.simulator.oracle import RuleBrokenError
 from disque_py.simulator.transcript import Ids, tell_run
@@ -93,7 +97,7 @@ class Drainer(Connection):
         """Send the next GETJOB."""
         if self.is_open and self._phase.is_draining:
             queues = [b"q%d" % number for number in range(self._phase.simulation.plan.queues)]
-            queues += OWN
+            queues += [*OWN, *self._phase.more_queues]
             self.send([words("GETJOB", "TIMEOUT", FETCH_MS, "COUNT", 50, "FROM", *queues)], 1)
 
     def on_reply(self, reply: Any) -> None:
@@ -104,12 +108,12 @@ class Drainer(Connection):
             self.world.later(1, self.fetch)
         elif isinstance(reply, list):
             oracle, now_ms = self._phase.simulation.oracle, self.world.now_ms
-            promises = [oracle.deliver(queue, job_id, body, now_ms) for queue, job_id, body in reply]
+            promises = [oracle.deliver(queue, job_id, body, now_ms) for queue, job_id, body in reply if queue != CALLED]
             self.world.watcher.on_delivered(self.machine, reply)
             for promise in promises:
                 oracle.acknowledging(promise, now_ms)
             self._phase.acknowledging[self] = promises if self.broker.cluster.linked else []
-            self.send([words("ACKJOB", *(promise.id for promise in promises))], 1)
+            self.send([words("ACKJOB", *(job_id for _, job_id, _ in reply))], 1)
         elif reply is None:
             self.world.later(1, self.fetch)
         else:
@@ -153,6 +157,7 @@ class LivenessPhase:
         self.world = simulation.world
         self.acknowledging: dict[Drainer, list[Any]] = {}
         self.is_draining = False
+        self.more_queues: list[bytes] = []
         self.mesh_ms = 0
         self.drain_ms = 0
         self.repair_ms = 0
@@ -165,7 +170,15 @@ class LivenessPhase:
         self._answer()
         self._empty_leavers()
         self._repair()
+        endings = self._endings()
+        for ending in endings:
+            ending.begin()
         self._drain()
+        if endings:
+            self.is_draining = True
+            for ending in endings:
+                ending.finish()
+            self._drain()
         self._verdict()
         audit(self.world, self.simulation.oracle)
         self._idle()
@@ -208,16 +221,16 @@ class LivenessPhase:
         targets.forget_gone()
         for machine in self.world.running():
             targets.ask(machine, "CONFIG", "SET", "maxmemory", 0)
-        self._until("nodes know the same nodes", AGREED_MS, self._is_agreed, self._tell_tables)
+        self.until("nodes know the same nodes", AGREED_MS, self._is_agreed, self._tell_tables)
         if not targets.has_losses:
-            self._until("nodes know the same pauses", AGREED_MS, lambda: not self._pause_apart(), self._pause_apart)
-            self._until(
+            self.until("nodes know the same pauses", AGREED_MS, lambda: not self._pause_apart(), self._pause_apart)
+            self.until(
                 "nodes know the same settings", AGREED_MS, lambda: not apart(self.world), lambda: apart(self.world)
             )
         for _ in range(2 if targets.has_losses else 1):  # Its node may not have heard of a later pause.
             self._end_pauses()
             self.world.run(STEP_MS)
-        self._until(
+        self.until(
             "a pause ends everywhere",
             AGREED_MS,
             lambda: not any(machine.broker.pauses.paused_count for machine in self.world.running()),
@@ -257,7 +270,7 @@ class LivenessPhase:
                 return f"{queue!r}: {versions}"
         return ""
 
-    def _until(self, rule: str, within_ms: int, holds: Callable[[], bool], why: Callable[[], str]) -> int:
+    def until(self, rule: str, within_ms: int, holds: Callable[[], bool], why: Callable[[], str]) -> int:
         """Let time pass until a state holds; return how long that took."""
         world = self.world
         start_ms = world.now_ms
@@ -273,13 +286,13 @@ class LivenessPhase:
         """Wait until the mesh is whole. An operator says MEET once, where nodes were torn apart (`Targets.tear`)."""
         world, targets = self.world, self.simulation.targets
         rule, start_ms = "the mesh becomes whole", world.now_ms
-        self._until(
+        self.until(
             "a node can start", MESH_MS, lambda: not any(m.broker.is_loading for m in world.running()), self._tell_links
         )
         targets.find_back()
-        self._until(rule, MESH_MS, targets.is_whole, self._tell_links)
+        self.until(rule, MESH_MS, targets.is_whole, self._tell_links)
         targets.meet_torn()
-        self._until(rule, MESH_MS, world.is_meshed, self._tell_links)
+        self.until(rule, MESH_MS, world.is_meshed, self._tell_links)
         self.mesh_ms = world.now_ms - start_ms
 
     def _tell_links(self) -> str:
@@ -291,13 +304,13 @@ class LivenessPhase:
     def _answer(self) -> None:
         """Check that GETJOB is answered by jobs or its time-out, and ADDJOB by copies if there are enough nodes."""
         world = self.world
-        self._until(
+        self.until(
             "tasks end", TASKS_MS, lambda: not any(m.broker.tasks.shares for m in world.running()), self._tell_tasks
         )
         world.run(ANSWERED_MS)
         nodes = sum(not machine.broker.is_leaving for machine in world.running())
         for connection in list(world.connections):
-            if isinstance(connection, Line) and connection.outstanding:
+            if isinstance(connection, Line) and connection.outstanding and not connection.is_patient:
                 queue = connection.has_found()
                 if queue or (not connection.forever and connection.most_copies() < nodes):
                     client = connection.client
@@ -326,7 +339,7 @@ class LivenessPhase:
             return
         for machine in leavers:
             broker = machine.broker
-            self._until(
+            self.until(
                 "a leaving node becomes empty",
                 LEFT_MS + self._longest_ms(),
                 lambda broker=broker: not broker.job_count,  # type: ignore[misc]  # a default binds it
@@ -340,9 +353,21 @@ class LivenessPhase:
         targets, repairs = self.simulation.targets, self.simulation.collections.repairs
         for machine in self.world.running():
             targets.ask(machine, "CONFIG", "SET", "repair-after", 1)
-        self.repair_ms = self._until(
+        self.repair_ms = self.until(
             "lost copies are replaced", REPAIRED_MS, lambda: not repairs.missing(), repairs.missing
         )
+
+    def _endings(self) -> list[LastBatches | LastWaits]:
+        """Return the ends of the plan's batches, and of its waits for jobs."""
+        found: list[LastBatches | LastWaits] = []
+        for actor in self.simulation.actors:
+            if isinstance(actor, Batcher) and CALLED not in self.more_queues:
+                self.more_queues.append(CALLED)
+                found.append(LastBatches(self, actor.book))
+            elif isinstance(actor, Waiter) and QUEUE not in self.more_queues:
+                self.more_queues.append(QUEUE)
+                found.append(LastWaits(self, actor.book))
+        return found
 
     # -- the jobs ------------------------------------------------------------------------------------
 
@@ -357,7 +382,7 @@ class LivenessPhase:
             self.world.connect(machine, canceller)
             canceller.look()
         within_ms = DRAINED_MS + self._longest_ms()
-        self.drain_ms = self._until(
+        self.drain_ms = self.until(
             "jobs that are done vanish", within_ms, lambda: not any(self._left()), lambda: "; ".join(self._tell_left())
         )
         self.is_draining = False

@@ -97,13 +97,21 @@ PLACES: Final = (("", ""), ("", "a"), ("", "b"), ("west", "a"), ("west", "b"), (
 PATTERNS_SHARE: Final = 0.3
 PUBLISHER_SHARE: Final = 0.3
 DEBOUNCER_SHARE: Final = 0.3
+# Clusters with schedules, caps, batches, and clients that wait for the ends of jobs.
+TIMEKEEPER_SHARE: Final = 0.25
+CAPPER_SHARE: Final = 0.25
+BATCHES_SHARE: Final = 0.3
+WAITERS_SHARE: Final = 0.3
 # Of the clusters with little memory so many let bodies go to disk.
 SPILLING_SHARE: Final = 0.6
 
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """The part of a seed's plan that is kept: as text `nodes=3 clients=0,4 faults=2,5 until=4210`; None and 0: all."""
+    """The part of a seed's plan that is kept; None and 0: all.
+
+    As text it is `nodes=3 clients=0-2,4 faults=2,5 until=4210`.
+    """
 
     nodes: int = 0
     clients: tuple[int, ...] | None = None
@@ -116,7 +124,7 @@ class Keep:
             words.append(f"nodes={self.nodes}")
         for name, numbers in (("clients", self.clients), ("faults", self.faults)):
             if numbers is not None:
-                words.append(f"{name}={','.join(map(str, numbers)) or 'none'}")
+                words.append(f"{name}={_text(numbers) or 'none'}")
         if self.until_ms:
             words.append(f"until={self.until_ms}")
         return " ".join(words)
@@ -139,7 +147,22 @@ class Keep:
 def _numbers(text: str | None) -> tuple[int, ...] | None:
     if text is None:
         return None
-    return () if text == "none" else tuple(int(number) for number in text.split(","))
+    numbers: list[int] = []
+    for part in text.split(",") if text != "none" else ():
+        first, _, last = part.partition("-")
+        numbers += range(int(first), int(last or first) + 1)
+    return tuple(numbers)
+
+
+def _text(numbers: tuple[int, ...]) -> str:
+    """Return numbers as a list of numbers and spans."""
+    spans: list[list[int]] = []
+    for number in numbers:
+        if spans and spans[-1][1] == number - 1:
+            spans[-1][1] = number
+        else:
+            spans.append([number, number])
+    return ",".join(f"{first}-{last}" if last > first else f"{first}" for first, last in spans)
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,6 +286,11 @@ def draw(seed: int, duration_ms: int, *, weather: str = "", chance: Callable[[st
     names += ["pattern consumer"] * (topics.random() < PATTERNS_SHARE)
     names += ["publisher"] * (topics.random() < PUBLISHER_SHARE and "mover" not in names)
     names += ["debouncer"] * (topics.choice((1, 2)) if topics.random() < DEBOUNCER_SHARE else 0)
+    flows = chance(f"{seed} flows")  # Likewise.
+    names += ["timekeeper"] * (flows.random() < TIMEKEEPER_SHARE)
+    names += ["capper"] * (flows.random() < CAPPER_SHARE)
+    names += ["batcher"] * (flows.choice((1, 2)) if flows.random() < BATCHES_SHARE else 0)
+    names += ["waiter"] * (flows.choice((1, 2)) if flows.random() < WAITERS_SHARE else 0)
     clients = [ClientPlan(number, kind) for number, kind in enumerate(names)]
     delay_ms = rng.choice(((1, 1), (1, 2), (1, 5), (2, 20), (10, 40), (1, 100)))
     faults = _faults(rng, kinds, duration_ms)

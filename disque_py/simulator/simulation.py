@@ -10,6 +10,7 @@ from disque_py.simulator.checks.collection import CollectionChecker
 from disque_py.simulator.checks.filter_indexes import check_indexes
 from disque_py.simulator.checks.leases import Leases
 from disque_py.simulator.checks.settings import Settings, check_kept
+from disque_py.simulator.clients.cappers import Capper
 from disque_py.simulator.clients.kinds import start_clients
 from disque_py.simulator.faults.processes import EVERYSEC_SETTLE_MS
 from disque_py.simulator.faults.weather import Weather
@@ -103,6 +104,8 @@ class Reporter(Watcher):
         """Note that a consumer got jobs."""
         self._simulation.collections.pauses.delivered(machine, entries)
         self._simulation.leases.delivered(machine, entries)
+        for book in self._simulation.cap_books:
+            book.delivered(entries)
 
 
 class Simulation:
@@ -155,7 +158,8 @@ class Simulation:
             self.losses.settle_ms = EVERYSEC_SETTLE_MS
         if "no" in plan.journals:
             self.losses.settle_ms = 1 << 60  # An ack may be forgotten at any time.
-        self.actors = start_clients(self.world, self.oracle, plan)
+        self.actors = start_clients(self.world, self.oracle, plan, self.losses)
+        self.cap_books = [actor.book for actor in self.actors if isinstance(actor, Capper)]
 
     def play(self) -> None:
         """Play the weather, then the liveness phase; RuleBrokenError, or any error of the server's own code."""

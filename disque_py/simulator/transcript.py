@@ -145,6 +145,11 @@ def _where(pairs: list[bytes] | tuple[bytes, ...]) -> str:
     return " ".join(f"{pairs[at].decode()}={pairs[at + 1].decode()}" for at in range(0, len(pairs), 2))
 
 
+def _text(name: bytes) -> str:
+    """Return bytes that are text as a rule; keys and holders of claims may hold node ids."""
+    return name.decode("utf-8", "backslashreplace")
+
+
 def tell_message(names: Ids, kind: int, item: Any) -> str:
     """The payload of one message."""
     match kind:
@@ -217,12 +222,12 @@ def tell_message(names: Ids, kind: int, item: Any) -> str:
         case m.VOTERS:
             return _voters(item[0])
         case m.CLAIM:
-            return f"{item[2].decode()} {item[3].decode()} fence {item[4]} for {item[5]}ms"
+            return f"{_text(item[2])} {_text(item[3])} fence {item[4]} for {item[5]}ms"
         case m.CLAIM_IS:
-            running = f" by {item[3].decode()} fence {item[2]}" if item[3] else ""
+            running = f" by {_text(item[3])} fence {item[2]}" if item[3] else ""
             return f"{CLAIM_OUTCOMES[item[1]]}{running}"
         case m.RELEASE:
-            return f"{item[2].decode()} {item[3].decode()} fence {item[4]}{f' done for {item[6]}ms' if item[6] else ''}"
+            return f"{_text(item[2])} {_text(item[3])} fence {item[4]}{f' done for {item[6]}ms' if item[6] else ''}"
         case m.RELEASED:
             return ("not held", "ended", "can't say")[item[1]]
         case m.VOTE:
@@ -257,7 +262,7 @@ def tell_message(names: Ids, kind: int, item: Any) -> str:
         case m.JOBSARE:
             return f"?{item[0]} {' '.join(HAS_NAMES[what] for what in item[1])}"
         case m.TASK:
-            words = [part.decode() for part in item[2:] if isinstance(part, bytes)]
+            words = [_text(part) for part in item[2:] if isinstance(part, bytes)]
             return " ".join([f"!{item[0]} {TASK_ACTIONS[item[1]]}", *words])
         case m.TASK_STATE:
             return f"!{item[0]} round {item[1]}, {len(item[2] or ()) // 2} offered, {item[3]} changed"

@@ -15,6 +15,7 @@ from one_node import ONE_NODE
 from repair import REPAIR
 from single import SINGLE
 from spill import SPILL
+from task_api import TASKS
 from three_nodes import THREE_NODES
 from timestone import TIMESTONE
 
@@ -26,6 +27,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     MEMORY,
     FILTERS,
     TIMESTONE,
+    TASKS,
     ONE_NODE,
     SINGLE,
     THREE_NODES,

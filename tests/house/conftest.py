@@ -25,6 +25,7 @@ OUTSIDE = (
     "disque_py/server/",
     "disque_py/spark/",
     "disque_py/simulator/main.py",
+    "disque_py/tasks/",
     "disque_py/loopback_ports.py",
     "disque_py/testing/",
     "persistence/descriptors.py",

@@ -21,6 +21,7 @@ BESIDE = (
     "disque_py.gateway",
     "disque_py.integrations",
     "disque_py.spark",
+    "disque_py.tasks",
     "disque_py.testing",
     "disque_py.client",
 )

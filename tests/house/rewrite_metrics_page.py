@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from disque_py.gateway.metrics.table import INFO_METRICS, SPECIAL, Metric
+from disque_py.gateway.metrics.table import EVENT_METRICS, INFO_METRICS, REQUEST_SECONDS, SPECIAL, Metric
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs/metrics.md"
@@ -17,6 +17,8 @@ MARK = "<!-- What follows is written by tests/house/rewrite_metrics_page.py. -->
 SECTIONS = (
     ("Nodes and links", [metric for metric in SPECIAL if not metric.name.startswith("disque_queue")]),
     ("Queues of a node", [metric for metric in SPECIAL if metric.name.startswith("disque_queue")]),
+    ("Queues of the cluster", list(EVENT_METRICS)),
+    ("Gateway", [REQUEST_SECONDS]),
     ("Fields of INFO", list(INFO_METRICS)),
 )
 

@@ -73,7 +73,8 @@ def test_each_rule_is_cited_by_a_test():
     """By its docstring, by a comment of a transcript, or by its name."""
     shown: set[str] = set()
     for path in _files():
-        if "tests" in path.relative_to(ROOT).parts and "house" not in path.parts:
+        parts = path.relative_to(ROOT).parts
+        if "tests" in parts and "house" not in parts:
             text = path.read_text(encoding="utf-8")
             shown |= cited(text)
             for names in NAMED.findall(text):

@@ -15,6 +15,11 @@ def test_what_disque_query_needs_alone_is_a_part_of_what_spark_needs():
     assert set(EXTRAS["query"]) <= set(EXTRAS["spark"])
 
 
+def test_what_traces_need_is_of_the_same_release_in_the_tests():
+    """The tests run with the whole."""
+    assert set(EXTRAS["otel"]) <= set(EXTRAS["test"])
+
+
 def test_what_disque_exporter_needs_is_of_the_same_release_everywhere():
     """The tests run with it, and Spark's pipelines write the same format."""
     assert set(EXTRAS["metrics"]) <= set(EXTRAS["spark"]) & set(EXTRAS["test"])

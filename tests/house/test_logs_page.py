@@ -13,7 +13,8 @@ from rewrite_logs_page import MARK, PAGE, in_step
 SAYING = {"line", "tell", "note"}
 # Programs and libraries that have no log of a node.
 OTHERS = tuple(
-    f"disque_py/{folder}/" for folder in ("client", "cli", "gateway", "integrations", "spark", "simulator", "testing")
+    f"disque_py/{folder}/"
+    for folder in ("client", "cli", "gateway", "integrations", "spark", "simulator", "tasks", "testing")
 )
 LEVELS = {"debug", "verbose", "notice", "warning"}
 

@@ -6,17 +6,24 @@ import json
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 
 import pytest
 from click.testing import CliRunner
 
 from disque_py.gateway.metrics.command import main
-from disque_py.gateway.metrics.table import METRICS
+from disque_py.gateway.metrics.table import EVENT_METRICS, METRICS, REQUEST_SECONDS
 from rewrite_metrics_page import MARK, PAGE, ROOT, in_step
 
 EXAMPLES = ROOT / "docs/examples/prometheus"
-NAMES = {metric.name for metric in METRICS}
-BY_NAME = {metric.name: metric for metric in METRICS}
+ALL = (*METRICS, *EVENT_METRICS, REQUEST_SECONDS)
+BY_NAME = {metric.name: metric for metric in ALL} | {
+    f"{metric.name}_{part}": replace(metric, labels=(*metric.labels, "le"))
+    for metric in ALL
+    if metric.kind == "histogram"
+    for part in ("bucket", "sum", "count")
+}
+NAMES = set(BY_NAME)
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +75,7 @@ def test_the_dashboard_shows_what_exists(dashboard):
 def test_the_dashboard_takes_rates_of_counters_and_of_nothing_else(dashboard):
     rated = {name for _, query in dashboard for name in re.findall(r"rate\((disque_[a-z_]+)", query)}
     shown = {name for _, query in dashboard for name in metrics_in(query)}
-    assert {name for name in shown if BY_NAME[name].kind == "counter"} == rated
+    assert {name for name in shown if BY_NAME[name].kind in ("counter", "histogram")} == rated
 
 
 @pytest.mark.parametrize("name", ["disque-alerts.yaml", "disque-alerts-test.yaml"])

@@ -32,7 +32,15 @@ def output_of(*command, **environment):
 
 @pytest.mark.parametrize(
     "program",
-    ["disque-cli", "disque-admin", "disque-cluster", "disque-check-journal", "disque-bench", "disque-exporter"],
+    [
+        "disque-cli",
+        "disque-admin",
+        "disque-cluster",
+        "disque-check-journal",
+        "disque-bench",
+        "disque-exporter",
+        "disque-worker",
+    ],
 )
 @pytest.mark.parametrize("environment", [{}, {"PYTHONSAFEPATH": "1"}])
 def test_a_program_runs_from_anywhere_without_installation(program, environment):

@@ -139,3 +139,18 @@ def test_a_worker_that_stops_gives_its_jobs_back(make_server):
             return job.attempt, (await client.show(job)).error
 
     assert asyncio.run(look()) == (2, "the worker stopped")
+
+
+def test_a_result_that_the_node_refuses_is_a_failure(make_server):
+    """Spec RW1. An ack without the result would hide it. Shorter results of the same worker still count."""
+
+    async def handle(job):
+        return job.body * 1000
+
+    async def story(client):
+        long, short = await client.add_job("q", "body" * 20), await client.add_job("q", "b")
+        ended = await client.wait(long, timeout=20)
+        assert (ended.status, ended.reason) == ("errored", "the result is longer than result-max-bytes")
+        assert (await client.wait(short, timeout=20)).result == b"b" * 1000
+
+    run(story, make_server("--result-max-bytes", 1024).start(), handler=handle, results=True)

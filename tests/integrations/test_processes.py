@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from disque_py.integrations.processes import ProcessClient
+from disque_py.client.processes import ProcessClient
 
 
 def test_a_process_has_one_client(shared_node):

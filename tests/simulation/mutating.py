@@ -35,13 +35,18 @@ TITLE = "## Deliberate defects"
 
 
 class Mutation(NamedTuple):
-    """`where` is module:function or module:Class.method; `old` stands once in its source. `weather`: where to look."""
+    """`where` is module:function or module:Class.method; `old` stands once in its source.
+
+    weather   where to look; empty: in any
+    client    only plans with a client of this kind are played
+    """
 
     name: str
     where: str
     old: str
     new: str
     weather: str = ""
+    client: str = ""
 
 
 MUTATIONS = (
@@ -115,6 +120,53 @@ MUTATIONS = (
     Mutation("voters do not count the attempts of a job", "disque_py.core.exclusive:_claim_job",
              "wish = _wish(broker, pick, pick.job_key, keep_ms, limit, job.attempt + 1)",
              "wish = _wish(broker, pick, pick.job_key)", "kills"),
+    Mutation("the end of a job of a batch is not reported", "disque_py.core.batch_state:Batches.note",
+             "self.report(name, job, entered)", "pass", "fair", "batcher"),
+    Mutation("a batch with live jobs is done", "disque_py.core.keeping:_look_at",
+             "elif batch.is_closed and not live and not batch.flush:", "elif batch.is_closed and not batch.flush:",
+             "fair", "batcher"),
+    Mutation("a batch is done before all reports have arrived", "disque_py.core.keeping:_look_at",
+             "if not linked:", "if True:", "delays", "batcher"),
+    Mutation("a producer hears of a job before a keeper does", "disque_py.core.replication:answer",
+             "and broker.batches.is_pending(job)", "and False", "delays", "batcher"),
+    Mutation("an ended job goes before a keeper has its end", "disque_py.core.batch_state:Batches.is_pending",
+             "return key is not None and (key in self.pending or key in self.noted.get(name, {}))", "return False",
+             "halves", "batcher"),
+    Mutation("reports of a batch are sent once", "disque_py.core.keeping:step",
+             "if broker.now_ms - report.sent_ms >= RETRY_MS and number in batches.reports:", "if False:",
+             "one-way", "batcher"),
+    Mutation("keepers do not compare their ids", "disque_py.core.keeping:_compared",
+             "_sum(broker, batch, (node,))", "pass", "halves", "batcher"),
+    Mutation("a callback has no key", "disque_py.core.keeping:_add",
+             'b"KEY", key[:1024], ', "", "fair", "batcher"),
+    Mutation("a closed batch takes jobs", "disque_py.core.keeping:begin",
+             "if batch.is_closed:", "if False:", "fair", "batcher"),
+    Mutation("a client that waits for a batch is not woken", "disque_py.core.keeping:wake",
+             "broker.waits.stalled.pop(client, None)", "pass", "fair", "batcher"),
+    Mutation("ends are not told to nodes whose clients wait", "disque_py.core.job_waits:_tell",
+             "broker.send(only, JOBOVER, (job_id, *outcome))", "pass", "fair", "waiter"),
+    Mutation("a link that comes up renews no waits", "disque_py.core.job_waits:on_link_up",
+             "if state.waited:", "if False:", "halves", "waiter"),
+    Mutation("a node that is not linked is not waited for", "disque_py.core.job_waits:_evaluate",
+             "if len(linked) < broker.cluster.size - 1:", "if False:", "halves", "waiter"),
+    Mutation("nodes are not asked whether they have a job", "disque_py.core.job_waits:_evaluate",
+             "is_answered = all(node in known for node in linked)", "is_answered = True", "fair", "waiter"),
+    Mutation("how jobs ended is forgotten with their records", "disque_py.core.ends:Ends.get",
+             "return self.recent.get(job_id) or self._before.get(job_id, 0)", "return 0", "fair", "waiter"),
+    Mutation("an end of a job that a node never held counts", "disque_py.core.job_waits:outcome_here",
+             "if not job.holders:", "if False:", "fair", "waiter"),
+    Mutation("the last result of a job counts", "disque_py.core.results:Results.put",
+             "(known.version, known.node, known.value) <= (version, node, value)", "False", "fair", "waiter"),
+    Mutation("leases that run are not counted against a cap", "disque_py.core.caps:Caps.used",
+             "total += use.count", "pass", "fair", "capper"),
+    Mutation("each side of a partition has the whole cap", "disque_py.core.caps:Caps._part",
+             "return limit if 2 * side > known else limit * side // known", "return limit", "halves", "capper"),
+    Mutation("deliveries are not counted against a rate", "disque_py.core.caps:Caps.delivered",
+             "self.window(name, rate).add(now_ms, 1, limit.rate_ms)", "pass", "fair", "capper"),
+    Mutation("ticks have no key", "disque_py.core.firing:_add",
+             'b"KEY", _key_of(firing)', 'b"RETRY", b"2"', "restarts", "timekeeper"),
+    Mutation("a recorded tick falls", "disque_py.core.recurring:Schedule.merge",
+             "if progress.last_ms > ours.last_ms:", "if progress.last_ms != ours.last_ms:", "halves", "timekeeper"),
     Mutation("acks are forgotten at a restart", "disque_py.core.restoring:Restoring._apply",
              "if flags & IS_ACKED:", "if False:", "restarts"),
     Mutation("replies do not wait for the journal", "disque_py.node.output_commit:OutputCommit.hold_replies",
@@ -298,6 +350,8 @@ def hunt(mutation: Mutation, seeds_max: int = SEEDS_MAX) -> Found:
     """How many seeds were played until the defect showed, and how."""
     for seed in range(1, seeds_max + 1):
         plan = draw(seed, SECONDS * 1000, weather=mutation.weather)
+        if mutation.client and not any(client.kind == mutation.client for client in plan.clients):
+            continue
         with defective(mutation):
             failure = simulate(plan).failure
         if failure is not None and simulate(plan).failure is None:  # A seed that fails anyway shows nothing.

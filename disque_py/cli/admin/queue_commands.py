@@ -14,8 +14,8 @@ from disque_py.cli.admin.tasks import count, count_failed, run_task
 from disque_py.cli.admin.values import pairs_of, settings_of_words
 from disque_py.cli.queue_display import age_text, console_for, footer, queue_table, settings_text
 from disque_py.cli.queue_view import DEFAULTS, OldServerError, QueueWatch, all_settings, changed_settings
-from disque_py.client import QueueSettings, commands, zone_commands
-from disque_py.client.commands import PauseState
+from disque_py.client import QueueSettings, commands
+from disque_py.client.arguments import PauseState
 from disque_py.client.one_node import OneNode
 from disque_py.event_format import JobStatus
 
@@ -257,6 +257,6 @@ def redrive(
 @click.pass_context
 def rebalance(ctx: click.Context, name: str, zones: Sequence[str], detach: bool) -> None:
     """Hand pending jobs of the queue NAME over until all nodes hold equal parts."""
-    request = zone_commands.rebalance(name, zones=zones or None, wait=False)
+    request = commands.rebalance(name, zones=zones or None, wait=False)
     with open_node(ctx) as node:
         run_task(ctx, node, request, count(node, name, {}, None), "handed over", detach=detach)

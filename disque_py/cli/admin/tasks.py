@@ -17,7 +17,7 @@ from disque_py.client import Task, commands
 from disque_py.client.one_node import OneNode
 
 if TYPE_CHECKING:
-    from disque_py.client.commands import Where
+    from disque_py.client.arguments import Where
     from disque_py.client.request import Request
     from disque_py.event_format import JobStatus
 

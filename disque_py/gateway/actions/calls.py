@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -26,6 +26,7 @@ class Call:
     args        the arguments by name; those that were not given are missing
     settings    of the gateway
     board       the figures of all queues
+    trace       the trace context of the request, as pairs of metadata
     put_back    undoes the operation for a caller that is gone; None if that is not needed
     """
 
@@ -33,6 +34,7 @@ class Call:
     args: dict[str, Any]
     settings: Settings
     board: Board
+    trace: Mapping[str, str] = field(default_factory=dict)
     put_back: Callable[[], Awaitable[None]] | None = field(default=None)
 
     @property

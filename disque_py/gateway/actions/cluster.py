@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Final
 
-from disque_py.client import Address, DisqueConnectionError, ReplyError, commands
+from disque_py.client import Address, DisqueConnectionError, ReplyError, arguments, commands
 from disque_py.client.results import Task
 from disque_py.gateway import shapes
 from disque_py.gateway.actions.calls import Call
@@ -94,7 +94,7 @@ async def run_schedule(call: Call) -> Any:
 
 
 async def _change_schedule(call: Call, word: str) -> Any:
-    if not await call.run(commands.execute("SCHEDULE", word, call.args["name"], wait_ms=commands.QUEUE_SET_MS)):
+    if not await call.run(commands.execute("SCHEDULE", word, call.args["name"], wait_ms=arguments.QUEUE_SET_MS)):
         raise RefusedError("NOTFOUND", "there is no such schedule")
     return {"name": call.args["name"]}
 

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 
-from disque_py.client import Address, DisqueError, NoJobError, commands
+from disque_py.client import Address, DisqueError, NoJobError, arguments, commands
 from disque_py.client.request import Request
 from disque_py.client.results import JobInfo
 from disque_py.gateway import shapes
 from disque_py.gateway.actions.calls import Call, asked, ms, other_nodes
 from disque_py.gateway.event_feed import nodes_of
 from disque_py.gateway.problems import RefusedError
+from disque_py.gateway.trace_context import with_trace
 
 # The bytes of one node's log that a history reads, and those of one answer.
 HISTORY_BYTES: Final = 32 << 20
@@ -27,8 +28,11 @@ FORGOTTEN_MS: Final = 3_600_000
 # -- Adding and taking ------------------------------------------------------------------------------
 
 
-def add_request(queue: str, args: dict[str, Any]) -> Request[str]:
-    """Return the ADDJOB of the arguments of an `enqueue`. Raises RefusedError, ValueError."""
+def add_request(queue: str, args: dict[str, Any], trace: Mapping[str, str]) -> Request[str]:
+    """Return the ADDJOB of the arguments of an `enqueue`. Raises RefusedError, ValueError.
+
+    trace   the trace context of the request, as pairs of metadata
+    """
     if ("body" in args) == ("body_base64" in args):
         raise RefusedError("ERR", "give body or body_base64")
     if "key" in args and "request_id" in args:
@@ -37,7 +41,7 @@ def add_request(queue: str, args: dict[str, Any]) -> Request[str]:
     return commands.add_job(
         queue,
         body,
-        timeout_ms=args.get("timeout_ms", commands.ADD_TIMEOUT_MS),
+        timeout_ms=args.get("timeout_ms", arguments.ADD_TIMEOUT_MS),
         replicate=args.get("replicate"),
         delay=ms(args.get("delay_ms")),
         retry=ms(args.get("retry_ms")),
@@ -45,7 +49,7 @@ def add_request(queue: str, args: dict[str, Any]) -> Request[str]:
         maxlen=args.get("maxlen"),
         async_=args.get("async", False),
         priority=args.get("priority"),
-        meta=args.get("meta"),
+        meta=with_trace(args.get("meta"), trace),
         key=args.get("key", args.get("request_id")),
         attempts=args.get("attempts"),
         backoff=args.get("backoff"),
@@ -70,7 +74,7 @@ def _result_of(args: dict[str, Any]) -> str | bytes | None:
 
 async def enqueue(call: Call) -> Any:
     """ADDJOB."""
-    return {"id": await call.run(add_request(call.queue, call.args))}
+    return {"id": await call.run(add_request(call.queue, call.args, call.trace))}
 
 
 async def add_many(call: Call, requests: Sequence[Request[str]]) -> list[Any]:

@@ -11,8 +11,6 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Final
 
-from prometheus_client.exposition import choose_encoder
-
 from disque_py.gateway.event_feed import EventFeed, EventFilter, parse_place
 from disque_py.gateway.grants import Principal
 from disque_py.gateway.http import arguments, batches, openapi, reference_page
@@ -31,7 +29,6 @@ from disque_py.gateway.http.exchange import (
 )
 from disque_py.gateway.http.hosts import Hosts
 from disque_py.gateway.http.routing import Routes
-from disque_py.gateway.metrics.families import text_of
 from disque_py.gateway.operations import TABLE, Operation
 from disque_py.gateway.problems import RefusedError, refusal_of
 from disque_py.gateway.service import LOG, Service
@@ -149,7 +146,7 @@ class Api:
                 or operation.waits
             ):
                 await exchange.body(self._settings.body_max, "body-max")
-        call = self._service.call(principal, args)
+        call = self._service.call(principal, args, exchange.headers)
         work = self._service.perform(operation, call, exchange.address, DOOR)
         if not operation.waits:
             return self._done(operation, args, await work)
@@ -188,7 +185,7 @@ class Api:
         kind = exchange.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind not in (LINES, "application/jsonl"):
             raise RefusedError("ERR", f"content-type must be {LINES}")
-        call = self._service.call(principal, args)
+        call = self._service.call(principal, args, exchange.headers)
         started = time.perf_counter()
         code = "OK"
         try:
@@ -242,10 +239,9 @@ class Api:
             raise RefusedError("NOPERM", "metrics need the role read on every queue")
         accept = exchange.headers.get("accept", "")
         picture = await self._service.board.picture()
-        text, content_type = await asyncio.to_thread(text_of, picture.nodes, accept)
-        encode, _ = choose_encoder(accept)
-        own = encode(self._service.registry)
-        return Answer(200, text.replace(b"# EOF\n", b"") + own, content_type)
+        made = self._service.metrics.text
+        text, content_type = await asyncio.to_thread(made, self._service.board, picture, accept)
+        return Answer(200, text, content_type)
 
     async def _openapi(self, exchange: Exchange) -> Answer:
         return json_answer(openapi.document(self._base, self._service.logins.needs_login))

@@ -35,16 +35,16 @@ def lines_of(body: bytes, most: int) -> list[bytes]:
 async def answers(call: Call, lines: list[bytes]) -> AsyncIterator[bytes]:
     """Add the jobs, and yield the lines of the answer."""
     for start in range(0, len(lines), CHUNK):
-        chunk = [_request(call.queue, line) for line in lines[start : start + CHUNK]]
+        chunk = [_request(call, line) for line in lines[start : start + CHUNK]]
         requests = [each for each in chunk if isinstance(each, Request)]
         outcomes = iter(await add_many(call, requests))
         found = [next(outcomes) if isinstance(each, Request) else each for each in chunk]
         yield b"".join(_line(outcome) for outcome in found)
 
 
-def _request(queue: str, line: bytes) -> Request[str] | RefusedError:
+def _request(call: Call, line: bytes) -> Request[str] | RefusedError:
     try:
-        return add_request(queue, of_json(ENQUEUE, line))
+        return add_request(call.queue, of_json(ENQUEUE, line), call.trace)
     except (RefusedError, ValueError, TypeError) as error:
         return refusal_of(error)
 

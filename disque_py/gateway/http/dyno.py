@@ -177,7 +177,7 @@ class Visit:
         operation = BY_NAME[name]
         kinds = {argument.name: argument.kind for argument in operation.arguments}
         checked = {key: kinds[key].read(key, value) for key, value in args.items() if value is not None}
-        call = self._service.call(self._principal, checked)
+        call = self._service.call(self._principal, checked, self._exchange.headers)
         return await self._service.perform(operation, call, self._exchange.address, DOOR)
 
     async def job_id(self, message_id: str) -> str | None:

@@ -96,6 +96,7 @@ def _print_completion(ctx: click.Context, param: click.Parameter, value: str | N
     show_default=True,
     help="Queues with labels; the rest is counted as _other.",
 )
+@click.option("--no-events", is_flag=True, help="Don't read events: without counters and durations of queues.")
 @click.option(
     "-a",
     "--password",
@@ -128,7 +129,8 @@ def main(**words: Any) -> None:
     named, options = connection_of(words)
     selection = Selection(words["queue"], words["not_queue"], words["metrics_max_queues"])
     watchers = Watchers(named, options, selection, discovers=words["discover"])
-    _serve((listen.host, listen.port), watchers, words["timeout"])
+    events = None if words["no_events"] else (options, selection)
+    _serve((listen.host, listen.port), watchers, words["timeout"], events)
 
 
 def connection_of(words: dict[str, Any]) -> tuple[tuple[Address, ...], ClientOptions]:
@@ -170,16 +172,21 @@ def _context(words: dict[str, Any]) -> ssl.SSLContext:
     return context
 
 
-def _serve(address: tuple[str, int], watchers: Watchers, timeout_s: float) -> None:
-    """Serve until SIGTERM or SIGINT."""
+def _serve(
+    address: tuple[str, int], watchers: Watchers, timeout_s: float, events: tuple[ClientOptions, Selection] | None
+) -> None:
+    """Serve until SIGTERM or SIGINT. `events` is how to read events, and the queues that are counted."""
     try:
+        from disque_py.gateway.metrics.followers import Followers, reader_name
+        from disque_py.gateway.metrics.transitions import Tally
         from disque_py.gateway.metrics.web import MetricsServer
     except ModuleNotFoundError as error:
         if not (error.name or "").startswith("prometheus_client"):
             raise
         raise click.ClickException("prometheus_client is missing: pip install 'disque-py[metrics]'") from error
+    followers = None if events is None else Followers(events[0], reader_name(address[1]), Tally(events[1]))
     try:
-        server = MetricsServer(address, watchers, timeout_s)
+        server = MetricsServer(address, watchers, timeout_s, followers)
     except OSError as error:
         raise click.ClickException(f"can't listen on {Address(*address)}: {error.strerror or error}") from error
     ended = threading.Event()
@@ -190,6 +197,8 @@ def _serve(address: tuple[str, int], watchers: Watchers, timeout_s: float) -> No
         click.echo(f"{PROGRAM}: serving http://{Address(address[0], server.server_port)}/metrics", err=True)
         ended.wait()
         server.shutdown()
+    if followers is not None:
+        followers.close()
     watchers.close()
 
 

@@ -1,4 +1,4 @@
-"""Families: what the nodes said, as prometheus_client takes and writes it.
+"""Families: the lines of a scrape, from the looks at the nodes.
 
 Samples come from the table alone. A figure that a node does not have is left out. Values are those of the scrape; no
 value is kept between scrapes. This module needs the extra `[metrics]`.
@@ -7,13 +7,12 @@ value is kept between scrapes. This module needs the extra `[metrics]`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from typing import Final
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
-from prometheus_client.exposition import choose_encoder
-
-from disque_py.client.results import ClusterNode
+from disque_py.client.results import ClusterNode, QueueStat
+from disque_py.gateway.metrics.exposition import Page, escaped, line
 from disque_py.gateway.metrics.look import Look
+from disque_py.gateway.metrics.selection import Selection
 from disque_py.gateway.metrics.table import (
     ANSWERED,
     CONSUMERS,
@@ -32,56 +31,60 @@ from disque_py.gateway.metrics.table import (
     UP,
     Metric,
     info_samples,
-    label_value,
 )
 from disque_py.gateway.metrics.watching import Seen
 
 # `pause` of QSTAT → directions. Queues that are not paused have no sample: they are nearly all.
 PAUSED_DIRECTIONS: Final = {"in": ("in",), "out": ("out",), "all": ("in", "out")}
 
-
-class SeenCollector:
-    """A collector of the client library: yields the metrics of one scrape."""
-
-    def __init__(self, nodes: Iterable[Seen]) -> None:
-        self._nodes = nodes
-
-    def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
-        """Yield every metric of the table that has a sample, in the table's order."""
-        families = {metric.name: _family(metric) for metric in METRICS}
-        for seen in self._nodes:
-            name = str(seen.address)
-            families[UP.name].add_metric((name,), float(seen.look is not None))
-            if seen.look is not None:
-                _add_look(families, name, seen.look)
-        yield from (family for family in families.values() if family.samples)
+Lines = dict[str, list[str]]
 
 
 def text_of(nodes: Iterable[Seen], accept: str) -> tuple[bytes, str]:
     """Return the text of a scrape and its content type: OpenMetrics where `accept`, the header, asks for it."""
-    encode, content_type = choose_encoder(accept)
-    return encode(SeenCollector(nodes)), content_type
+    page = Page(accept)
+    add_nodes(page, nodes)
+    return page.text(), page.content_type
 
 
-def _family(metric: Metric) -> CounterMetricFamily | GaugeMetricFamily:
-    kind = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
-    return kind(metric.name, metric.help, labels=metric.labels)
+def add_nodes(page: Page, nodes: Iterable[Seen], selection: Selection | None = None) -> None:
+    """Add every metric of the table that has a sample, in the table's order.
+
+    selection   chooses the queues with labels, where the looks have others, too; None, the default: all have labels
+    """
+    lines: Lines = {metric.name: [] for metric in METRICS}
+    for seen in nodes:
+        name = str(seen.address)
+        _add(lines, UP, (name,), float(seen.look is not None))
+        if seen.look is not None:
+            _add_look(lines, name, seen.look, selection)
+    for metric in METRICS:
+        page.add(metric, lines[metric.name])
 
 
-def _add_look(families: dict[str, Any], node: str, look: Look) -> None:
-    families[SCRAPE_SECONDS.name].add_metric((node,), look.seconds)
+def _add(lines: Lines, metric: Metric, labels: tuple[str, ...], value: float) -> None:
+    lines[metric.name].append(line(metric, labels, value))
+
+
+def _add_look(lines: Lines, node: str, look: Look, selection: Selection | None) -> None:
+    _add(lines, SCRAPE_SECONDS, (node,), look.seconds)
     for command, is_answered in look.answered.items():
-        families[ANSWERED.name].add_metric((node, command), float(is_answered))
+        _add(lines, ANSWERED, (node, command), float(is_answered))
     if look.hello is not None:
         words = (str(look.info.get("disque_version", "")), str(look.info.get("build", "")))
-        families[NODE_INFO.name].add_metric((node, look.hello.id, *words), 1.0)
+        _add(lines, NODE_INFO, (node, look.hello.id, *words), 1.0)
     for peer, is_linked in _peers(look.table):
-        families[LINK_UP.name].add_metric((node, peer), float(is_linked))
+        _add(lines, LINK_UP, (node, peer), float(is_linked))
     for metric in INFO_METRICS:
-        family = families[metric.name]
         for labels, value in info_samples(metric, look.info):
-            family.add_metric((node, *labels), value)
-    _add_queues(families, node, look)
+            _add(lines, metric, (node, *labels), value)
+    shown, others = look.stats, []
+    if selection is not None:
+        chosen = frozenset(selection.choose(node, [stat.name for stat in look.stats]))
+        shown = [stat for stat in look.stats if stat.name in chosen]
+        others = [stat for stat in look.stats if stat.name not in chosen]
+    _add_queues(lines, node, shown)
+    _add_other(lines, node, look.info, shown, others)
 
 
 def _peers(table: Iterable[ClusterNode]) -> Iterator[tuple[str, bool]]:
@@ -94,25 +97,39 @@ def _peers(table: Iterable[ClusterNode]) -> Iterator[tuple[str, bool]]:
             yield peer, row.linked
 
 
-def _add_queues(families: dict[str, Any], node: str, look: Look) -> None:
-    jobs = families[QUEUE_JOBS.name]
-    for stat in look.stats:
-        labels = (node, label_value(stat.name))
-        jobs.add_metric((*labels, "pending"), stat.len)
-        jobs.add_metric((*labels, "running"), stat.running)
-        jobs.add_metric((*labels, "invisible"), stat.invisible)
-        jobs.add_metric((*labels, "errored"), stat.errored)
+def _add_queues(lines: Lines, node: str, stats: list[QueueStat]) -> None:
+    """Add the lines of all queues. Nearly all lines of a large cluster are made here, so they are put together once."""
+    start = f'{{node="{escaped(node)}",queue="'
+    jobs, ages = lines[QUEUE_JOBS.name].append, lines[OLDEST_AGE.name].append
+    came, went, waiting = lines[JOBS_IN.name].append, lines[JOBS_OUT.name].append, lines[CONSUMERS.name].append
+    for stat in stats:
+        labels = f'{start}{escaped(stat.name)}"'
+        jobs(
+            f'{QUEUE_JOBS.name}{labels},state="pending"}} {stat.len}\n'
+            f'{QUEUE_JOBS.name}{labels},state="running"}} {stat.running}\n'
+            f'{QUEUE_JOBS.name}{labels},state="invisible"}} {stat.invisible}\n'
+            f'{QUEUE_JOBS.name}{labels},state="errored"}} {stat.errored}\n'
+        )
         if stat.oldest_ms is not None:
-            families[OLDEST_AGE.name].add_metric(labels, stat.oldest_ms / 1000)
-        families[JOBS_IN.name].add_metric(labels, stat.jobs_in)
-        families[JOBS_OUT.name].add_metric(labels, stat.jobs_out)
-        families[CONSUMERS.name].add_metric(labels, stat.blocked)
+            ages(f"{OLDEST_AGE.name}{labels}}} {stat.oldest_ms / 1000}\n")
+        came(f"{JOBS_IN.name}{labels}}} {stat.jobs_in}\n")
+        went(f"{JOBS_OUT.name}{labels}}} {stat.jobs_out}\n")
+        waiting(f"{CONSUMERS.name}{labels}}} {stat.blocked}\n")
         for direction in PAUSED_DIRECTIONS.get(stat.pause, ()):
-            families[PAUSED.name].add_metric((*labels, direction), 1.0)
-    queues, queued = look.info.get("registered_queues"), look.info.get("queued_jobs")
+            _add(lines, PAUSED, (node, stat.name, direction), 1)
+
+
+def _add_other(
+    lines: Lines, node: str, info: dict[str, str | int | float], shown: list[QueueStat], others: list[QueueStat]
+) -> None:
+    """Add the sums of the queues without labels. Of those that no look has, INFO tells the pending jobs."""
+    if others:
+        _add(lines, QUEUE_JOBS, (node, OTHER, "running"), sum(stat.running for stat in others))
+        _add(lines, QUEUE_JOBS, (node, OTHER, "invisible"), sum(stat.invisible for stat in others))
+        _add(lines, QUEUE_JOBS, (node, OTHER, "errored"), sum(stat.errored for stat in others))
+    queues, queued = info.get("registered_queues"), info.get("queued_jobs")
     if isinstance(queues, int) and isinstance(queued, int):
         # INFO came before QSTAT, so a queue of this moment could make the difference negative.
-        families[QUEUES_OTHER.name].add_metric((node,), max(0, queues - len(look.stats)))
-        if queues > len(look.stats):
-            shown = sum(stat.len for stat in look.stats)
-            jobs.add_metric((node, OTHER, "pending"), max(0, queued - shown))
+        _add(lines, QUEUES_OTHER, (node,), max(0, queues - len(shown)))
+        if queues > len(shown):
+            _add(lines, QUEUE_JOBS, (node, OTHER, "pending"), max(0, queued - sum(stat.len for stat in shown)))

@@ -49,6 +49,26 @@ class Selection:
                     chosen.append(name)
             return chosen
 
+    def take(self, node: object, name: str) -> bool:
+        """Return whether a queue that was met has a place, and take one if there is one."""
+        if not self.admits(name):
+            return False
+        with self._lock:
+            if name not in self._holders and len(self._holders) >= self._limit:
+                return False
+            self._holders.setdefault(name, set()).add(node)
+            return True
+
+    def is_only(self, node: object, name: str) -> bool:
+        """Return whether no other one than `node` has the queue."""
+        with self._lock:
+            return self._holders.get(name) == {node}
+
+    def give_up(self, node: object, name: str) -> None:
+        """Free the place of one queue."""
+        with self._lock:
+            self._drop(node, name)
+
     def forget(self, node: object) -> None:
         """Free the places of a node that is not watched any more."""
         with self._lock:

@@ -3,7 +3,9 @@
 A metric is declared here once. families.py emits the table, docs/metrics.md is written from it, and tests compare it
 with docs/info.md and with running nodes. So a figure without a source can't be shown.
 
-Names follow Prometheus: base units (seconds, bytes), `_total` for counters. Every metric has the label `node`, the node's address. Ids are no labels, except `node_id` of disque_node_info, because nodes are few.
+Names follow Prometheus: base units (seconds, bytes), `_total` for counters. Every metric has the label `node`, the node's
+address, but for those that are counted from the events of all nodes. Ids are no labels, except `node_id` of
+disque_node_info, because nodes are few.
 
 A node counts what it did itself. A job's copies are records on several nodes, so sums over nodes count each job once
 only for the metrics whose help text speaks of jobs. Metrics of records say so.
@@ -14,7 +16,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal
 
-Kind = Literal["gauge", "counter"]
+from disque_py import event_format
+
+Kind = Literal["gauge", "counter", "histogram"]
 
 NODE: Final = "node"
 # The label value of all queues that have no label of their own. A queue of this name is counted among them.
@@ -184,6 +188,54 @@ SPECIAL: Final = (
     PAUSED,
 )
 
+# -- Queues of the cluster, from events ---------------------------------------------------------------
+
+
+def _of_events(name: str, kind: Kind, text: str, *codes: int) -> Metric:
+    told = ", ".join(f"`{event_format.CODES[code][0]}`" for code in codes)
+    return Metric(name, kind, text, ("queue",), f"events: {told}")
+
+
+# The order is that of the counters in transitions.py.
+TRANSITIONS: Final = (
+    _of_events("disque_jobs_added_total", "counter", "Jobs that were added.", event_format.ADDED),
+    _of_events("disque_jobs_delivered_total", "counter", "Deliveries to consumers.", event_format.DELIVERED),
+    _of_events("disque_jobs_completed_total", "counter", "Jobs that were acknowledged.", event_format.ACKED),
+    _of_events("disque_jobs_failed_total", "counter", "Deliveries that consumers gave back, and that were not the last one.",
+               event_format.NACKED),
+    _of_events("disque_jobs_requeued_total", "counter", "Jobs queued again because a lease was over.",
+               event_format.REQUEUED),
+    _of_events("disque_jobs_expired_total", "counter", "Jobs whose TTL was over.", event_format.EXPIRED_EVENT),
+    _of_events("disque_jobs_errored_total", "counter", "Jobs that became errored, without attempts left.",
+               event_format.ERRORED_EVENT),
+    _of_events("disque_jobs_canceled_total", "counter", "Jobs that were canceled or deleted.",
+               event_format.CANCELED_EVENT, event_format.DELETED),
+)  # fmt: skip
+WAIT_SECONDS: Final = _of_events(
+    "disque_queue_wait_seconds", "histogram", "Time from a job being ready to its delivery.", event_format.DELIVERED
+)
+RUN_SECONDS: Final = _of_events(
+    "disque_queue_run_seconds",
+    "histogram",
+    "Time from a delivery to the end of the work: an ack, a NACK or a cancellation.",
+    event_format.ACKED,
+    event_format.NACKED,
+    event_format.ERRORED_EVENT,
+    event_format.DEAD_LETTERED,
+    event_format.CANCELED_EVENT,
+)
+EVENT_METRICS: Final = (*TRANSITIONS, WAIT_SECONDS, RUN_SECONDS)
+
+# -- The gateway itself -----------------------------------------------------------------------------
+
+REQUEST_SECONDS: Final = Metric(
+    "disque_gateway_request_duration_seconds",
+    "histogram",
+    "Duration of a request to this gateway.",
+    ("door", "operation", "code"),
+    "the gateway",
+)
+
 # -- Fields of INFO ---------------------------------------------------------------------------------
 
 _MS: Final = 0.001
@@ -216,17 +268,17 @@ INFO_METRICS: Final = (
           Field("waiting_replication_jobs", "waiting_replication"), Field("acked_jobs", "acked"), label="state"),
     _info("disque_keys", "gauge", "Keys of ADDJOB … KEY that this node remembers.", "jobs", "used_keys"),
     _info("disque_tokens", "gauge", "Answers of GETJOB … TOKEN that can be had again.", "jobs", "tokens"),
-    _info("disque_jobs_added_total", "counter", "Jobs that producers of this node added.", "jobs", "total_jobs_added"),
-    _info("disque_jobs_delivered_total", "counter", "Jobs that consumers of this node got.", "jobs", "total_jobs_delivered"),
-    _info("disque_jobs_failed_total", "counter", "Jobs that consumers of this node gave back with NACK.", "jobs",
+    _info("disque_node_jobs_added_total", "counter", "Jobs that producers of this node added.", "jobs", "total_jobs_added"),
+    _info("disque_node_jobs_delivered_total", "counter", "Jobs that consumers of this node got.", "jobs", "total_jobs_delivered"),
+    _info("disque_node_jobs_failed_total", "counter", "Jobs that consumers of this node gave back with NACK.", "jobs",
           "total_jobs_nacked"),
-    _info("disque_jobs_requeued_total", "counter", "Jobs queued again here because their RETRY was over.", "jobs",
+    _info("disque_node_jobs_requeued_total", "counter", "Jobs queued again here because their RETRY was over.", "jobs",
           "total_jobs_requeued"),
-    _info("disque_jobs_errored_total", "counter", "Jobs that became errored here, without attempts left.", "jobs",
+    _info("disque_node_jobs_errored_total", "counter", "Jobs that became errored here, without attempts left.", "jobs",
           "total_jobs_errored"),
-    _info("disque_jobs_dead_lettered_total", "counter", "Jobs that moved to a dead-letter queue here.", "jobs",
+    _info("disque_node_jobs_dead_lettered_total", "counter", "Jobs that moved to a dead-letter queue here.", "jobs",
           "total_jobs_dead_lettered"),
-    _info("disque_jobs_canceled_total", "counter", "Jobs that were canceled here.", "jobs", "total_jobs_canceled"),
+    _info("disque_node_jobs_canceled_total", "counter", "Jobs that were canceled here.", "jobs", "total_jobs_canceled"),
     _info("disque_records_acked_total", "counter", "Records that became acknowledged on this node, copies included.", "jobs",
           "total_jobs_acked"),
     _info("disque_records_expired_total", "counter", "Records whose TTL was over before an ack, copies included.", "jobs",
@@ -303,6 +355,7 @@ INFO_METRICS: Final = (
 )
 # fmt: on
 
+# The metrics of one look, and those that grow between two.
 METRICS: Final = (*SPECIAL, *INFO_METRICS)
 # Samples of one metric with a prefix: its label comes from a node, and names of readers from clients.
 PREFIX_SAMPLES_MAX: Final = 100

@@ -106,7 +106,7 @@ class Watch:
             with suppress(ConnectionLostError):
                 return self._ask(self._connection)
             self._hang_up()
-        self._connection = _connected(self.address, self._options)
+        self._connection = connected(self.address, self._options)
         return self._ask(self._connection)
 
     def _ask(self, connection: OneNode) -> Look:
@@ -118,7 +118,7 @@ class Watch:
             self._connection = None
 
 
-def _connected(address: Address, options: ClientOptions) -> OneNode:
+def connected(address: Address, options: ClientOptions) -> OneNode:
     """Return a connection. A node without a password refuses one and serves all the same, so it is tried without."""
     try:
         return OneNode(address, options)

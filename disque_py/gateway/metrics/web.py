@@ -14,11 +14,14 @@ from __future__ import annotations
 import socket
 import sys
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from disque_py.gateway.metrics.families import text_of
+from disque_py.gateway.metrics.exposition import Page
+from disque_py.gateway.metrics.families import add_nodes
+from disque_py.gateway.metrics.followers import Followers
 from disque_py.gateway.metrics.watching import Watchers
 
 TEXT: Final = "text/plain; charset=utf-8"
@@ -35,17 +38,21 @@ class MetricsServer(ThreadingHTTPServer):
 
     watchers   the nodes
     limit_s    time that a scrape waits for nodes at most
+    followers  read the nodes' events from the first scrape on; None, the default: no events are read
 
     Raises OSError if the address can't be bound.
     """
 
     daemon_threads = True
 
-    def __init__(self, address: tuple[str, int], watchers: Watchers, limit_s: float) -> None:
+    def __init__(
+        self, address: tuple[str, int], watchers: Watchers, limit_s: float, followers: Followers | None = None
+    ) -> None:
         self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
         super().__init__(address, _Handler)
         self.watchers = watchers
         self.limit_s = limit_s
+        self.followers = followers
         self.room = threading.BoundedSemaphore(REQUESTS_MAX)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
@@ -73,8 +80,12 @@ class _Handler(BaseHTTPRequestHandler):
         path = urlsplit(self.path).path
         if path == "/metrics":
             nodes = self.server.watchers.scrape(self._limit_s())
-            text, content_type = text_of(nodes, self.headers.get("Accept", ""))
-            self._answer(200, text, content_type)
+            page = Page(self.headers.get("Accept", ""))
+            add_nodes(page, nodes)
+            if self.server.followers is not None:
+                self.server.followers.follow(self.server.watchers.watches())
+                self.server.followers.tally.add_to(page, time.monotonic())
+            self._answer(200, page.text(), page.content_type)
         elif path == "/livez":
             self._answer(200, b"ok\n")
         elif path == "/readyz":

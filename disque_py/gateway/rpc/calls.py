@@ -6,7 +6,7 @@ the broker's code in the trailing metadata `disque-code`, and `disque-unknown` w
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any, Final
 
 import grpc
@@ -30,9 +30,12 @@ STATUS: Final = {
 
 
 class Caller:
-    """One call: its principal, and operations in its name."""
+    """One call: its principal, its metadata, and operations in its name."""
 
-    def __init__(self, service: Service, principal: Principal, address: str) -> None:
+    def __init__(
+        self, service: Service, principal: Principal, address: str, metadata: Mapping[str, str] | None = None
+    ) -> None:
+        self._metadata = metadata
         self.service = service
         self.principal = principal
         self.address = address
@@ -50,7 +53,7 @@ class Caller:
         for argument in operation.arguments:
             if argument.required and argument.name not in checked:
                 raise RefusedError("ERR", f"{argument.name} is missing")
-        return self.service.call(self.principal, checked)
+        return self.service.call(self.principal, checked, self._metadata)
 
     async def ask(self, name: str, **args: Any) -> Any:
         """Execute an operation. Raises RefusedError."""
@@ -80,7 +83,7 @@ class Methods:
         metadata = dict(context.invocation_metadata() or ())
         address = peer_host(context.peer())
         authorization = metadata.get("authorization", "") or scaler_login(request)
-        return Caller(self._service, await self._service.login(authorization, address, DOOR), address)
+        return Caller(self._service, await self._service.login(authorization, address, DOOR), address, metadata)
 
     def _unary(self, work: Callable[[Caller, Any], Awaitable[Any]]) -> Any:
         async def run(request: Any, context: Any) -> Any:

@@ -19,6 +19,7 @@ from django.utils import timezone
 
 from disque_py.client import BadIdError, Disque, Job, ReplyError
 from disque_py.client.options import settings_of_url
+from disque_py.client.processes import ProcessClient
 from disque_py.integrations.django.framework import (
     BaseTaskBackend,
     Task,
@@ -30,7 +31,6 @@ from disque_py.integrations.django.framework import (
 )
 from disque_py.integrations.django.records import body_of, change, record_of, result_of
 from disque_py.integrations.leases import LEASE_S
-from disque_py.integrations.processes import ProcessClient
 from disque_py.integrations.result_slots import ELSEWHERE, INLINE, INLINE_BYTES, ResultSlots, pack, unpack
 
 URL: Final = "disque://127.0.0.1:7711"

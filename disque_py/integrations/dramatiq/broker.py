@@ -24,8 +24,8 @@ from dramatiq.middleware import Interrupt, Middleware, raise_thread_exception
 
 from disque_py.client import DisqueConnectionError, DisqueError, Job, ReplyError
 from disque_py.client.dialect import is_misunderstood
+from disque_py.client.processes import ProcessClient
 from disque_py.integrations.leases import LEASE_S, LeaseKeeper
-from disque_py.integrations.processes import ProcessClient
 
 # A message without an age limit lives so long. Its lease can be extended for half of this time.
 TTL_S: Final = 30 * 86_400

@@ -21,7 +21,7 @@ from uuid import uuid4
 from dramatiq.rate_limits.backend import RateLimiterBackend
 
 from disque_py.client import Disque, LockHeldError
-from disque_py.integrations.processes import ProcessClient
+from disque_py.client.processes import ProcessClient
 from disque_py.integrations.result_slots import ResultSlots
 
 # A lock is held for the time of three commands. One of a program that ended is free after this time.

@@ -11,7 +11,7 @@ from dramatiq.encoder import Encoder
 from dramatiq.results.backend import DEFAULT_TIMEOUT, Missing, ResultBackend
 from dramatiq.results.errors import ResultMissing, ResultTimeout
 
-from disque_py.integrations.processes import ProcessClient
+from disque_py.client.processes import ProcessClient
 from disque_py.integrations.result_slots import ResultSlots
 
 

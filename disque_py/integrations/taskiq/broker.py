@@ -20,8 +20,8 @@ from typing import Any, Final
 from taskiq import AckableMessage, AsyncBroker, BrokerMessage, TaskiqMessage, TaskiqMiddleware, TaskiqResult
 
 from disque_py.client import AsyncDisque, DisqueError, Job
+from disque_py.client.processes import ProcessClient
 from disque_py.integrations.leases import LEASE_S, LeaseKeeper
-from disque_py.integrations.processes import ProcessClient
 
 # A message lives so long. Its lease can be extended for half of this time.
 TTL_S: Final = 30 * 86_400

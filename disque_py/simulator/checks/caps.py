@@ -1,50 +1,101 @@
-"""Caps: `max-running` is not exceeded while nothing is wrong. Spec CP1, CP5.
+"""Caps: neither `max-running` nor `rate` is exceeded while nothing is wrong. Spec CP1, CP3, CP5.
 
-The check counts the leases that run on all nodes, by the queue and the value of its cap. It counts only while all nodes
-are linked, no fault lasts, and the cap is old enough that all nodes know it, and that leases of before are over.
+The check counts the leases that run on all nodes, by the queue and the value of its cap, and the deliveries of the last
+span of a rate. It counts only what began when all nodes were linked, no fault lasted, and the cap was old enough that
+all nodes knew it. Leases of before may still run: a change of a cap ends none (spec CP2).
 """
 
 from __future__ import annotations
 
-from typing import Final
+from collections import deque
+from typing import Any, Final
 
+from disque_py.core.caps import Limit
 from disque_py.core.job import ACTIVE
 from disque_py.simulator.oracle import Oracle, RuleBrokenError
 from disque_py.simulator.world.world import World
 
 BOUND: Final = "a cap stays inside its bound"
-# Leases of the time before a fault's end, or before a change of the cap, are over by then.
-CALM_MS: Final = 20_000
+# All nodes know a cap that was set so long ago, and follow one coordinator so long after a fault.
+CALM_MS: Final = 3_000
 
 
 class CapBook:
-    """When caps were changed last, and the most leases that were seen to run."""
+    """When caps were changed last, the leases that run, and the deliveries.
 
-    def __init__(self, world: World, oracle: Oracle) -> None:
+    changed_ms   when a cap was changed last
+    most         the most leases that were seen to run under one value
+    counts_rate  whether every delivery is told; a repeated TOKEN is none
+    """
+
+    def __init__(self, world: World, oracle: Oracle, *, counts_rate: bool = False) -> None:
         self._world = world
         self._oracle = oracle
         self.changed_ms = 0
         self.most = 0
+        self.counts_rate = counts_rate
+        # Job and attempt -> when its lease was seen first.
+        self._leases: dict[tuple[bytes, int], int] = {}
+        # Queue -> moments of deliveries.
+        self._delivered: dict[bytes, deque[int]] = {}
+        # Whether all nodes were linked at each look since this moment.
+        self._whole_ms = 0
 
     def look(self) -> None:
         """Count the leases that run; RuleBrokenError."""
         world = self._world
+        if self._oracle.faults or not world.is_meshed():
+            self._whole_ms = world.now_ms
+        since_ms = self._since_ms()
         running: dict[tuple[bytes, bytes], int] = {}
-        limits: dict[bytes, int] = {}
+        limits = self._limits()
+        leases: dict[tuple[bytes, int], int] = {}
         for machine in world.running():
             broker = machine.broker
-            for name, limit in broker.caps.limits.items():
-                limits[name] = max(limits.get(name, 0), limit.running)
             for shard in broker.shards:
                 for job in shard.values():
                     name = job.terms.queue
                     if job.state == ACTIVE and job.is_leased_here and name in broker.caps.limits:
                         value = broker.caps.pair_of(job)[2]
                         if value is not None and job.requeue_at_ms > broker.now_ms:
-                            running[name, value] = running.get((name, value), 0) + 1
-        since_ms = max(self.changed_ms, self._oracle.unrest_ms) + CALM_MS
-        is_calm = world.is_meshed() and not self._oracle.faults and world.now_ms > since_ms
+                            key = (job.id, job.attempt)
+                            began_ms = leases[key] = self._leases.get(key, world.now_ms)
+                            running[name, value] = running.get((name, value), 0) + (began_ms > since_ms)
+        self._leases = leases
         for (name, value), count in running.items():
             self.most = max(self.most, count)
-            if is_calm and limits.get(name) and count > limits[name]:
-                raise RuleBrokenError(BOUND, f"{count} of {limits[name]} leases run for {value!r} of {name!r}")
+            limit = limits.get(name)
+            if limit is not None and 0 < limit.running < count:
+                raise RuleBrokenError(BOUND, f"{count} of {limit.running} leases run for {value!r} of {name!r}")
+
+    def delivered(self, entries: list[Any]) -> None:
+        """Consumers got these jobs; RuleBrokenError if they are too many in the span of a rate."""
+        if not self.counts_rate or not entries:
+            return
+        now_ms, since_ms = self._world.now_ms, self._since_ms()
+        limits = self._limits()
+        for entry in entries:
+            limit = limits.get(entry[0])
+            if limit is None or not limit.rate or limit.rate_by:
+                continue
+            moments = self._delivered.setdefault(entry[0], deque())
+            moments.append(now_ms)
+            # The clocks of nodes drift.
+            while moments[0] < max(since_ms, now_ms - limit.rate_ms * 9 // 10):
+                moments.popleft()
+                if not moments:
+                    break
+            if len(moments) > 2 * limit.rate:
+                raise RuleBrokenError(BOUND, f"{len(moments)} deliveries of {entry[0]!r} in {limit.rate_ms} ms")
+
+    def _since_ms(self) -> int:
+        """Return since when nothing was wrong with the cluster and the caps."""
+        unrest_ms = self._oracle.unrest_ms + self._oracle.aftermath_ms if self._oracle.unrest_ms else 0
+        return max(self.changed_ms, unrest_ms, self._whole_ms) + CALM_MS
+
+    def _limits(self) -> dict[bytes, Limit]:
+        """Return the caps that nodes know. While nothing is wrong they are the same everywhere."""
+        found: dict[bytes, Limit] = {}
+        for machine in self._world.running():
+            found.update(machine.broker.caps.limits)
+        return found

@@ -35,6 +35,8 @@ class ClaimBook:
     answered   value -> (moment of the answer, fence)
     attempts   job -> numbers of its deliveries
     newest     job -> the newest fence, the moment of its answer, the node that delivered and its run
+    loose      job -> commands without FENCE under way that give it back or end it
+    loosened   job -> when the last one of these was answered
     deliveries how many there were
     """
 
@@ -45,6 +47,8 @@ class ClaimBook:
         self.answered: dict[str, list[tuple[int, int]]] = {}
         self.attempts: dict[bytes, dict[int, int]] = {}
         self.newest: dict[bytes, tuple[int, int, str, int]] = {}
+        self.loose: dict[bytes, int] = {}
+        self.loosened: dict[bytes, int] = {}
         self.deliveries = 0
 
     def added(self, job_id: bytes, keys: tuple[str, ...], limit: int) -> None:
@@ -78,7 +82,8 @@ class ClaimBook:
                             f"{key}: {job_id!r} with {fence}, and {other.job_id!r} with {other.fence} for"
                             f" {other.until_ms - now_ms} ms more",
                         )
-            beliefs[fence] = Belief(job_id, fence, until_ms)
+            if not self.loose.get(job_id) and self.loosened.get(job_id, -1) < sent_ms:
+                beliefs[fence] = Belief(job_id, fence, until_ms)
         newest = self.newest.get(job_id)
         if newest is None or newest[0] < fence:
             self.newest[job_id] = (fence, now_ms, node, run)
@@ -101,6 +106,19 @@ class ClaimBook:
         """A worker is done: it believes no longer that it has the job."""
         for key in self.keys.get(job_id, ()):
             self.beliefs.get(key, {}).pop(fence, None)
+
+    def loosen(self, job_id: bytes) -> None:
+        """A worker is about to end its delivery without FENCE. The node may end a later one by that. Spec EX6."""
+        self.loose[job_id] = self.loose.get(job_id, 0) + 1
+        for key in self.keys.get(job_id, ()):
+            beliefs = self.beliefs.get(key, {})
+            for fence in [fence for fence, belief in beliefs.items() if belief.job_id == job_id]:
+                del beliefs[fence]
+
+    def loosed(self, job_id: bytes, now_ms: int) -> None:
+        """The command was answered."""
+        self.loose[job_id] -= 1
+        self.loosened[job_id] = now_ms
 
     def acked(self, job_id: bytes, fence: int, sent_ms: int, node: str, run: int) -> None:
         """An ack with a fence counted; RuleBrokenError if the node had delivered the job under a later claim."""

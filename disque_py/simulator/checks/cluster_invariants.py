@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from disque_py.core.client import WAITS_FOR_JOBS
+from disque_py.core.client import WAITS_FOR_ENDS, WAITS_FOR_JOBS
 from disque_py.core.filters import ENTRY_BYTES as INDEX_ENTRY_BYTES
 from disque_py.core.filters import GROUP_BYTES, INDEX_BYTES
 from disque_py.core.job import ACKED, ACTIVE, QUEUED, WAIT_REPL, Handover, Job, Wanted, memory_of
@@ -72,6 +72,7 @@ class Losses:
     asleep      machines that are down, or read their journal -> the jobs that they will know again
     mishap_ms   when a node last lost something, or was forgotten
     settle_ms   a power cut may undo an ack for this long
+    amnesia_ms  when a node last forgot what it had, in memory and on its disk
     """
 
     def __init__(self, oracle: Oracle) -> None:
@@ -83,6 +84,7 @@ class Losses:
         self.asleep: dict[Machine, Asleep] = {}
         self.mishap_ms = 0
         self.settle_ms = 0
+        self.amnesia_ms = 0
 
     def died(self, machine: Machine, *, power: bool) -> None:
         """A process is about to lose its memory; with a journal that is no loss yet."""
@@ -116,6 +118,8 @@ class Losses:
             promise = self._oracle.by_id.get(job.id)
             if promise is not None and job.state != ACKED:
                 promise.clean_ms = 0  # It is alive again, and perhaps not any more at the next look.
+        if asleep.may_lose:
+            self.amnesia_ms = machine.world.now_ms
         # While a process is not there, a wall clock tells how much of a life has passed (spec T3).
         ahead_ms = self._ahead_ms.get(machine, 0)
         if machine in self._set_back:
@@ -155,6 +159,7 @@ class Losses:
     def flushing(self, machine: Machine) -> None:
         """A node is about to forget all it has."""
         self.mishap(machine)
+        self.amnesia_ms = machine.world.now_ms
         by_id = self._oracle.by_id
         for job in jobs_of(machine.broker):
             if job.state != ACKED:
@@ -162,6 +167,7 @@ class Losses:
 
     def wiped(self, machine: Machine) -> None:
         """The disk of a node that has just died is gone, too."""
+        self.amnesia_ms = machine.world.now_ms
         asleep = self.asleep.pop(machine, None)
         for job_id in asleep.ids if asleep is not None else ():
             promise = self._oracle.by_id.get(job_id)
@@ -334,8 +340,12 @@ def check_books(machine: Machine) -> None:
         _same(machine, f"length of {name!r}", queue.pending, queued.pop(name, 0))
         _same(machine, f"entries of {name!r}", sum(1 for _ in queue.oldest()), queue.pending)
     _same(machine, "jobs in queues that don't exist", queued, {})
-    blocked = sum((client.waiting == WAITS_FOR_JOBS) + len(client.waiting_jobs) for client in broker.clients.values())
-    blocked += sum(len(client.waiting_jobs) for client in broker.recurring.clients.values())
+    blocked = sum(
+        (client.waiting in (WAITS_FOR_JOBS, WAITS_FOR_ENDS)) + len(client.waiting_jobs)
+        for client in broker.clients.values()
+    )
+    own = (*broker.recurring.clients.values(), *broker.batches.clients.values())
+    blocked += sum(len(client.waiting_jobs) for client in own)
     _same(machine, "blocked_count", broker.waits.blocked_count, blocked)
     _same(
         machine, "paused_count", broker.pauses.paused_count, sum(bool(queue.paused) for queue in broker.queues.values())

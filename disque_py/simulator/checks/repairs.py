@@ -68,6 +68,7 @@ class RepairChecker:
         self.excused: dict[bytes, None] = {}
         self.count = 0
         self._silent: dict[tuple[str, int, bytes], tuple[list[Node], list[Node]]] = {}
+        self._evicted: dict[tuple[str, int, bytes], int] = {}
 
     def excuse(self, machine: Machine) -> None:
         """A node is about to forget its jobs without being suspected."""
@@ -98,7 +99,6 @@ class RepairChecker:
     def hear(self, sender: Machine, machine: Machine, runs: list[list[Any]]) -> None:
         """A node is about to read these: note the nodes without which it may not end a collection."""
         broker = machine.broker
-        sender_id = sender.membership.me.id
         # These are to be forgotten in any case, because they were never created. No collection ends.
         aborted = dict.fromkeys([item[0] for run in runs if run[0] == DELJOB for item in run[1:] if item[1] is None])
         for job_id in aborted:
@@ -124,9 +124,10 @@ class RepairChecker:
                     if not named and not linked:
                         continue
                     known = self._silent[key] = named, linked
+                    self._evicted[key] = machine.count("jobs_evicted")
                     self._world.later(0, self._ended, machine, key)
                 for silent in known:
-                    silent[:] = [node for node in silent if node.id != sender_id]
+                    silent[:] = [node for node in silent if not _is_of(node, sender)]
                 if kind == DELJOB:
                     known[1].clear()  # Another node has asked.
 
@@ -134,8 +135,11 @@ class RepairChecker:
         """Judge a node that has read of an ack while some nodes had not confirmed to it."""
         silent = [node for nodes in self._silent.pop(key) for node in nodes if not node.flags & FORGOTTEN]
         _, run, job_id = key
+        evicted = self._evicted.pop(key)
         if not silent or machine.runs != run or not machine.is_up or machine.broker.is_loading:
             return
+        if machine.count("jobs_evicted") != evicted:
+            return  # It may have forgotten the record for lack of memory.
         promise = self._oracle.by_id.get(job_id)
         if machine.broker.find(job_id) is not None or promise is None or may_have_died(promise, self._world.now_ms):
             return
@@ -224,3 +228,8 @@ class RepairChecker:
             if count < min(wanted[job_id], able):
                 return f"{promise} has {count} copies, {wanted[job_id]} are wanted, {able} nodes are there"
         return ""
+
+
+def _is_of(node: Node, sender: Machine) -> bool:
+    """Whether a message of this machine came from the node: also if the machine has a new id by now, after a reset."""
+    return node.host == sender.name

@@ -1,10 +1,15 @@
-"""Cappers: operators who set `max-running` and `rate` of a queue, and take them away again. Spec CP1 to CP5."""
+"""Cappers: operators who set `max-running` and `rate` of queues, and take them away again. Spec CP1 to CP5.
+
+One of the queues has plain jobs. In plans with claims the queues of these get caps, too, by the value under which their
+jobs need a claim, or by no value. So the slot of a cap is taken before a claim, and given back when the claim fails.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
 from disque_py.simulator.checks.caps import CapBook
+from disque_py.simulator.clients.claimers import SETTINGS
 from disque_py.simulator.clients.connection import words
 from disque_py.simulator.clients.workload import RECONNECT_MS, Actor
 
@@ -18,7 +23,10 @@ CLEAR_MS: Final = 500
 CHANGE_SHARE: Final = 0.002
 RUNNING: Final = (1, 2, 5)
 RATES: Final = ("none", "none", "50/1s", "200/2s")
-END: Final = ("max-running", 0, "rate", "none")
+NAMES_BY: Final = ("", "", "user", "carrier")
+END: Final = ("max-running", 0, "rate", "none", "max-running-by", "", "rate-by", "")
+# They send a TOKEN again, and that is no delivery.
+REPEATING: Final = ("fetcher", "filtered consumer")
 
 
 class Capper(Actor):
@@ -26,8 +34,10 @@ class Capper(Actor):
 
     def __init__(self, world: World, oracle: Oracle, plan: Plan, client: ClientPlan) -> None:
         super().__init__(world, oracle, plan, client)
-        self.book = CapBook(world, oracle)
+        kinds = [each.kind for each in plan.clients]
+        self.book = CapBook(world, oracle, counts_rate=not any(kind in REPEATING for kind in kinds))
         self.is_set = False
+        self._names: list[bytes | str] = [self.queues[0], *(SETTINGS if "claim worker" in kinds else ())]
 
     def act(self) -> int:
         """Count leases, and now and then change the cap."""
@@ -39,7 +49,9 @@ class Capper(Actor):
             return RECONNECT_MS
         if not line.outstanding:
             self.is_set = True
-            self._set("max-running", self.rng.choice(RUNNING), "rate", self.rng.choice(RATES))
+            rng = self.rng
+            settings = ("max-running", rng.choice(RUNNING), "rate", rng.choice(RATES))
+            self._set(rng.choice(self._names), *settings, "max-running-by", rng.choice(NAMES_BY))
         return LOOK_MS
 
     def end(self) -> None:
@@ -52,13 +64,14 @@ class Capper(Actor):
         if not any(machine.broker.caps.limits for machine in machines) and self.world.is_meshed():
             return
         if self.reach() is not None:
-            self._set(*END)
+            for name in self._names:
+                self._set(name, *END)
         self.world.later(CLEAR_MS, self._clear)
 
-    def _set(self, *settings: str | int) -> None:
+    def _set(self, name: bytes | str, *settings: str | int) -> None:
         assert self.line is not None
         self.book.changed_ms = self.world.now_ms
-        request = words("QUEUE", "SET", self.queues[0], *settings)
+        request = words("QUEUE", "SET", name, *settings)
         self.line.ask([(request, self._answered, settings)], self.travel())
 
     def _answered(self, reply: Any, settings: tuple[str | int, ...]) -> None:

@@ -105,6 +105,7 @@ class ClaimWorker(Actor):
         "TOOLATE",
         "CANCELED",
         "ERR the lease is above",
+        "ERR not while node",
     )
 
     def __init__(self, world: World, oracle: Oracle, plan: Plan, client: ClientPlan) -> None:
@@ -164,8 +165,10 @@ class ClaimWorker(Actor):
             self.world.later(1 + int(rng.expovariate(1 / 300)), self._decide, work, machine)
             return
         self.claims.ending(work.job_id, work.fence)
+        if not fence:
+            self.claims.loosen(work.job_id)
         command = "NACK" if dice < 0.55 else "CANCELJOB" if dice < 0.6 else "ACKJOB"
-        about = (work if command == "ACKJOB" and fence else None, self.world.now_ms, line.machine, line.machine.runs)
+        about = (work, command if fence else "", self.world.now_ms, line.machine, line.machine.runs)
         line.ask([(words(command, work.job_id, *fence), self._ended, about)], self.travel())
 
     def _line_to(self, machine: Machine | None) -> Line | None:
@@ -185,7 +188,9 @@ class ClaimWorker(Actor):
         if isinstance(reply, int) and reply:
             self.claims.extended(work.job_id, work.fence, reply, sent_ms)
 
-    def _ended(self, reply: Any, about: tuple[Work | None, int, Machine, int]) -> None:
-        work, sent_ms, machine, runs = about
-        if reply == 1 and work is not None:
+    def _ended(self, reply: Any, about: tuple[Work, str, int, Machine, int]) -> None:
+        work, fenced, sent_ms, machine, runs = about
+        if not fenced:
+            self.claims.loosed(work.job_id, self.world.now_ms)
+        if reply == 1 and fenced == "ACKJOB":
             self.claims.acked(work.job_id, work.fence, sent_ms, machine.name, runs)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from disque_py.simulator.checks.batches import BatchBook
 from disque_py.simulator.checks.claims import ClaimBook
 from disque_py.simulator.checks.locks import LockBook
+from disque_py.simulator.checks.waits import WaitBook
 from disque_py.simulator.clients.askers import Asker
 from disque_py.simulator.clients.attempts import LimitedProducer, Quitter
+from disque_py.simulator.clients.batchers import Batcher
 from disque_py.simulator.clients.cappers import Capper
 from disque_py.simulator.clients.claimers import ClaimProducer, ClaimWorker
 from disque_py.simulator.clients.debouncers import Debouncer, WindowBook
@@ -21,9 +24,11 @@ from disque_py.simulator.clients.pattern_consumers import PatternConsumer
 from disque_py.simulator.clients.placers import Placer
 from disque_py.simulator.clients.publishers import Publisher
 from disque_py.simulator.clients.timekeepers import Timekeeper
+from disque_py.simulator.clients.waiters import Waiter
 from disque_py.simulator.clients.workload import Actor, Consumer, Hoarder, Inspector, PatientConsumer, Producer
 
 if TYPE_CHECKING:
+    from disque_py.simulator.checks.cluster_invariants import Losses
     from disque_py.simulator.oracle import Oracle
     from disque_py.simulator.plan import Plan
     from disque_py.simulator.world.world import World
@@ -50,17 +55,21 @@ KINDS: Final[dict[str, type[Actor]]] = {
     "debouncer": Debouncer,
     "timekeeper": Timekeeper,
     "capper": Capper,
+    "batcher": Batcher,
+    "waiter": Waiter,
     "claim producer": ClaimProducer,
     "claim worker": ClaimWorker,
 }
 
 
-def start_clients(world: World, oracle: Oracle, plan: Plan) -> list[Actor]:
+def start_clients(world: World, oracle: Oracle, plan: Plan, losses: Losses) -> list[Actor]:
     """Return the clients of a plan, at work."""
     actors = [KINDS[client.kind](world, oracle, plan, client) for client in plan.clients]
     book = KeyBook(world, oracle, plan)
     windows = WindowBook(world, oracle, plan)
     locks = LockBook()
+    batches = BatchBook(world, oracle, losses)
+    waits = WaitBook(world, oracle, plan.node_timeout_ms)
     claims = ClaimBook()
     for actor in actors:
         if isinstance(actor, KeyedProducer | Fetcher):
@@ -69,6 +78,10 @@ def start_clients(world: World, oracle: Oracle, plan: Plan) -> list[Actor]:
             actor.book = windows
         elif isinstance(actor, Locker):
             actor.book = locks
+        elif isinstance(actor, Batcher):
+            actor.book = batches
+        elif isinstance(actor, Waiter):
+            actor.book = waits
         elif isinstance(actor, ClaimProducer | ClaimWorker):
             actor.claims = claims
         actor.begin()

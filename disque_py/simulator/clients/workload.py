@@ -49,9 +49,10 @@ class Line(Connection):
 
     since   number of the node's next event when a consumer last asked for jobs
     forever   queues of a GETJOB under way that has no TIMEOUT
+    is_patient   a request may take as long as jobs do
     """
 
-    __slots__ = ("_owner", "_waiting", "forever", "since")
+    __slots__ = ("_owner", "_waiting", "forever", "is_patient", "since")
 
     def __init__(self, world: World, owner: Actor) -> None:
         super().__init__(world)
@@ -59,6 +60,7 @@ class Line(Connection):
         self._waiting: deque[tuple[Callable[[Any, Any], None], Any]] = deque()
         self.since = 0
         self.forever: list[bytes] = []
+        self.is_patient = False
 
     def ask(self, requests: list[tuple[Request, Callable[[Any, Any], None], Any]], travel_ms: int) -> None:
         """Send requests, each with whom its reply is for and what is to be told with it."""

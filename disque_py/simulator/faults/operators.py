@@ -87,6 +87,7 @@ class OperatorFaults:
         at = len(world.machines)
         name = NAMES[at]
         machine = world.add(name, offset_ms=plan.offsets_ms[at], journal=plan.journals[at])
+        self._targets.oracle.sides += 1
         self._targets.tear(machine, "", "joined, and the node it met may have died")
         self._targets.meet(machine, up[fault.picks[0] % len(up)].name)
         return f"{name} joins", nothing

@@ -14,7 +14,17 @@ from __future__ import annotations
 from typing import Any, Final
 
 from cluster_bus.codec import PROTOCOL_MAX, Decoder, encode_run, frame
-from cluster_bus.messages import DELJOB, FIRST_JOB_KIND, HINT, INTEREST, NEEDJOBS, REPLJOB, SETACK
+from cluster_bus.messages import (
+    ACKATTEMPT,
+    DELJOB,
+    FIRST_JOB_KIND,
+    HINT,
+    INTEREST,
+    LEASED,
+    NEEDJOBS,
+    REPLJOB,
+    SETACK,
+)
 
 OLD: Final = PROTOCOL_MAX
 PREVIOUS: Final = OLD - 1
@@ -22,7 +32,7 @@ NEW: Final = OLD + 1
 # The value of the new position; a number no older handler could mistake for one of its own positions.
 NEW_FIELD: Final = 7_654_321
 # The length of items that may leave out their last positions.
-WHOLE: Final = {DELJOB: 3, HINT: 5, INTEREST: 4, NEEDJOBS: 5, REPLJOB: 3, SETACK: 4}
+WHOLE: Final = {ACKATTEMPT: 3, LEASED: 9, DELJOB: 3, HINT: 5, INTEREST: 4, NEEDJOBS: 5, REPLJOB: 3, SETACK: 4}
 
 
 def decoder(version: int) -> Decoder:

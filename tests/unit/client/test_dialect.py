@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from disque_py.client import Address, Job
-from disque_py.client.dialect import Dialect
+from disque_py.client.dialect import Dialect, is_too_long
 from disque_py.client.errors import from_reply
 
 NODE, OTHER = Address("a", 1), Address("b", 1)
@@ -37,3 +37,9 @@ def test_a_getjob_is_asked_without_the_number_once_it_was_refused():
     error = from_reply("ERR syntax error")
     assert [dialect.fetch_is_refused(error), dialect.fetches_attempts] == [True, False]
     assert not dialect.fetch_is_refused(error)
+
+
+def test_a_node_that_refuses_a_long_result_knows_the_word():
+    """Spec RW1. The number of the delivery was not the reason."""
+    assert is_too_long(from_reply("ERR RESULT is longer than result-max-bytes"))
+    assert not is_too_long(from_reply("ERR syntax error"))

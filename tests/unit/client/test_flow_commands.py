@@ -9,11 +9,7 @@ import pytest
 from client_node import JOB_A, JOB_B
 from disque_py.client import commands, flow_commands
 from disque_py.client.results import Job
-
-
-def line(request):
-    """The words with blanks between."""
-    return b" ".join(request.argv).decode()
+from request_words import words_of
 
 
 @pytest.mark.parametrize(
@@ -36,7 +32,7 @@ def line(request):
 )
 def test_a_command_has_these_words(request_, wire):
     """Spec RW4, RW5, BT6."""
-    assert line(request_) == wire
+    assert words_of(request_) == wire
 
 
 def test_the_end_of_each_job_is_typed():

@@ -45,3 +45,10 @@ def test_every_caller_gets_an_error_of_its_own():
     assert isinstance(mine, ReplyTimeoutError)
     assert not mine.sent
     assert type(failure(ProtocolError("x"), sent=True)) is ConnectionLostError
+
+
+def test_a_program_that_names_its_place_asks_for_the_places_of_nodes():
+    """Spec ZN9. Others say HELLO as before, so the original's servers answer."""
+    assert b"EXTENDED" in handshake(make_options((), {"zone": "a"}))[-1]
+    assert b"EXTENDED" not in handshake(make_options((), {}))[-1]
+    assert make_options((), {"datacenter": "eu"}).place == ("eu", "")

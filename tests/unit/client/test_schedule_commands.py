@@ -8,11 +8,7 @@ import pytest
 
 from disque_py.client import schedule_commands as commands
 from disque_py.client.request import Repeat
-
-
-def line(request):
-    """The words with blanks between."""
-    return b" ".join(request.argv).decode()
+from request_words import words_of
 
 
 @pytest.mark.parametrize(
@@ -44,7 +40,7 @@ def line(request):
 )  # fmt: skip
 def test_a_command_has_these_words(request_, wire):
     """Spec SD10."""
-    assert line(request_) == wire
+    assert words_of(request_) == wire
 
 
 def test_one_of_cron_and_every_is_needed():

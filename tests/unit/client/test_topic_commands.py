@@ -7,11 +7,7 @@ import pytest
 from disque_py.client import commands, topic_commands
 from disque_py.client.request import Repeat
 from disque_py.client.topic_commands import Binding
-
-
-def line(request):
-    """The words with blanks between."""
-    return b" ".join(request.argv).decode()
+from request_words import words_of
 
 
 @pytest.mark.parametrize(
@@ -35,7 +31,7 @@ def line(request):
 )
 def test_the_words_of_a_command(request_, wire):
     """Spec TP1, TP5, TP6, TP7, TP8."""
-    assert line(request_) == wire
+    assert words_of(request_) == wire
 
 
 def test_typed_answers():

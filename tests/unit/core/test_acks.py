@@ -102,6 +102,20 @@ def test_a_silent_holder_is_asked_again_with_growing_gaps():
     assert all(abs(gap - wanted) < 2 for gap, wanted in zip(gaps, expected, strict=True)), gaps
 
 
+def test_answers_do_not_lengthen_the_pause_before_a_silent_holder_is_asked_again():
+    """It may be reading its journal, and answer in a moment."""
+    broker, *others = make_cluster(6)
+    job = hold(broker, *others, ttl_s=864_000)
+    acks.ack_here(broker, job.id)
+    for number, node in enumerate(others[1:]):
+        new = add_node(broker, 20 + number)
+        say(broker, node, GOTACK, (job.id, pack(broker.me, *others, new), 1))
+        say(broker, new, GOTACK, (job.id, pack(broker.me, *others, new), 1))
+    sent(broker)
+    advance(broker, 1_100)
+    assert [nodes for nodes, _ in sent_of(broker, SETACK)] == [(others[0],)]
+
+
 def test_a_holder_without_a_link_is_not_asked_but_waited_for():
     broker, b, c = make_cluster()
     c.is_linked = False

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from disque_py.core import capping
+from disque_py.node import dispatch
 from tests.support.brokers import add_node, ask, make_broker, make_client
+from tests.support.copies import advance
 
 
 @pytest.fixture
@@ -61,3 +63,19 @@ def test_a_part_follows_the_number_of_followers(broker):
     assert broker.caps.share == (3, 4)
     capping.on_link_lost(broker, nodes[0])
     assert broker.caps.share == (2, 4)
+
+
+def test_a_client_that_waits_with_patterns_gets_the_slot_that_it_waits_for():
+    """Spec TP2, CP3: jobs without RETRY need no slot of those that run, though jobs with RETRY wait for one."""
+    broker = make_broker()
+    worker, waiting, producer = (make_client(broker) for _ in range(3))
+    ask(broker, producer, "QUEUE", "SET", "q", "max-running", 1, "rate", "100/1s")
+    advance(broker, 1_000)
+    for retry in (10, 10):
+        ask(broker, producer, "ADDJOB", "q", "x", 0, "RETRY", retry)
+    assert b"x" in ask(broker, worker, "GETJOB", "FROM", "q")
+    assert ask(broker, waiting, "GETJOB", "FROMMATCH", "q*") == b""
+    dispatch.settle(broker)
+    ask(broker, producer, "ADDJOB", "q", "once", 0, "RETRY", 0)
+    dispatch.settle(broker)
+    assert b"once" in b"".join(waiting.out)

@@ -111,6 +111,17 @@ def test_a_renewal_without_a_majority_releases_nothing():
     assert claim(world, "b", wish(b"two")).outcome == HELD
 
 
+def test_a_renewal_that_one_voter_refuses_and_others_never_answer_fails():
+    """Spec CL2."""
+    world = voters("abc")
+    first = claim(world, "a", wish(lease_ms=300))
+    world.run(500)
+    assert claim(world, "b", wish(b"two", 5_000)).outcome == GRANTED
+    world.pause("b")
+    world.pause("c")
+    assert renew(world, "a", wish(), first.fence).outcome == claiming.NO_MAJORITY
+
+
 def test_a_renewal_after_the_lease_is_over():
     world = voters("abc")
     fence = claim(world, "a", wish(lease_ms=1_000)).fence

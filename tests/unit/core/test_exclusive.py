@@ -322,6 +322,16 @@ def test_a_delivery_under_a_token_can_be_repeated_and_extended():
     assert len(get(world, "b")) == 1
 
 
+def test_jobs_of_a_token_that_need_no_claim_may_be_leased_for_any_time():
+    """Spec EX1. Whatever other jobs of the node run under claims."""
+    world = exclusive()
+    add(world, "a", "ann")
+    assert len(get(world, "a")) == 1
+    world.ask("a", "ADDJOB", "simple", "body", 0, "RETRY", 600)
+    assert len(world.ask("a", "GETJOB", "TOKEN", "t", "FROM", "simple")) == 1
+    assert world.ask("a", "EXTENDTOKEN", "t", 86_400) == 1
+
+
 def test_a_moved_job_needs_no_claim_in_a_simple_queue():
     """Spec EX2."""
     world = exclusive()

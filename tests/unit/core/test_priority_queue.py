@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from random import Random
 
+import pytest
+
 from disque_py.core.job import QUEUED, Job, JobTerms
 from disque_py.core.job_attributes import JobAttributes
 from disque_py.core.priority_queue import PART_MAX, PriorityQueue, key_of
@@ -53,6 +55,18 @@ def test_the_smallest_is_taken_from_either():
     queue.next_chunk()
     assert [queue.smallest().priority for _ in range(3)] == [2, 5, 7]
     assert not queue.parts
+
+
+@pytest.mark.parametrize("count", [1, 2 * PART_MAX])
+def test_a_job_is_removed_though_former_copies_of_it_left_dead_entries(count):
+    """A node may forget a job and get a copy again. The entries have one key."""
+    former = [make(5, priority=1) for _ in range(count)]
+    job = make(5, priority=1)
+    queue = queue_of(make(4, priority=1), *former, job, make(6, priority=1))
+    assert queue.remove(job)
+    assert not queue.remove(job)
+    assert all(queue.remove(each) for each in former)
+    assert [each.id for each in queue.jobs()] == [make(4).id, make(6).id]
 
 
 def test_the_key_at_a_position_of_the_run_or_aside_is_known():

@@ -428,6 +428,17 @@ def test_a_holder_waits_for_the_confirmation_of_the_node_that_it_named():
     assert broker.find(job.id) is None
 
 
+def test_a_node_that_was_named_confirms_by_the_end_of_the_collection_too():
+    """Spec RC7. It knows the job as done, so it answers each question so."""
+    broker, second, third, job = make_missing()
+    say(broker, third, SETACK, (job.id, pack(broker.me, second, third)))
+    say(broker, second, GOTACK, (job.id, pack(broker.me, second, third), 1))
+    sent(broker)
+    say(broker, third, DELJOB, (job.id, pack(broker.me, third)))
+    say(broker, third, DELJOB, (job.id, pack(broker.me, second, third)))
+    assert broker.find(job.id) is None
+
+
 def test_a_job_from_before_an_absence_is_collected_from_every_node():
     """Spec RC8. Later jobs cost nothing more."""
     broker, second, third, lost = make_cluster()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from brokers import add_node, ask, ask_parsed, make_broker, make_client, pass_time
 from cluster_bus.messages import INTEREST
+from copies import advance
 from disque_py.core import reset
 from disque_py.node import dispatch
 
@@ -31,6 +32,15 @@ def test_a_flushed_node_works_on():
     pass_time(broker, 1000)
     dispatch.tick(broker)
     assert ask_parsed(broker, client, "GETJOB", "FROM", "q1")[0][2] == b"after"
+
+
+def test_a_flushed_node_goes_on_counting_the_shared_state_of_batches():
+    """Spec BT3: ids go with the jobs, and names stay."""
+    broker, client = filled_broker()
+    ask(broker, client, "ADDJOB", "q1", "x", 0, "BATCH", "b")
+    advance(broker, 10)
+    reset.flush(broker)
+    assert broker.used_memory == broker.batches.size > 0
 
 
 def test_a_large_index_is_freed_in_parts():

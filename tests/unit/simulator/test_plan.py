@@ -60,7 +60,9 @@ def test_the_kept_parts_of_a_plan_keep_their_numbers():
     assert plan.kept(Keep()) == plan
 
 
-@pytest.mark.parametrize("text", ["", "nodes=3", "clients=0,4 faults=2,5 until=4210", "clients=none faults=none"])
+@pytest.mark.parametrize(
+    "text", ["", "nodes=3", "clients=0,4 faults=2,5 until=4210", "clients=0-3,7", "clients=none faults=none"]
+)
 def test_keep_can_be_written_and_read(text):
     """It stands in the command that plays a failure again."""
     assert str(Keep.read(text)) == text

@@ -36,6 +36,12 @@ def test_refusals_are_told_by_their_reason():
     assert tell_message(Ids(), messages.TOOK, (3, bytes([0, messages.REFUSED_BUSY]))) == "#3 taken busy"
 
 
+def test_a_key_of_a_claim_need_not_be_text():
+    """A holder of a delivery begins with a node id."""
+    told = tell_message(Ids(), messages.CLAIM, [1, 1, b"Vq", b"\xa6node", 7, 1_000, 1, 0, 0])
+    assert told == "Vq \\xa6node fence 7 for 1000ms"
+
+
 def test_replies_are_told_like_a_client_would_see_them():
     """Numbers, nil, errors, lists; long and odd bytes by their beginning."""
     assert tell_reply(Ids(), [1, None, JOB, b"x", ValueError("ERR no")]) == "[:1, nil, 00000000, x, -ERR no]"

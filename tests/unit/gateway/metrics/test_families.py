@@ -103,5 +103,5 @@ def test_help_and_kind_are_those_of_the_table():
 def test_openmetrics_is_given_to_those_that_ask():
     text, content_type = text_of([seen(info={"total_jobs_added": 3})], "application/openmetrics-text; version=1.0.0")
     assert content_type.startswith("application/openmetrics-text")
-    assert b"# TYPE disque_jobs_added counter\n" in text
+    assert b"# TYPE disque_node_jobs_added counter\n" in text
     assert text.endswith(b"# EOF\n")

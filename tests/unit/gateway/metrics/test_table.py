@@ -7,8 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from disque_py.gateway.metrics.table import INFO_METRICS, METRICS, Field, Metric, info_samples, label_value
+from disque_py.gateway.metrics.table import (
+    EVENT_METRICS,
+    INFO_METRICS,
+    METRICS,
+    REQUEST_SECONDS,
+    Field,
+    Metric,
+    info_samples,
+    label_value,
+)
 
+ALL = (*METRICS, *EVENT_METRICS, REQUEST_SECONDS)
 INFO_PAGE = (Path(__file__).parents[4] / "docs/info.md").read_text(encoding="utf-8")
 
 
@@ -17,11 +27,11 @@ def samples(name, **info):
 
 
 def test_every_name_occurs_once():
-    names = [metric.name for metric in METRICS]
+    names = [metric.name for metric in ALL]
     assert len(names) == len(set(names))
 
 
-@pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
+@pytest.mark.parametrize("metric", ALL, ids=lambda metric: metric.name)
 def test_a_metric_follows_the_rules_of_prometheus(metric):
     """promtool's lint: `_total` for counters alone, base units, a help text."""
     assert re.fullmatch(r"disque_[a-z_]+", metric.name)
@@ -29,7 +39,7 @@ def test_a_metric_follows_the_rules_of_prometheus(metric):
     assert not re.search(r"_(ms|milliseconds|kb|mb|percent)\b", metric.name)
     assert metric.help.endswith(".")
     assert metric.source
-    assert metric.labels[0] == "node"
+    assert metric.labels[0] == ("node" if metric in METRICS else "door" if metric is REQUEST_SECONDS else "queue")
 
 
 @pytest.mark.parametrize("metric", INFO_METRICS, ids=lambda metric: metric.name)

@@ -45,6 +45,18 @@ def test_a_value_is_free_after_the_end_of_the_delivery_or_its_lease(how):
     assert found.deliveries == (3 if how == "end" else 2)
 
 
+def test_a_command_without_fence_may_end_a_later_delivery():
+    """Spec EX6. Until it is answered, no worker can be sure of the job."""
+    found = book()
+    deliver(found, b"one", 5)
+    found.loosen(b"one")
+    deliver(found, b"one", 6, attempt=2, sent_ms=20, now_ms=30)
+    found.loosed(b"one", 40)
+    deliver(found, b"two", 7, sent_ms=35, now_ms=50)
+    with pytest.raises(RuleBrokenError, match=ONE_RUNNING):
+        deliver(found, b"one", 8, attempt=3, sent_ms=60, now_ms=70)
+
+
 def test_an_extended_lease_keeps_the_value():
     """Spec EX5."""
     found = book()

@@ -98,6 +98,22 @@ def test_a_collection_ends_when_the_nodes_have_spoken_that_may_have_copies_of_re
         world.run(1)
 
 
+@pytest.mark.parametrize("why", ["evicted", "reset"])
+def test_a_node_that_forgets_for_another_reason_has_ended_no_collection(why):
+    """It is short of memory. Or the last answer is of a node that has a new id since."""
+    world, checker, _, promise = make_world("ab" if why == "reset" else "abc")
+    first, second = holders_of(world, promise)
+    job = first.broker.find(promise.id)
+    lifecycle.acknowledge(first.broker, job)
+    job.era -= 1
+    if why == "reset":
+        second.membership.me.id = b"x" * 20
+    checker.hear(second, first, [[GOTACK, [job.id, b"", 1]]])
+    lifecycle.forget(first.broker, job)
+    first.broker.stats.jobs_evicted += why == "evicted"
+    world.run(1)
+
+
 def test_a_copy_whose_knowers_are_gone_is_excused():
     world, checker, oracle, promise = make_world()
     first, second = holders_of(world, promise)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from disque_py.simulator.checks.cluster_invariants import Losses
 from disque_py.simulator.clients.kinds import KINDS, start_clients
 from disque_py.simulator.oracle import Oracle
 from disque_py.simulator.plan import draw
@@ -12,12 +13,13 @@ def test_all_clients_of_a_plan_are_started():
     """In the order of their numbers."""
     plan = draw(3, 500)
     world = joined("ab")
-    assert [type(each) for each in start_clients(world, Oracle(), plan)] == [
+    oracle = Oracle()
+    assert [type(each) for each in start_clients(world, oracle, plan, Losses(oracle))] == [
         KINDS[client.kind] for client in plan.clients
     ]
 
 
 def test_plans_name_no_other_kinds():
-    """Fifty seeds have them all, but for those that only their own tests play, so that found seeds stay the same."""
+    """Fifty seeds have them all."""
     kinds = {client.kind for seed in range(50) for client in draw(seed, 500).clients}
-    assert kinds == set(KINDS) - {"timekeeper", "capper"}
+    assert kinds == set(KINDS)

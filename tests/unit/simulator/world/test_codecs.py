@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cluster_bus.codec import Decoder, encode_run, frame
-from cluster_bus.messages import GOTJOB, HINT, LEASED, PING
+from cluster_bus.messages import GOTJOB, HINT, LEASED, PING, QUEUED
 from disque_py.simulator.world.codecs import NEW, NEW_FIELD, OLD, PREVIOUS, renewed
 from disque_py.simulator.world.world import World
 from simulated import ask
@@ -13,16 +13,16 @@ from simulated import ask
 
 def test_the_new_version_says_one_thing_more_of_each_job():
     """Items that have positions get another; heartbeats and bare ids stay as they are."""
-    data = frame(NEW, [encode_run(LEASED, [(b"id", 1, 2)]), encode_run(GOTJOB, [b"id"]), encode_run(PING, [[{}, []]])])
+    data = frame(NEW, [encode_run(QUEUED, [(b"id", 1, 2)]), encode_run(GOTJOB, [b"id"]), encode_run(PING, [[{}, []]])])
     [runs] = Decoder(versions=(NEW, NEW)).feed(renewed(data))
-    assert runs == [[LEASED, [b"id", 1, 2, NEW_FIELD]], [GOTJOB, b"id"], [PING, [{}, []]]]
+    assert runs == [[QUEUED, [b"id", 1, 2, NEW_FIELD]], [GOTJOB, b"id"], [PING, [{}, []]]]
 
 
 def test_an_item_without_its_last_positions_gets_no_new_one():
-    """It would be read as one of these: as the number of jobs that come with a HINT."""
-    data = frame(NEW, [encode_run(HINT, [(b"q", 1, 2, 3), (b"q", 1, 2, 3, 4)])])
+    """It would be read as one of these: as the number of jobs that come with a HINT, or as the claim of a delivery."""
+    data = frame(NEW, [encode_run(HINT, [(b"q", 1, 2, 3), (b"q", 1, 2, 3, 4)]), encode_run(LEASED, [(b"id", 1, 2)])])
     [runs] = Decoder(versions=(NEW, NEW)).feed(renewed(data))
-    assert runs == [[HINT, [b"q", 1, 2, 3], [b"q", 1, 2, 3, 4, NEW_FIELD]]]
+    assert runs == [[HINT, [b"q", 1, 2, 3], [b"q", 1, 2, 3, 4, NEW_FIELD]], [LEASED, [b"id", 1, 2]]]
 
 
 @pytest.mark.parametrize(("older", "newer"), [(PREVIOUS, OLD), (OLD, NEW), (PREVIOUS, NEW)])

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 
-from disque_py.client import Disque
+from disque_py.client.blocking import Disque
 
 
 class ProcessClient:

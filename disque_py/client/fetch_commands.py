@@ -1,0 +1,251 @@
+"""GETJOB, and the commands about all jobs that one token fetched. Pure. Spec R8."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from disque_py.client import results
+from disque_py.client.address import Address
+from disque_py.client.arguments import Where, add_pair, short_reason, where_words
+from disque_py.client.protocol import word
+from disque_py.client.request import Lane, Repeat, Request
+from disque_py.client.results import Job
+from disque_py.client.spans import Milliseconds, Seconds, milliseconds, seconds, time_words, whole
+
+
+def get_jobs(
+    *queues: str | bytes,
+    count: int = 1,
+    timeout_ms: Milliseconds = 0,
+    nohang: bool = False,
+    withcounters: bool = False,
+    withmeta: bool = False,
+    withlease: bool = False,
+    lease: Seconds | None = None,
+    where: Where | None = None,
+    match: Iterable[str | bytes] | None = None,
+    token: str | bytes | None = None,
+    node: Address | None = None,
+) -> Request[list[Job]]:
+    """GETJOB → up to `count` jobs; an empty list when none came in time.
+
+    queues         names of queues; jobs of the first are given before those of the next
+    count          number of jobs at most, 1 by default. A call that had to wait gets one job, with any count
+    timeout_ms     milliseconds to wait for the first job; 0, the default, waits for ever
+    nohang         do not wait at all
+    withcounters   `Job.nacks` and `Job.additional_deliveries` are filled in
+    withmeta       `Job.meta` is filled in
+    withlease      `Job.lease_ms` and `Job.attempt` are filled in
+    lease          seconds for which these deliveries last; by default each job's RETRY
+    where          pairs of names and values; only jobs whose metadata have all of them. None, the default, takes any
+                   job
+    match          patterns in the place of names, as `["mail.*"]`, 16 at most: jobs of every queue whose name matches,
+                   also of queues that come into being later. None by default
+    token          none by default. The same token on the same node is answered with the same jobs, as long as they
+                   are leased. `ack_token`, `nack_token` and `extend_token` work on all of them. With a token or a
+                   lease, jobs of RETRY 0 are skipped
+    node           ask this node only. A token belongs to the node that answered (`Job.node`). By default the client
+                   chooses
+
+    A connection that breaks while the call waits is replaced. Jobs that are lost in flight come again after their
+    RETRY. Cancelling the call is safe in the asyncio client: it puts back the jobs in flight.
+
+    Raises ValueError for a number that is not whole, or without a queue.
+    """
+    patterns = () if match is None else tuple(map(word, match))
+    if bool(queues) == bool(patterns):
+        raise ValueError("GETJOB needs at least one queue, or one pattern and no queue")
+    timeout = milliseconds("timeout_ms", timeout_ms)
+    limit = whole("count", count)
+    argv = [b"GETJOB"]
+    wait_word: int | None = None
+    if nohang:
+        argv.append(b"NOHANG")
+    else:
+        argv += (b"TIMEOUT", b"%d" % timeout)
+        wait_word = 2
+    if limit != 1:
+        argv += (b"COUNT", b"%d" % limit)
+    if withcounters:
+        argv.append(b"WITHCOUNTERS")
+    if withmeta:
+        argv.append(b"WITHMETA")
+    if withlease:
+        argv.append(b"WITHLEASE")
+    if lease is not None:
+        argv += time_words("lease", lease)
+    add_pair(argv, b"TOKEN", token)
+    argv += where_words(where)
+    argv.append(b"FROMMATCH" if patterns else b"FROM")
+    argv += patterns or [word(queue) for queue in queues]
+    is_pinned = node is not None
+    if nohang:
+        return Request(tuple(argv), results.jobs, node=node, is_consumers=True, is_pinned=is_pinned)
+    return Request(
+        tuple(argv),
+        results.jobs,
+        Repeat.SAFE,
+        Lane.OWN,
+        timeout,
+        wait_word,
+        node=node,
+        is_consumers=True,
+        is_pinned=is_pinned,
+    )
+
+
+def get_job(
+    *queues: str | bytes,
+    timeout_ms: Milliseconds = 0,
+    nohang: bool = False,
+    withcounters: bool = False,
+    withmeta: bool = False,
+    withlease: bool = False,
+    lease: Seconds | None = None,
+    where: Where | None = None,
+    match: Iterable[str | bytes] | None = None,
+    token: str | bytes | None = None,
+    node: Address | None = None,
+) -> Request[Job | None]:
+    """GETJOB → one job, or None when none came in time.
+
+    queues         names of queues; jobs of the first are given before those of the next
+    timeout_ms     milliseconds to wait for a job; 0, the default, waits for ever
+    nohang         do not wait at all
+    withcounters   `Job.nacks` and `Job.additional_deliveries` are filled in
+    withmeta       `Job.meta` is filled in
+    withlease      `Job.lease_ms` and `Job.attempt` are filled in
+    lease          seconds for which this delivery lasts; by default the job's RETRY
+    where          pairs of names and values; only a job whose metadata have all of them. None, the default, takes any
+                   job
+    match          patterns in the place of names, as `["mail.*"]`, 16 at most: jobs of every queue whose name matches,
+                   also of queues that come into being later. None by default
+    token          none by default. The same token on the same node is answered with the same job (see `get_jobs`)
+    node           ask this node only; by default the client chooses
+
+    Raises ValueError for a number that is not whole, or without a queue.
+    """
+    ask = get_jobs(
+        *queues,
+        timeout_ms=timeout_ms,
+        nohang=nohang,
+        withcounters=withcounters,
+        withmeta=withmeta,
+        withlease=withlease,
+        lease=lease,
+        where=where,
+        match=match,
+        token=token,
+        node=node,
+    )
+    return Request(
+        ask.argv,
+        results.first_job,
+        ask.repeat,
+        ask.lane,
+        ask.wait_ms,
+        ask.wait_word,
+        node=node,
+        is_consumers=True,
+        is_pinned=ask.is_pinned,
+    )
+
+
+def jobs(
+    *queues: str | bytes,
+    count: int = 1,
+    idle_ms: Milliseconds = 0,
+    withcounters: bool = False,
+    withmeta: bool = False,
+    withlease: bool = False,
+    lease: Seconds | None = None,
+    where: Where | None = None,
+    match: Iterable[str | bytes] | None = None,
+    node: Address | None = None,
+) -> Request[list[Job]]:
+    """Iterate over jobs: for ever, or until none came for `idle_ms`. The caller acknowledges each.
+
+    queues         names of queues; jobs of the first are given before those of the next
+    count          number of jobs that are fetched at once at most, 1 by default
+    idle_ms        milliseconds without a job after which the iterator ends; 0, the default: never
+    withcounters   `Job.nacks` and `Job.additional_deliveries` are filled in
+    withmeta       `Job.meta` is filled in
+    withlease      `Job.lease_ms` and `Job.attempt` are filled in
+    lease          seconds for which each delivery lasts; by default the job's RETRY
+    where          pairs of names and values; only jobs whose metadata have all of them. None, the default, takes any
+                   job
+    match          patterns in the place of names, as `["mail.*"]`, 16 at most: jobs of every queue whose name matches,
+                   also of queues that come into being later. None by default
+    node           ask this node only; by default the client chooses
+
+    An iterator that ends early puts back the jobs that it has fetched and not handed out. It ends when its loop is
+    left, when it is closed, and when the client is closed.
+
+    Raises ValueError for a number that is not whole, or without a queue.
+    """
+    return get_jobs(
+        *queues,
+        count=count,
+        timeout_ms=milliseconds("idle_ms", idle_ms),
+        withcounters=withcounters,
+        withmeta=withmeta,
+        withlease=withlease,
+        lease=lease,
+        where=where,
+        match=match,
+        node=node,
+    )
+
+
+def ack_token(*tokens: str | bytes, node: Address | None = None) -> Request[int]:
+    """ACKTOKEN → number of jobs that were acknowledged: all that are still leased under these tokens.
+
+    tokens   tokens of GETJOBs
+    node     the node that answered the GETJOB. Other nodes don't know the token and answer 0. By default the client
+             chooses
+    """
+    return _about_tokens(b"ACKTOKEN", tokens, node)
+
+
+def nack_token(
+    *tokens: str | bytes,
+    delay: Seconds | None = None,
+    reason: str | bytes | None = None,
+    node: Address | None = None,
+) -> Request[int]:
+    """NACKTOKEN → number of jobs that were put back: all that are still leased under these tokens.
+
+    tokens   tokens of GETJOBs
+    delay    seconds until the next delivery, or a timedelta; by default the jobs' back-off decides, else their queue's,
+             else they are queued at once
+    reason   the error, which SHOW tells until the next NACK; none by default
+    node     the node that answered the GETJOB; by default the client chooses
+    """
+    request = _about_tokens(b"NACKTOKEN", tokens, node)
+    if delay is not None:
+        request.argv += time_words("delay", delay)
+    if reason is not None:
+        request.argv += (b"REASON", short_reason(reason))
+    return request
+
+
+# The parameter shadows the function of that name.
+_as_seconds: Final = seconds
+
+
+def extend_token(token: str | bytes, seconds: Seconds, *, node: Address | None = None) -> Request[int]:
+    """EXTENDTOKEN → number of leases that were extended: all that still run under this token.
+
+    token     the token of a GETJOB
+    seconds   seconds that the leases last from now
+    node      the node that answered the GETJOB; by default the client chooses
+
+    Raises ValueError for a number that is not whole.
+    """
+    return _about_tokens(b"EXTENDTOKEN", (token, b"%d" % _as_seconds("seconds", seconds)), node)
+
+
+def _about_tokens(name: bytes, argv: Iterable[str | bytes], node: Address | None) -> Request[int]:
+    is_pinned = node is not None
+    return Request((name, *map(word, argv)), int, Repeat.SAFE, node=node, is_consumers=True, is_pinned=is_pinned)

@@ -1,0 +1,256 @@
+"""Commands about jobs that exist: their ends, their leases, their place in the queue, and a look at them. Pure.
+
+A command about jobs goes to the node that delivered them, because that node knows their leases.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import timedelta
+
+from disque_py.client import results
+from disque_py.client.address import Address
+from disque_py.client.arguments import JobRef, add_pair, short_reason
+from disque_py.client.protocol import Reply, text, word
+from disque_py.client.request import Repeat, Request, words
+from disque_py.client.results import Job, JobInfo
+from disque_py.client.spans import Seconds, milliseconds, seconds, time_words, whole
+
+
+def by_node(jobs: Iterable[JobRef]) -> dict[Address | None, list[JobRef]]:
+    """Return jobs grouped by the node that delivered them. That node knows their lease."""
+    groups: dict[Address | None, list[JobRef]] = {}
+    for job in jobs:
+        groups.setdefault(job.node if isinstance(job, Job) else None, []).append(job)
+    return groups
+
+
+def _about_jobs(name: bytes, jobs: tuple[JobRef, ...], repeat: Repeat) -> Request[int]:
+    node: Address | None = None
+    argv = [name]
+    for job in jobs:
+        if isinstance(job, Job):
+            node = job.node
+            argv.append(job.id.encode())
+        else:
+            argv.append(word(job))
+    return Request(tuple(argv), int, repeat, node=node, is_consumers=True, about=jobs)
+
+
+def ack(
+    *jobs: JobRef, attempt: int | None = None, fence: int | None = None, result: str | bytes | None = None
+) -> Request[int]:
+    """ACKJOB → number of jobs that were known at the nodes that delivered them. Unknown jobs are acknowledged too.
+
+    jobs      jobs, or their ids
+    attempt   the number of the delivery of exactly one job (`Job.attempt`): if a later delivery is known, nothing is
+              done and the answer is 0. By default the job is acknowledged whichever delivery it is
+    fence     the fence of the delivery's claim, of exactly one job; by default that of a single `Job` (`Job.fence`)
+    result    the result of exactly one job, for clients that wait for it; None, the default: none
+
+    Raises BadIdError; FencedError if a later claim is known; ValueError for `attempt`, `fence` or `result` with several
+    jobs.
+    """
+    request = _about_jobs(b"ACKJOB", jobs, Repeat.SAFE)
+    request.argv += _of_delivery(jobs, attempt, fence)
+    if result is not None:
+        if len(jobs) != 1:
+            raise ValueError("result is that of exactly one job")
+        request.argv += (b"RESULT", word(result))
+    return request
+
+
+def _of_delivery(jobs: tuple[JobRef, ...], attempt: int | None, fence: int | None) -> tuple[bytes, ...]:
+    """Return the words that name one delivery. A single job under a claim has its fence with it."""
+    words: tuple[bytes, ...] = ()
+    if attempt is not None:
+        words += (b"ATTEMPT", b"%d" % whole("attempt", attempt))
+    if fence is None and len(jobs) == 1 and isinstance(jobs[0], Job):
+        fence = jobs[0].fence
+    if fence:
+        words += (b"FENCE", b"%d" % whole("fence", fence))
+    if words and len(jobs) != 1:
+        raise ValueError("attempt and fence are about the delivery of exactly one job")
+    return words
+
+
+def fast_ack(*jobs: JobRef) -> Request[int]:
+    """FASTACK → number of jobs that were known. It is cheaper than `ack`; failing nodes cause more second deliveries.
+
+    jobs   jobs, or their ids
+
+    Raises BadIdError.
+    """
+    return _about_jobs(b"FASTACK", jobs, Repeat.SAFE)
+
+
+def nack(
+    *jobs: JobRef,
+    delay: Seconds | None = None,
+    reason: str | bytes | None = None,
+    final: bool = False,
+    attempt: int | None = None,
+    fence: int | None = None,
+) -> Request[int]:
+    """NACK, at the nodes that delivered the jobs → number of jobs that were given back.
+
+    jobs      jobs that could not be processed, or their ids. Jobs that the node does not know are not counted
+    delay     seconds until the next delivery, or a timedelta; by default the job's back-off decides, else its queue's,
+              else it is queued at once
+    reason    the error, which SHOW tells until the next NACK; none by default. Longer ones are cut to 1024 bytes
+    final     spend all attempts that are left: the job is errored, or a dead letter
+    attempt   the number of the delivery of exactly one job (`Job.attempt`): if that delivery is over, nothing is done
+              and the answer is 0. So the client may repeat the command. By default any delivery is meant, and the
+              client does not repeat it after a failure: a second NACK could hit the next delivery
+    fence     the fence of the delivery's claim, of exactly one job; by default that of a single `Job` (`Job.fence`)
+
+    Raises BadIdError, OutOfMemoryError; FencedError if a later claim is known; ValueError for `attempt` or `fence` with
+    several jobs.
+    """
+    request = _about_jobs(b"NACK", jobs, Repeat.ASK if attempt is None else Repeat.SAFE)
+    words: list[bytes] = []
+    if delay is not None:
+        words += time_words("delay", delay)
+    if reason is not None:
+        words += (b"REASON", short_reason(reason))
+    if final:
+        words.append(b"FINAL")
+    request.argv += (*words, *_of_delivery(jobs, attempt, fence))
+    return request
+
+
+def cancel(*jobs: JobRef, fence: int | None = None) -> Request[int]:
+    """CANCELJOB → number of jobs that were known, on any linked node, and not over. None of them is delivered again.
+
+    jobs    jobs, or their ids
+    fence   the fence of the claim of exactly one job's delivery, which ends, too; None, the default: no claim ends
+
+    A worker that runs a canceled job hears of it with its next WORKING.
+
+    Raises BadIdError; FencedError if a later claim is known.
+    """
+    request = _about_jobs(b"CANCELJOB", jobs, Repeat.SAFE)
+    if fence is not None:
+        request.argv += _of_delivery(jobs, None, fence)
+    return request
+
+
+def enqueue(*jobs: JobRef) -> Request[int]:
+    """ENQUEUE → number of jobs that were put into their queue.
+
+    jobs   jobs, or their ids. An errored job gets fresh attempts
+
+    Raises BadIdError, PausedError, OutOfMemoryError.
+    """
+    return _about_jobs(b"ENQUEUE", jobs, Repeat.ASK)
+
+
+def dequeue(*jobs: JobRef) -> Request[int]:
+    """DEQUEUE → number of jobs that were taken out of their queue, on the node asked.
+
+    jobs   jobs, or their ids
+
+    Raises BadIdError.
+    """
+    return _about_jobs(b"DEQUEUE", jobs, Repeat.NEVER)
+
+
+def delete(*jobs: JobRef) -> Request[int]:
+    """DELJOB → number of jobs that were removed, on the node asked only.
+
+    jobs   jobs, or their ids
+
+    Raises BadIdError.
+    """
+    return _about_jobs(b"DELJOB", jobs, Repeat.NEVER)
+
+
+def promote(*jobs: JobRef) -> Request[int]:
+    """PROMOTE → number of jobs whose delay was ended: they are pending now. Any node will do.
+
+    jobs   jobs, or their ids
+
+    Raises BadIdError, OutOfMemoryError, and UnreachableError if no node that holds a job can be asked.
+    """
+    return _about_jobs(b"PROMOTE", jobs, Repeat.SAFE)
+
+
+def reschedule(job: JobRef, *, delay: Seconds | None = None, priority: int | None = None) -> Request[bool]:
+    """RESCHEDULE → whether the waiting job has another delay or priority now. Any node will do.
+
+    job        a job, or its id
+    delay      seconds from now until it is pending, or a timedelta of milliseconds; 0: at once. None by default: as it
+               is
+    priority   its new priority, lower ones first. None by default: as it is
+
+    False: a worker has the job, or it is errored or over. Raises BadIdError, OutOfMemoryError, UnreachableError, and
+    ValueError if neither is given.
+
+        client.reschedule(job, delay=60)
+    """
+    if delay is None and priority is None:
+        raise ValueError("reschedule needs delay or priority")
+    argv = list(words(b"RESCHEDULE", job.id if isinstance(job, Job) else job))
+    if isinstance(delay, timedelta):
+        argv += (b"DELAYMS", b"%d" % milliseconds("delay", delay))
+    elif delay is not None:
+        argv += (b"DELAY", b"%d" % seconds("delay", delay))
+    add_pair(argv, b"PRIORITY", None if priority is None else whole("priority", priority))
+    return Request(tuple(argv), bool, node=job.node if isinstance(job, Job) else None)
+
+
+def working(
+    job: JobRef, seconds: Seconds | None = None, *, attempt: int | None = None, fence: int | None = None
+) -> Request[int]:
+    """WORKING → seconds for which the job's next delivery is put off, rounded up.
+
+    job       a job, or its id
+    seconds   seconds from now, or a timedelta; by default the job's RETRY
+    attempt   the number of the delivery (`Job.attempt`); by default any delivery is meant
+    fence     the fence of the delivery's claim; by default that of a `Job` (`Job.fence`)
+
+    Raises NoJobError, TooLateError, BadIdError; JobCanceledError if the job was canceled; StaleError if a later
+    delivery than `attempt` is known; FencedError if a later claim is known; NoQuorumError if the claim could not be
+    renewed; ValueError for a number that is not whole.
+    """
+    request = _about_jobs(b"WORKING", (job,), Repeat.SAFE)
+    if seconds is not None:
+        name, span = time_words("lease", seconds)
+        if name == b"LEASEMS":
+            request.argv += (name, span)
+            request.read = _seconds_of_ms
+        else:
+            request.argv += (span,)
+    request.argv += _of_delivery((job,), attempt, fence)
+    return request
+
+
+def _seconds_of_ms(reply: Reply) -> int:
+    return -(-int(reply) // 1000)
+
+
+def show(job: JobRef, *, cluster: bool = False) -> Request[JobInfo | None]:
+    """SHOW → the job as the node sees it, None if the node does not know it.
+
+    job       a job, or its id
+    cluster   as the node sees it that knows most of the job; None if no linked node knows it. Takes up to a second
+
+    Raises BadIdError.
+    """
+    ask = _about_jobs(b"SHOW", (job,), Repeat.SAFE)
+    return Request((*ask.argv, b"CLUSTER") if cluster else ask.argv, results.job_info, node=ask.node, is_consumers=True)
+
+
+def job_ids(queue: str | bytes, keys: Iterable[str | bytes]) -> Request[list[str | None]]:
+    """JOBID → the id of the job that each key names, None for a key that no node knows. Nothing is created.
+
+    queue   name of the queue that the keys were used with
+    keys    keys, one at least
+
+    Raises UnreachableError if a node could not be asked and no other one knows a key.
+    """
+    return Request(words(b"JOBID", queue, *keys), _ids)
+
+
+def _ids(reply: Reply) -> list[str | None]:
+    return [None if job_id is None else text(job_id) for job_id in reply]

@@ -1,0 +1,98 @@
+"""Commands about locks: a claim of a name under an owner. lock.py makes an object of them. Pure. Spec CL8."""
+
+from __future__ import annotations
+
+from disque_py.client import results
+from disque_py.client.arguments import CLAIM_MS, add_pair, names
+from disque_py.client.request import Lane, Repeat, Request, words
+from disque_py.client.results import LockGrant, LockInfo
+from disque_py.client.spans import Milliseconds, milliseconds, whole
+
+
+def acquire_lock(
+    name: str | bytes,
+    owner: str | bytes,
+    lease_ms: Milliseconds,
+    *,
+    attempts: int | None = None,
+    timeout_ms: Milliseconds = 0,
+) -> Request[LockGrant | None]:
+    """LOCK ACQUIRE → the grant; None if another owner has the lock.
+
+    name         name of the lock
+    owner        name of the owner; no two workers may use the same one
+    lease_ms     milliseconds after which the lock ends, unless it is extended
+    attempts     number of attempts at most, over all owners, until the work is done; None, the default: any number
+    timeout_ms   milliseconds to wait for another owner; 0, the default, answers at once
+
+    The owner that has the lock renews it so, with the same fence and attempt. So the client sends the command again
+    when its answer was lost. `lock` does more: it extends the lease, and tells when the lock is lost.
+
+    Raises LockDoneError, LockSpentError, NoQuorumError; ValueError for a number that is not whole.
+    """
+    argv = [*words(b"LOCK", b"ACQUIRE", name, owner), b"%d" % milliseconds("lease_ms", lease_ms)]
+    timeout = milliseconds("timeout_ms", timeout_ms)
+    wait_word: int | None = None
+    if timeout:
+        argv += (b"TIMEOUT", b"%d" % timeout)
+        wait_word = len(argv) - 1
+    add_pair(argv, b"ATTEMPTS", None if attempts is None else whole("attempts", attempts))
+    # Its own connection: the node gives the lock back if the client hangs up before the answer.
+    wait_ms = timeout or CLAIM_MS
+    return Request(tuple(argv), results.lock_grant, Repeat.SAFE, Lane.OWN, wait_ms, wait_word, awaits_voters=True)
+
+
+def extend_lock(name: str | bytes, owner: str | bytes, fence: int, lease_ms: Milliseconds) -> Request[int]:
+    """LOCK EXTEND → milliseconds of the lease, which begins anew.
+
+    name       name of the lock
+    owner      the owner that has it
+    fence      the fence of its grant
+    lease_ms   milliseconds after which the lock ends, unless it is extended again
+
+    Raises FencedError if the lock is no longer this owner's, NoQuorumError; ValueError for a number that is not whole.
+    """
+    argv = words(b"LOCK", b"EXTEND", name, owner, whole("fence", fence), milliseconds("lease_ms", lease_ms))
+    return Request(argv, int, lane=Lane.ADDS, wait_ms=CLAIM_MS, awaits_voters=True)
+
+
+def release_lock(
+    name: str | bytes, owner: str | bytes, fence: int, *, done_ms: Milliseconds | None = None
+) -> Request[bool]:
+    """LOCK RELEASE → whether the lock was held under this fence.
+
+    name      name of the lock
+    owner     the owner that has it
+    fence     the fence of its grant
+    done_ms   milliseconds for which the cluster remembers that the work is done; no owner gets the lock meanwhile, and
+              attempts are counted from 1 afterwards. None, the default: it is not done
+
+    A release without `done_ms` whose answer was lost is sent again, and then the answer is False.
+
+    Raises NoQuorumError: some voters may have released it, the others do when the lease is over. ValueError for a
+    number that is not whole.
+    """
+    argv = [*words(b"LOCK", b"RELEASE", name, owner, whole("fence", fence))]
+    add_pair(argv, b"DONE", None if done_ms is None else milliseconds("done_ms", done_ms))
+    return Request(tuple(argv), bool, lane=Lane.ADDS, wait_ms=CLAIM_MS, awaits_voters=True)
+
+
+def show_lock(name: str | bytes) -> Request[LockInfo | None]:
+    """LOCK SHOW → the lock as a majority of the voters knows it; None if it is free and nothing is remembered.
+
+    name   name of the lock
+
+    Raises NoQuorumError.
+    """
+    return Request(words(b"LOCK", b"SHOW", name), results.lock_info, wait_ms=CLAIM_MS, awaits_voters=True)
+
+
+def locks(pattern: str | None = None) -> Request[list[str]]:
+    """LOCK LIST → the names of locks that are held or remembered, sorted; at most 10,000.
+
+    pattern   only names that match it: `*`, `?`, `[a-z]`; by default all names
+
+    Raises NoQuorumError.
+    """
+    argv = words(b"LOCK", b"LIST") if pattern is None else words(b"LOCK", b"LIST", pattern)
+    return Request(argv, names, wait_ms=CLAIM_MS, awaits_voters=True)

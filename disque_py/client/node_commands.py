@@ -1,0 +1,65 @@
+"""Commands about the node asked, and `execute` for every command without a function. Pure."""
+
+from __future__ import annotations
+
+from disque_py.client import results
+from disque_py.client.address import Address
+from disque_py.client.protocol import Reply, Word, text
+from disque_py.client.request import Lane, Repeat, Request, words
+from disque_py.client.spans import Milliseconds, milliseconds
+
+
+def ping() -> Request[str]:
+    """PING → PONG."""
+    return Request((b"PING",), text)
+
+
+def time() -> Request[tuple[int, int]]:
+    """TIME → the node's Unix seconds, and microseconds of that second."""
+    return Request((b"TIME",), lambda reply: (int(reply[0]), int(reply[1])))
+
+
+def info(section: str | None = None) -> Request[dict[str, str | int | float]]:
+    """INFO → its fields. Values that are numbers become numbers.
+
+    section   name of one section; by default all
+    """
+    return Request((b"INFO",) if section is None else words(b"INFO", section), results.info)
+
+
+def config_get(pattern: str = "*") -> Request[dict[str, str]]:
+    """CONFIG GET → names and values of directives.
+
+    pattern   which directives, as a glob; by default "*", all
+    """
+    return Request(words(b"CONFIG", b"GET", pattern), results.pairs)
+
+
+def config_set(name: str, value: Word) -> Request[str]:
+    """CONFIG SET → OK, on the node asked.
+
+    name    name of the directive
+    value   its new value
+    """
+    return Request(words(b"CONFIG", b"SET", name, value), text, Repeat.NEVER)
+
+
+def execute(
+    *argv: Word, repeat: bool = False, wait_ms: Milliseconds | None = None, node: Address | None = None
+) -> Request[Reply]:
+    """Execute any command → the raw reply: bytes, int, None, lists.
+
+    argv      the command and its arguments
+    repeat    the command may be executed twice. By default it is sent again only if no byte of it left
+    wait_ms   milliseconds that the command itself may wait, 0 for ever; then it has a connection of its own. By default
+              the node answers at once
+    node      ask this node only; by default the client chooses
+    """
+    lane = Lane.PLAIN if wait_ms is None else Lane.OWN
+    again = Repeat.SAFE if repeat else Repeat.NEVER
+    wait = None if wait_ms is None else milliseconds("wait_ms", wait_ms)
+    return Request(words(*argv), _raw, again, lane, wait, node=node, is_pinned=node is not None)
+
+
+def _raw(reply: Reply) -> Reply:
+    return reply

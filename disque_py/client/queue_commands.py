@@ -1,0 +1,251 @@
+"""Commands about one queue: its length, its jobs, its figures, a pause and its settings. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
+from typing import Literal
+
+from disque_py.client import results
+from disque_py.client.arguments import (
+    QUEUE_SET_MS,
+    BackoffPolicy,
+    Default,
+    PauseState,
+    Where,
+    add_pair,
+    names,
+    of_status,
+    where_words,
+)
+from disque_py.client.protocol import text, word
+from disque_py.client.request import Lane, Repeat, Request, words
+from disque_py.client.results import Job, QueueSettings, QueueStat
+from disque_py.client.spans import Seconds, milliseconds, seconds, whole
+from disque_py.event_format import JobStatus
+
+
+def qlen(
+    queue: str | bytes, *, where: Where | None = None, status: JobStatus | None = None, cluster: bool = False
+) -> Request[int]:
+    """QLEN → number of jobs of a queue.
+
+    queue     name of the queue
+    where     pairs of names and values; only jobs whose metadata have all of them count. None, the default, counts all
+    status    jobs of this status; by default those that are pending
+    cluster   on all linked nodes, each job once; by default on the node asked. Takes up to a second if a node is silent
+
+    Example: `client.qlen("mail", where={"tenant": "a"})`
+    """
+    return Request(of_status((*words(b"QLEN", queue), *where_words(where)), status, cluster=cluster), int)
+
+
+def qpeek(
+    queue: str | bytes,
+    count: int,
+    *,
+    where: Where | None = None,
+    status: JobStatus | None = None,
+    withmeta: bool = False,
+    cluster: bool = False,
+) -> Request[list[Job]]:
+    """QPEEK → jobs of the queue, without fetching them.
+
+    queue     name of the queue
+    count     number of jobs at most: the oldest first, or with a negative count the newest first
+    where     pairs of names and values; only jobs whose metadata have all of them. None, the default, shows any job
+    status    jobs of this status; by default those that are pending
+    withmeta  `Job.meta` is filled in
+    cluster   of all linked nodes, in the queue's order; by default of the node asked. Takes up to a second if a node is
+              silent
+    """
+    argv = (*words(b"QPEEK", queue, whole("count", count)), *where_words(where))
+    if withmeta:
+        argv = (*argv, b"WITHMETA")
+    return Request(of_status(argv, status, cluster=cluster), results.jobs)
+
+
+def queue_depths(
+    queue: str | bytes,
+    by: str | bytes,
+    *,
+    status: JobStatus | None = None,
+    count: int = 100,
+    cluster: bool = False,
+) -> Request[dict[bytes | None, int]]:
+    """QDEPTH → number of jobs of a queue for each value of one name of their metadata.
+
+    queue     name of the queue
+    by        name of the metadata
+    status    jobs of this status; by default those that are pending
+    count     number of values at most, 100 by default; those with the most jobs come first
+    cluster   on all linked nodes, each job once; by default on the node asked. Takes up to a second if a node is silent
+
+    Jobs without the name are counted under None, last.
+
+    Example: `client.queue_depths("mail", "tenant")` → `{b"a": 12, b"b": 3, None: 1}`
+    """
+    argv = words(b"QDEPTH", queue, b"BY", by, b"COUNT", whole("count", count))
+    return Request(of_status(argv, status, cluster=cluster), results.depths)
+
+
+def qstat(queue: str | bytes, *, cluster: bool = False, recent: bool = False) -> Request[QueueStat | None]:
+    """QSTAT → the queue's figures, None if there is no such queue. Raises ValueError for both options together.
+
+    queue     name of the queue
+    cluster   sums over all linked nodes; by default the figures of the node asked. Takes up to a second if a node is
+              silent
+    recent    figures that need a walk over all jobs of the node may be a second old. For many queues at once
+    """
+    if cluster and recent:
+        raise ValueError("qstat takes cluster or recent, not both")
+    argv = (b"QSTAT", word(queue), b"RECENT") if recent else (b"QSTAT", word(queue))
+    return Request((*argv, b"CLUSTER") if cluster else argv, results.queue_stat)
+
+
+def pause(queue: str | bytes, *states: PauseState, bcast: bool = False) -> Request[str]:
+    """PAUSE → the state afterwards: none, in, out or all.
+
+    queue    name of the queue
+    states   the new state, which replaces the old one; without any the state is only reported
+    bcast    on every node of the cluster
+    """
+    argv = [b"PAUSE", word(queue), *words(*states)]
+    if bcast:
+        argv.append(b"bcast")
+    if not states:
+        argv.append(b"state")
+    return Request(tuple(argv), text, Repeat.NEVER if states and not bcast else Repeat.SAFE)
+
+
+def queue_settings(queue: str | bytes) -> Request[QueueSettings | None]:
+    """QUEUE GET → the queue's settings, None if it never had any.
+
+    queue   name of the queue
+    """
+    return Request((b"QUEUE", b"GET", word(queue)), results.queue_settings)
+
+
+def set_queue(
+    queue: str | bytes,
+    *,
+    lease: Seconds | Default | None = None,
+    delay: Seconds | Default | None = None,
+    ttl: Seconds | Default | None = None,
+    replicate: int | Literal["quorum", ""] | None = None,
+    attempts: int | None = None,
+    backoff: BackoffPolicy | None = None,
+    dead_letter: str | bytes | None = None,
+    retention: Seconds | Default | None = None,
+    maxlen: int | None = None,
+    maxsize: int | None = None,
+    require_meta: Iterable[str | bytes] | None = None,
+    index: Iterable[str | bytes] | None = None,
+    exclusive_by: str | bytes | None = None,
+    assign: Literal["local", "quorum"] | None = None,
+    rate: str | int | None = None,
+    rate_by: str | bytes | None = None,
+    max_running: int | None = None,
+    max_running_by: str | bytes | None = None,
+    result_retention: Seconds | Default | None = None,
+    more: Mapping[str, str | bytes] | None = None,
+) -> Request[str]:
+    """QUEUE SET → OK: settings of a queue are changed, on all nodes. Fields that are None stay as they are.
+
+    queue          name of the queue
+    lease          RETRY of jobs that name none, in seconds, or a timedelta of milliseconds; "" is Disque's default.
+                   None by default
+    delay          DELAY of jobs that name none, in seconds, likewise. None by default
+    ttl            TTL of jobs that name none, in seconds, likewise. None by default
+    replicate      REPLICATE of jobs that name none: 1 to 65535, or "quorum"; "" is Disque's default. None by default
+    attempts       deliveries of jobs that name no limit; 0: any number. None by default
+    backoff        back-off of jobs that name none: a `Backoff`, or text as `exponential:1000:60000:20`; "": none. None
+                   by default
+    dead_letter    queue for jobs without attempts left; "": they are errored. None by default
+    retention      how long errored jobs stay, in seconds, or a timedelta; "" is seven days. None by default
+    maxlen         most pending jobs in the whole cluster; 0: any number. None by default
+    maxsize        most bytes of a body; 0: any number. None by default
+    require_meta   up to 8 names that the META of a job must have; []: none. None by default
+    index          up to 8 names of META that GETJOB's WHERE finds at once from the first time on; []: none. None by
+                   default
+    exclusive_by   name of META: at most one job per value runs at a time; "": any number. It needs voters. None by
+                   default
+    assign         "quorum": at most one worker has a job, and `attempts` is exact; it needs voters. "local": as many
+                   as a partition makes. None by default
+    rate           most deliveries per second, or per time as "100/10s"; 0: any number. None by default
+    rate_by        name of META: `rate` holds for each of its values; "": for the queue. None by default
+    max_running    most leases that run at a time; 0: any number. None by default
+    max_running_by   name of META: `max_running` holds for each of its values; "": for the queue. None by default
+    result_retention   how long results of jobs stay, in seconds, or a timedelta; "" is an hour. None by default
+    more           fields that this library does not know, and their values. None by default
+
+    The settings are on the node's disk afterwards, and linked nodes had a second to confirm them. Raises ReplyError
+    for a value that is refused, and ValueError if no field is given.
+
+        client.set_queue("mail", lease=90, ttl=timedelta(days=2), maxlen=100_000)
+    """
+    argv = [b"QUEUE", b"SET", word(queue)]
+    for name, span in (("lease", lease), ("delay", delay), ("ttl", ttl)):
+        if span is not None:
+            argv += (name.encode(), _setting_span(name, span))
+    if replicate is not None:
+        shown = replicate if isinstance(replicate, str) else str(whole("replicate", replicate))
+        argv += (b"replicate", shown.encode())
+    add_pair(argv, b"attempts", None if attempts is None else whole("attempts", attempts))
+    if backoff is not None:
+        argv += (b"backoff", str(backoff).encode())
+    if dead_letter is not None:
+        argv += (b"dead-letter", word(dead_letter))
+    if retention is not None:
+        argv += (b"retention", _setting_span("retention", retention))
+    if result_retention is not None:
+        argv += (b"result-retention", _setting_span("result_retention", result_retention))
+    add_pair(argv, b"maxlen", None if maxlen is None else whole("maxlen", maxlen))
+    add_pair(argv, b"maxsize", None if maxsize is None else whole("maxsize", maxsize))
+    if require_meta is not None:
+        argv += (b"require-meta", b",".join(map(word, require_meta)))
+    if index is not None:
+        argv += (b"index", b",".join(map(word, index)))
+    if exclusive_by is not None:
+        argv += (b"type", b"exclusive" if exclusive_by else b"simple", b"exclusive-by", word(exclusive_by))
+    if assign is not None:
+        argv += (b"assign", assign.encode())
+    if rate is not None:
+        argv += (b"rate", str(rate).encode())
+    if rate_by is not None:
+        argv += (b"rate-by", word(rate_by))
+    add_pair(argv, b"max-running", None if max_running is None else whole("max_running", max_running))
+    if max_running_by is not None:
+        argv += (b"max-running-by", word(max_running_by))
+    for field_name, value in (more or {}).items():
+        argv += (word(field_name), word(value))
+    if len(argv) == 3:
+        raise ValueError("set_queue needs a field")
+    return Request(tuple(argv), text, lane=Lane.ADDS, wait_ms=QUEUE_SET_MS)
+
+
+def _setting_span(name: str, span: Seconds | Default) -> bytes:
+    if isinstance(span, str):
+        if span:
+            raise ValueError(f'{name} must be a number of seconds, a timedelta or "", not {span!r}')
+        return b""
+    if isinstance(span, timedelta):
+        return b"%dms" % milliseconds(name, span)
+    return b"%d" % seconds(name, span)
+
+
+def queues_with_settings(pattern: str | None = None) -> Request[list[str]]:
+    """QUEUE LIST → the names of queues with a setting that is no default, sorted.
+
+    pattern   only names that match it: `*`, `?`, `[a-z]`; by default all names
+    """
+    argv = (b"QUEUE", b"LIST") if pattern is None else (b"QUEUE", b"LIST", word(pattern))
+    return Request(argv, names)
+
+
+def reset_queue(queue: str | bytes) -> Request[str]:
+    """QUEUE RESET → OK: all settings of a queue have their defaults again, on all nodes. A pause stays.
+
+    queue   name of the queue
+    """
+    return Request((b"QUEUE", b"RESET", word(queue)), text, lane=Lane.ADDS, wait_ms=QUEUE_SET_MS)

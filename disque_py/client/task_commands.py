@@ -1,0 +1,142 @@
+"""Commands whose work is a task on all nodes: QPURGE, QMOVE, QREDRIVE, QREBALANCE, and QTASK about them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from disque_py.client import results
+from disque_py.client.arguments import TaskRef, Where, add_pair, of_status, where_words
+from disque_py.client.protocol import text, word
+from disque_py.client.request import Lane, Repeat, Request, words
+from disque_py.client.results import Task
+from disque_py.client.spans import whole
+from disque_py.event_format import JobStatus
+
+
+def purge(
+    queue: str | bytes, *, where: Where | None = None, status: JobStatus | None = None, wait: bool = True
+) -> Request[Task]:
+    """QPURGE → the task that cancels the jobs of a queue, on all nodes.
+
+    queue    name of the queue
+    where    pairs of names and values; only jobs whose metadata have all of them. None, the default, takes all
+    status   jobs of this status: "pending", the default, "invisible" or "errored"
+    wait     whether to wait for the end; with False the task runs on, and `task` tells how far it is. True by default
+
+    Jobs that come later stay. Raises ReplyError if the node leads too many tasks.
+
+        purged = client.purge("mail", where={"tenant": "a"})
+        print(purged.jobs, purged.nodes_missing)
+    """
+    argv = of_status((*words(b"QPURGE", queue), *where_words(where)), status, cluster=False)
+    return _task(argv, "qpurge", queue, Repeat.SAFE, wait=wait)
+
+
+def move(
+    queue: str | bytes,
+    to: str | bytes,
+    *,
+    where: Where | None = None,
+    status: JobStatus | None = None,
+    limit: int | None = None,
+    rate: int | None = None,
+    wait: bool = True,
+) -> Request[Task]:
+    """QMOVE → the task that moves the jobs of a queue to another queue, on all nodes.
+
+    queue    name of the queue
+    to       name of the other queue
+    where    pairs of names and values; only jobs whose metadata have all of them. None, the default, takes all
+    status   jobs of this status: "pending", the default, "invisible" or "errored"
+    limit    most jobs, those that are served first. None by default: all
+    rate     most jobs per second. None by default: as fast as it goes
+    wait     whether to wait for the end. True by default
+
+    Raises OutOfMemoryError, and ReplyError if the queues are the same or the node leads too many tasks.
+    """
+    argv = of_status((*words(b"QMOVE", queue, to), *where_words(where)), status, cluster=False)
+    return _task(_paced(argv, limit, rate), "qmove", queue, _repeat_of(limit), wait=wait)
+
+
+def redrive(
+    queue: str | bytes,
+    *,
+    where: Where | None = None,
+    to: str | bytes | None = None,
+    limit: int | None = None,
+    rate: int | None = None,
+    wait: bool = True,
+) -> Request[Task]:
+    """QREDRIVE → the task that gives errored jobs and dead letters of a queue fresh attempts, on all nodes.
+
+    queue    name of the queue
+    where    pairs of names and values; only jobs whose metadata have all of them. None, the default, takes all
+    to       queue that they go to. None by default: errored jobs stay, and dead letters go back
+    limit    most jobs, the oldest ones. None by default: all
+    rate     most jobs per second. None by default: as fast as it goes
+    wait     whether to wait for the end. True by default
+
+    Raises OutOfMemoryError, and ReplyError if the node leads too many tasks.
+    """
+    argv = (*words(b"QREDRIVE", queue), *where_words(where))
+    if to is not None:
+        argv = (*argv, b"TO", word(to))
+    return _task(_paced(argv, limit, rate), "qredrive", queue, _repeat_of(limit), wait=wait)
+
+
+def rebalance(queue: str | bytes, *, zones: Iterable[str | bytes] | None = None, wait: bool = True) -> Request[Task]:
+    """QREBALANCE → the task that hands queued jobs over until all nodes hold equal parts.
+
+    queue    name of the queue
+    zones    names of zones, as `rack-1` or `eu-central/rack-1`: only their nodes take part. None, the default: all do
+    wait     whether to wait for the end. True by default
+
+    Jobs are delivered meanwhile, and none is delivered twice. Raises ReplyError for a zone that no node has, or if the
+    node leads too many tasks.
+    """
+    argv = words(b"QREBALANCE", queue)
+    if zones is not None:
+        argv = (*argv, b"ZONES", *map(word, zones))
+    return _task(argv, "qrebalance", queue, Repeat.SAFE, wait=wait)
+
+
+def _paced(argv: tuple[bytes, ...], limit: int | None, rate: int | None) -> tuple[bytes, ...]:
+    more: list[bytes] = []
+    add_pair(more, b"LIMIT", None if limit is None else whole("limit", limit))
+    add_pair(more, b"RATE", None if rate is None else whole("rate", rate))
+    return (*argv, *more)
+
+
+def _repeat_of(limit: int | None) -> Repeat:
+    """A task that is done again finds nothing to do, but with a limit it takes further jobs."""
+    return Repeat.SAFE if limit is None else Repeat.ASK
+
+
+def _task(argv: tuple[bytes, ...], command: str, queue: str | bytes, repeat: Repeat, *, wait: bool) -> Request[Task]:
+    name = text(word(queue))
+    if not wait:
+        return Request((*argv, b"ASYNC"), lambda reply: results.begun_task(reply, command, name), Repeat.ASK)
+    return Request(argv, lambda reply: results.ended_task(reply, command, name), repeat, Lane.OWN, 0)
+
+
+def tasks() -> Request[list[Task]]:
+    """QTASK LIST → the tasks that the node asked began, the running ones and those of the last hour, oldest first."""
+    return Request((b"QTASK", b"LIST"), results.tasks)
+
+
+def task(task: TaskRef) -> Request[Task | None]:
+    """QTASK SHOW → how far a task is; None if the node asked does not know it, or no more.
+
+    task   a task, which its own node is asked about, or an id
+    """
+    task_id, node = (task.id, task.node) if isinstance(task, Task) else (task, None)
+    return Request(words(b"QTASK", b"SHOW", task_id), results.task, node=node, is_pinned=node is not None)
+
+
+def cancel_task(task: TaskRef) -> Request[bool]:
+    """QTASK CANCEL → whether the task ran; it ends where it is, and finished changes stay.
+
+    task   a task, which its own node is asked about, or an id
+    """
+    task_id, node = (task.id, task.node) if isinstance(task, Task) else (task, None)
+    return Request(words(b"QTASK", b"CANCEL", task_id), bool, node=node, is_pinned=node is not None)

@@ -1,0 +1,60 @@
+"""The gateway's page of metrics: the cluster, from the picture that all viewers share, and the gateway itself.
+
+The picture has every queue. So many of them as `metrics-max-queues` says have labels, and the jobs of the others are
+summed under one name. Events are read from the first scrape on, so a gateway that is never scraped reads none.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+
+from prometheus_client import CollectorRegistry
+
+from disque_py.client import ClientOptions
+from disque_py.gateway.board import Board, Picture
+from disque_py.gateway.metrics.exposition import Page
+from disque_py.gateway.metrics.families import add_nodes
+from disque_py.gateway.metrics.followers import Followers, reader_name
+from disque_py.gateway.metrics.selection import Selection
+from disque_py.gateway.metrics.transitions import Tally
+from disque_py.gateway.settings import Settings
+
+PORT_DEFAULT: Final = 8711
+
+
+class ClusterMetrics:
+    """The page of one gateway.
+
+    settings   of the gateway
+    options    how to reach the nodes
+    registry   the gateway's own metrics
+    """
+
+    def __init__(self, settings: Settings, options: ClientOptions, registry: CollectorRegistry) -> None:
+        self._registry = registry
+        self._selection = Selection(limit=settings.metrics_max_queues)
+        self._tally = Tally(self._selection)
+        self._followers: Followers | None = None
+        if settings.metrics_events:
+            name = reader_name(settings.listen.port or PORT_DEFAULT)
+            self._followers = Followers(options, name, self._tally)
+        self._nodes: set[str] = set()
+
+    def text(self, board: Board, picture: Picture, accept: str) -> tuple[bytes, str]:
+        """Return the page and its content type: OpenMetrics where `accept`, the header, asks for it."""
+        page = Page(accept)
+        names = {str(seen.address) for seen in picture.nodes}
+        for gone in self._nodes - names:
+            self._selection.forget(gone)
+        self._nodes = names
+        add_nodes(page, picture.nodes, self._selection)
+        if self._followers is not None:
+            self._followers.follow(board.watches())
+            self._tally.add_to(page, time.monotonic())
+        return page.text(self._registry), page.content_type
+
+    def close(self) -> None:
+        """End the reading of events."""
+        if self._followers is not None:
+            self._followers.close()

@@ -1,0 +1,161 @@
+"""Followers: the events of all nodes, read as they come, for the counters of queues.
+
+Each node has a thread that waits for the next events of its log and counts them (transitions.py). Reading begins with
+the events of the moment when the node became known: the past was counted by the program that ran then. A connection
+that breaks is made anew, and reading goes on where it was. Where a log has dropped events, they are missing in the
+counters, and the program's log says how many. A log that a node begins meanwhile is read from its first event.
+
+The reader has a name, so that INFO of each node, and `disque_event_reader_lag_events`, show how far behind it is. A
+node without a log, or of an older version, is asked again after RETRY_S seconds. Its jobs are in no counter of queues.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import socket
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+import msgpack  # type: ignore[import-untyped]  # It ships no types.
+
+from disque_py.client import Address, ClientOptions, DisqueError, EventsTrimmedError, NoEventLogError, commands
+from disque_py.client.events import events_info, events_seek
+from disque_py.client.one_node import OneNode
+from disque_py.event_format import BLOCK_HEAD, PACKED_MARK
+from disque_py.gateway.metrics.transitions import Tally
+from disque_py.gateway.metrics.watching import Watch, connected
+
+BLOCK_MS: Final = 1_000
+RETRY_S: Final = 5.0
+# A reader that has waited longer for its node counts the events since it began to wait.
+LATE_MS: Final = 2_000
+COUNT: Final = 10_000
+# READER takes so many characters at most, and these.
+READER_MAX: Final = 64
+NO_READER_CHARS: Final = re.compile(r"[^A-Za-z0-9.\-_/]")
+
+_log = logging.getLogger(__name__)
+
+
+def reader_name(port: int) -> str:
+    """Return the name of this program's readers: one of each program in a network, and the same after a restart."""
+    host = NO_READER_CHARS.sub("-", socket.gethostname())
+    return f"metrics-{host[: READER_MAX - 16]}-{port}"
+
+
+def blocks_of(reply: bytes, seq: int) -> Iterator[tuple[int, int, list[Any]]]:
+    """Yield number of the next event, Unix milliseconds and the events of each block of a packed reply.
+
+    Events before `seq`, the one that was asked for, are left out. Raises ValueError for a reply that is not packed.
+    """
+    if reply and reply[:1] != PACKED_MARK:
+        raise ValueError("the node packs events in a way that is not known here")
+    at = len(PACKED_MARK)
+    while at < len(reply):
+        size, count, first, wall_ms = BLOCK_HEAD.unpack_from(reply, at)
+        at += BLOCK_HEAD.size
+        found = msgpack.unpackb(reply[at : at + size], use_list=False)
+        at += size
+        yield first + count, wall_ms, found[max(0, seq - first) :]
+
+
+class Follower:
+    """The reader of one node's events.
+
+    address   the node
+    options   login, TLS and time limits
+    reader    its name
+    tally     takes the events
+    """
+
+    def __init__(self, address: Address, options: ClientOptions, reader: str, tally: Tally) -> None:
+        self._address = address
+        self._options = options
+        self._reader = reader
+        self._tally = tally
+        self._closed = threading.Event()
+        self._log_id = ""
+        self._next = 0
+        self._is_first = True
+        self._began_ms = round(1000 * time.time())
+        threading.Thread(target=self._run, name=f"events {address}", daemon=True).start()
+
+    def close(self) -> None:
+        """End it, within the time of one read."""
+        self._closed.set()
+
+    def _run(self) -> None:
+        while not self._closed.is_set():
+            try:
+                with connected(self._address, self._options) as node:
+                    while not self._closed.is_set():
+                        self._read(node)
+            except (DisqueError, OSError, ValueError) as error:
+                _log.debug("events of %s: %s", self._address, error)
+                self._closed.wait(RETRY_S)
+
+    def _read(self, node: OneNode) -> None:
+        if not self._log_id:
+            self._begin(node)
+        words = ("EVENTS", "READ", self._log_id, self._next, "COUNT", COUNT, "BLOCK", BLOCK_MS)
+        request = commands.execute(*words, "READER", self._reader, "FORMAT", "PACKED", wait_ms=BLOCK_MS)
+        try:
+            reply = node.run(request)
+        except EventsTrimmedError as error:
+            _log.warning("%s: %d events were not counted in metrics", self._address, error.first - self._next)
+            self._next = error.first
+            return
+        except NoEventLogError:
+            self._log_id = ""
+            raise
+        now_s = time.monotonic()
+        for following, wall_ms, found in blocks_of(reply or b"", self._next):
+            if self._closed.is_set():
+                return
+            self._tally.count(wall_ms, found, now_s)
+            self._next = following
+
+    def _begin(self, node: OneNode) -> None:
+        """Choose the first event: the next one, or the first since this reader exists.
+
+        The clock of the node decides about the latter, so it is asked only where the node could not be reached at once.
+        """
+        info = node.run(events_info())
+        start = info.first
+        if self._is_first:
+            is_late = 1000 * time.time() - self._began_ms > LATE_MS
+            start = node.run(events_seek(self._began_ms)) if is_late else info.next
+        self._log_id, self._next, self._is_first = info.log, start, False
+
+
+class Followers:
+    """The readers of all watched nodes.
+
+    options   login, TLS and time limits of connections
+    reader    the name of the readers
+    tally     takes the events
+    """
+
+    def __init__(self, options: ClientOptions, reader: str, tally: Tally) -> None:
+        self._options = options
+        self._reader = reader
+        self.tally = tally
+        self._lock = threading.Lock()
+        self._followers: dict[Watch, Follower] = {}
+
+    def follow(self, watches: Iterable[Watch]) -> None:
+        """Read the events of these nodes from now on, and no others'."""
+        wanted = list(watches)
+        with self._lock:
+            for watch in [watch for watch in self._followers if watch not in wanted]:
+                self._followers.pop(watch).close()
+            for watch in wanted:
+                if watch not in self._followers:
+                    self._followers[watch] = Follower(watch.address, self._options, self._reader, self.tally)
+
+    def close(self) -> None:
+        """End all readers."""
+        self.follow(())

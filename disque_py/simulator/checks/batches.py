@@ -1,0 +1,318 @@
+"""Batches: a batch counts what is so, and its callback comes once, after the last of its jobs. Spec BT1 to BT7.
+
+The book has the jobs of each batch, as its producers asked for them and were answered. It looks at all nodes, and at
+the answers of BATCH SHOW and BATCH WAIT. Counts are judged while nothing is wrong since the batch began, and in the
+end.
+
+In the end every batch is closed and every job of it is over. Then a batch whose ids are all over is done, and has a
+callback. A batch is *excused* by name if a node forgot ids since it began: one keeper's record is enough for a reply
+(spec BT1), so the ids that this node alone had recorded are not counted any more. A batch of which a job was lost with
+all of its copies is never done (spec BT4).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from disque_py.core.batch_state import CALLBACK_ID, CALLBACK_QUEUE, DONE, LIVE
+from disque_py.core.keeping import META_BATCH
+from disque_py.simulator.checks.cluster_invariants import jobs_of, may_have_died
+from disque_py.simulator.clients.connection import Connection, words
+from disque_py.simulator.oracle import Oracle, Promise, RuleBrokenError
+from disque_py.simulator.world.world import World
+
+if TYPE_CHECKING:
+    from disque_py.simulator.checks.cluster_invariants import Losses
+    from disque_py.simulator.liveness_phase import LivenessPhase
+    from disque_py.simulator.world.machine import Machine
+
+COUNTS: Final = "a batch counts what is so"
+DONE_AFTER: Final = "a batch is done when its jobs are over"
+ONE_CALLBACK: Final = "a batch has one callback"
+ENDS: Final = "a batch whose jobs are over is done"
+CLOSED: Final = "a closed batch takes no job"
+WAITS: Final = "BATCH WAIT ends with its batch"
+# Callbacks go there. No client of a plan takes them; the liveness phase does.
+CALLED: Final = b"called"
+# A count is at most one second late (docs/batches.md), on links of up to 100 ms.
+LATE_MS: Final = 1_500
+# Reports are repeated every second, and so is a callback. A keeper is missed after a node time-out.
+ENDED_MS: Final = 30_000
+ANSWERED_MS: Final = 5_000
+STEP_MS: Final = 50
+OVER: Final = (b"completed", b"canceled", b"errored", b"expired")
+
+
+class Known:
+    """A batch as its producers know it.
+
+    jobs         asked for, refused ones left out
+    made_ms      when the first of them was
+    closing_ms   when CLOSE was sent first; 0: it was not
+    closed_ms    when it was answered; 0: it was not
+    callbacks    ids of jobs with its name, as they were seen
+    is_early     it was made before all nodes had met
+    """
+
+    __slots__ = ("callbacks", "closed_ms", "closing_ms", "is_early", "jobs", "made_ms", "name")
+
+    def __init__(self, name: bytes, now_ms: int, *, is_early: bool) -> None:
+        self.name = name
+        self.is_early = is_early
+        self.jobs: list[Promise] = []
+        self.made_ms = now_ms
+        self.closing_ms = 0
+        self.closed_ms = 0
+        self.callbacks: dict[bytes, None] = {}
+
+
+class BatchBook:
+    """All batches of a plan.
+
+    by_name   the batches
+    name_of   number of a promise -> its batch
+    has_losses   whether frames vanished, which no connection notices
+    shown     answers of BATCH SHOW that were judged
+    excused   batches whose counts are not judged -> why
+    """
+
+    def __init__(self, world: World, oracle: Oracle, losses: Losses) -> None:
+        self._world = world
+        self._oracle = oracle
+        self._losses = losses
+        self.has_losses = False
+        self.by_name: dict[bytes, Known] = {}
+        self.name_of: dict[int, bytes] = {}
+        self.shown = 0
+        self.excused: dict[bytes, str] = {}
+
+    def open_names(self) -> list[bytes]:
+        """Return the names of batches that no client has closed."""
+        return [name for name, known in self.by_name.items() if not known.closing_ms]
+
+    def adding(self, name: bytes, promise: Promise) -> None:
+        """An ADDJOB with BATCH is about to be sent."""
+        known = self.by_name.get(name)
+        if known is None:
+            known = self.by_name[name] = Known(name, self._world.now_ms, is_early=not self._world.is_meshed())
+        known.jobs.append(promise)
+        self.name_of[promise.number] = name
+
+    def refused(self, promise: Promise) -> None:
+        """An ADDJOB was answered with an error: it adds nothing."""
+        self.by_name[self.name_of[promise.number]].jobs.remove(promise)
+
+    def added(self, promise: Promise) -> None:
+        """An ADDJOB was answered with an id; RuleBrokenError if the batch was closed before."""
+        known = self.by_name[self.name_of[promise.number]]
+        if 0 < known.closed_ms < promise.added_ms and self._is_calm(known):
+            raise RuleBrokenError(CLOSED, f"{promise} was added to {known.name!r}, closed before", promise.id)
+
+    def closing(self, name: bytes) -> None:
+        """A CLOSE is about to be sent."""
+        known = self.by_name[name]
+        known.closing_ms = known.closing_ms or self._world.now_ms
+
+    def closed(self, name: bytes) -> None:
+        """A CLOSE was answered."""
+        known = self.by_name[name]
+        known.closed_ms = known.closed_ms or self._world.now_ms
+
+    def look(self) -> None:
+        """Look at the batches and the callbacks of all nodes; RuleBrokenError."""
+        for machine in self._world.running():
+            for name, batch in machine.broker.batches.by_name.items():
+                known = self.by_name.get(name)
+                if known is not None and batch.fields.get(DONE):
+                    self._check_done(known, f"{machine.name} has it so")
+            for job in jobs_of(machine.broker):
+                if job.meta and job.terms.queue == CALLED and job.meta[0] == META_BATCH:
+                    self.called_back(job.meta[1], job.id)
+
+    def called_back(self, name: bytes, job_id: bytes) -> None:
+        """A callback of a batch was seen on a node; RuleBrokenError if it comes too early, or is the second one."""
+        known = self.by_name.get(name)
+        if known is None or job_id in known.callbacks:
+            return
+        known.callbacks[job_id] = None
+        self._check_done(known, "its callback is there")
+        if len(known.callbacks) > 1 and self._is_calm(known):
+            raise RuleBrokenError(ONE_CALLBACK, f"{name!r} has {list(known.callbacks)}", *known.callbacks)
+
+    def _is_calm(self, known: Known) -> bool:
+        """Whether nothing was wrong since the batch began."""
+        return bool(known.jobs) and not known.is_early and self._oracle.is_calm_since(known.jobs[0])
+
+    def _check_done(self, known: Known, how: str) -> None:
+        """Check that all jobs that were there before the CLOSE are over."""
+        if not self._is_calm(known):
+            return
+        if not known.closing_ms:
+            raise RuleBrokenError(DONE_AFTER, f"{known.name!r}: {how}, and it was not closed")
+        for promise in known.jobs:
+            if 0 < promise.answered_ms < known.closing_ms and not self._may_be_over(promise):
+                raise RuleBrokenError(DONE_AFTER, f"{known.name!r}: {how}, and {promise} is not over", promise.id)
+
+    def _may_be_over(self, promise: Promise) -> bool:
+        """Whether a client did something that may have ended the job, or its time may be over."""
+        was_ended = promise.acked_ms or promise.cancels or promise.nacks or promise.limit or promise.is_deleted
+        return bool(was_ended) or may_have_died(promise, self._world.now_ms)
+
+    # -- answers ---------------------------------------------------------------------------------------
+
+    def told(self, name: bytes, reply: Any, sent_ms: int) -> None:
+        """Take the answer of BATCH SHOW, or of a WAIT that is over; RuleBrokenError."""
+        known = self.by_name.get(name)
+        if known is None or not isinstance(reply, list):
+            return
+        pairs = dict(zip(reply[::2], reply[1::2], strict=True))
+        total, over = pairs[b"total"], sum(pairs[status] for status in OVER)
+        if (
+            pairs[b"running"] + pairs[b"invisible-or-pending"] + over != total
+            or min(value for value in pairs.values() if isinstance(value, int)) < 0
+        ):
+            raise RuleBrokenError(COUNTS, f"{name!r}: {pairs} does not add up")
+        if pairs[b"done"]:
+            self._check_done(known, "a client was told so")
+        if not self._is_calm(known):
+            return
+        self.shown += 1
+        least = sum(0 < promise.answered_ms < sent_ms - LATE_MS for promise in known.jobs)
+        if not least <= total <= len(known.jobs):
+            raise RuleBrokenError(COUNTS, f"{name!r}: {pairs}, and it has {least} to {len(known.jobs)} jobs")
+        ended = sum(self._may_be_over(promise) for promise in known.jobs)
+        sure = sum(self._is_surely_completed(promise, sent_ms - LATE_MS) for promise in known.jobs)
+        if not sure <= over <= ended:
+            raise RuleBrokenError(COUNTS, f"{name!r}: {pairs}, and {sure} to {ended} jobs are over")
+
+    def _is_surely_completed(self, promise: Promise, at_ms: int) -> bool:
+        """Whether an ACKJOB was answered before this moment, and nothing else can have ended the job."""
+        is_plain = not (promise.cancels or promise.nacks or promise.limit or promise.is_deleted)
+        return is_plain and 0 < promise.ack_answered_ms < at_ms and bool(promise.answered_ms)
+
+    # -- the end -----------------------------------------------------------------------------------------
+
+    def unfinished(self) -> list[str]:
+        """Return the batches that should be done in the end, and are not, each with the reason."""
+        found = []
+        for name, known in self.by_name.items():
+            if not known.closed_ms:
+                if known.jobs and any(promise.answered_ms for promise in known.jobs) and not self._excuse(known):
+                    found.append(f"{name!r} is not closed")
+                continue
+            for machine in self._world.running():
+                batch = machine.broker.batches.by_name.get(name)
+                if batch is None or not batch.is_known:
+                    if not self._excuse(known):
+                        found.append(f"{machine.name} does not know {name!r}")
+                elif self._live(name):
+                    if not self._excuse(known):
+                        found.append(f"{name!r} has live ids: {self._live(name)}")
+                elif self.has_losses:
+                    continue
+                elif not batch.is_done:
+                    found.append(f"{name!r} is not done on {machine.name}")
+                elif CALLBACK_QUEUE in batch.fields and CALLBACK_ID not in batch.fields:
+                    found.append(f"{name!r} has no callback on {machine.name}")
+        return found
+
+    def _live(self, name: bytes) -> str:
+        """Return the nodes where an id of the batch is not over."""
+        return " ".join(
+            machine.name
+            for machine in self._world.running()
+            if name in machine.broker.batches.by_name and machine.broker.batches.by_name[name].counts()[LIVE]
+        )
+
+    def _excuse(self, known: Known) -> str:
+        """Return why the counts of a batch are not judged; empty if they are."""
+        if self._losses.amnesia_ms > known.made_ms:
+            self.excused[known.name] = "a node forgot ids since the batch began"
+        elif self.has_losses:
+            self.excused[known.name] = "a report may have vanished"
+        return self.excused.get(known.name, "")
+
+    def check_counts(self, name: bytes, reply: Any, node: str) -> None:
+        """Check the counts of a batch whose jobs are all over, as a node tells them; RuleBrokenError."""
+        known = self.by_name[name]
+        if self._excuse(known) or not known.closed_ms:
+            return
+        if not isinstance(reply, list):
+            raise RuleBrokenError(COUNTS, f"{node} does not know {name!r}")
+        pairs = dict(zip(reply[::2], reply[1::2], strict=True))
+        least = sum(bool(promise.answered_ms) for promise in known.jobs)
+        total, over = pairs[b"total"], sum(pairs[status] for status in OVER)
+        sure = sum(self._is_surely_completed(promise, self._world.now_ms) for promise in known.jobs)
+        acked = sum(bool(promise.acked_ms) for promise in known.jobs)
+        if not least <= total <= len(known.jobs) or over != total or not sure <= pairs[b"completed"] <= acked:
+            raise RuleBrokenError(
+                COUNTS,
+                f"{node} tells {pairs} of {name!r}: {least} to {len(known.jobs)} jobs, {sure} to {acked} completed",
+            )
+
+
+class Asker(Connection):
+    """A client that asks for one batch, and keeps the answer."""
+
+    __slots__ = ("reply",)
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self.reply: Any = None
+
+    def on_reply(self, reply: Any) -> None:
+        """Keep it."""
+        self.reply = reply if reply is not None else b""
+
+
+class LastBatches:
+    """The end of a plan's batches: clients that wait for them, and counts when all is over."""
+
+    def __init__(self, phase: LivenessPhase, book: BatchBook) -> None:
+        self._phase = phase
+        self._book = book
+        self._waiting: list[tuple[bytes, Asker]] = []
+
+    def begin(self) -> None:
+        """Let clients wait for batches that are not done yet, at nodes that know them."""
+        world = self._phase.world
+        self._book.has_losses = self._phase.simulation.targets.has_losses
+        machines = world.running()
+        for number, name in enumerate(self._book.by_name):
+            machine = machines[number % len(machines)]
+            batch = machine.broker.batches.by_name.get(name)
+            if batch is not None and batch.is_known:
+                self._waiting.append((name, self._ask(machine, "BATCH", "WAIT", name)))
+
+    def finish(self) -> None:
+        """Check that batches end, that the clients are answered, and the counts; RuleBrokenError."""
+        book, world = self._book, self._phase.world
+        book.look()
+        self._phase.until(ENDS, ENDED_MS, lambda: not book.unfinished(), lambda: "; ".join(book.unfinished()[:5]))
+        self._phase.until(WAITS, ANSWERED_MS, lambda: not self._open(), lambda: f"{self._open()}")
+        for name, asker in self._waiting:
+            if isinstance(asker.reply, list):
+                book.told(name, asker.reply, world.now_ms)
+            if asker.is_open:
+                asker.hang_up()
+        for machine in world.running():
+            for name in book.by_name:
+                asker = self._ask(machine, "BATCH", "SHOW", name)
+                self._phase.until(WAITS, ANSWERED_MS, lambda asker=asker: asker.reply is not None, str)  # type: ignore[misc]
+                book.check_counts(name, asker.reply or None, machine.name)
+                asker.hang_up()
+
+    def _open(self) -> list[bytes]:
+        """Return the batches that are done and whose clients still wait."""
+        done = [name for name, known in self._book.by_name.items() if known.closed_ms]
+        return [
+            name
+            for name, asker in self._waiting
+            if asker.is_open and asker.reply is None and name in done and asker.broker.batches.by_name[name].is_done
+        ]
+
+    def _ask(self, machine: Machine, *command: str | bytes) -> Asker:
+        asker = Asker(self._phase.world)
+        self._phase.world.connect(machine, asker)
+        asker.send([words(*command)])
+        return asker

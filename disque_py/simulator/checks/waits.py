@@ -1,0 +1,238 @@
+"""Waits for the ends of jobs: WAITJOB tells the truth, and never hangs while nodes are linked. Spec RW1 to RW9.
+
+The oracle knows what clients did to a job, so it knows which ends may be told. An ACKJOB may have completed it, a
+CANCELJOB canceled it. A wait is judged at its answer. That a job is unknown is judged in any weather. A node may not
+say so if a linked node has had the job alive from the question to the answer. All that depends on time is judged while
+nothing is wrong since the jobs were added.
+
+In the end new waits begin for jobs of all kinds, without TIMEOUT. When all jobs are over each wait must be answered.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from disque_py.core.ids import is_retried_id
+from disque_py.core.job import ACKED
+from disque_py.simulator.checks.cluster_invariants import may_have_died
+from disque_py.simulator.clients.connection import Connection, words
+from disque_py.simulator.faults.targets import is_linked
+from disque_py.simulator.oracle import Oracle, Promise, RuleBrokenError
+from disque_py.simulator.world.world import World
+
+if TYPE_CHECKING:
+    from disque_py.simulator.liveness_phase import LivenessPhase
+    from disque_py.simulator.world.machine import Machine
+
+TRUTH: Final = "WAITJOB tells the truth"
+HANGS: Final = "WAITJOB does not hang"
+RESULTS: Final = "a job has one result"
+# Jobs of this queue are acknowledged with a result. Its clients are waiters.
+QUEUE: Final = b"w0"
+# Ends travel, and the statuses at a time-out are waited for half a second (spec RW8).
+HEARD_MS: Final = 1_000
+LATE_MS: Final = 3_000
+ANSWERED_MS: Final = 5_000
+WAITS_PER_NODE: Final = 2
+IDS_PER_WAIT: Final = 12
+OVER: Final = (b"completed", b"canceled", b"errored", b"expired")
+UNKNOWN: Final = b"unknown"
+
+
+class Asked:
+    """One WAITJOB: what was asked when, which nodes had the jobs then, and whether all nodes were linked."""
+
+    __slots__ = ("had", "ids", "is_any", "is_meshed", "machine", "run", "sent_ms", "timeout_ms")
+
+    def __init__(self, machine: Machine, ids: list[bytes], timeout_ms: int, *, is_any: bool) -> None:
+        self.machine = machine
+        self.run = machine.runs
+        self.ids = ids
+        self.timeout_ms = timeout_ms
+        self.is_any = is_any
+        self.sent_ms = machine.world.now_ms
+        self.is_meshed = machine.world.is_meshed()
+        self.had = {
+            job_id: [(each, each.runs) for each in machine.world.running() if _has(each, job_id)] for job_id in ids
+        }
+
+    def request(self) -> list[bytes]:
+        """Return the command."""
+        options: list[str | int] = ["TIMEOUT", self.timeout_ms] if self.timeout_ms else []
+        options += ["ANY"] if self.is_any else []
+        return words("WAITJOB", *self.ids, *options)
+
+
+def _has(machine: Machine, job_id: bytes) -> bool:
+    """Whether a node has the job, and does not know that it is done."""
+    if machine.broker.is_loading:
+        return False
+    job = machine.broker.find(job_id)
+    return job is not None and job.state != ACKED
+
+
+class WaitBook:
+    """The ends of jobs as clients were told them.
+
+    results   job -> the results that workers gave it
+    told      job -> the result that a client was told
+    plain     jobs that were acknowledged without a result, too
+    judged    ends that were judged
+    """
+
+    def __init__(self, world: World, oracle: Oracle, node_timeout_ms: int) -> None:
+        self._world = world
+        self._oracle = oracle
+        self._kept_ms = 2 * node_timeout_ms
+        self.results: dict[bytes, dict[bytes, None]] = {}
+        self.told: dict[bytes, bytes] = {}
+        self.judged = 0
+
+    def finishing(self, job_id: bytes, result: bytes) -> None:
+        """A worker is about to acknowledge a job with a result."""
+        self.results.setdefault(job_id, {})[result] = None
+
+    def answered(self, asked: Asked, reply: Any) -> None:
+        """Take the answer of a WAITJOB; RuleBrokenError."""
+        if not isinstance(reply, list):
+            return
+        now_ms = self._world.now_ms
+        if [entry[0] for entry in reply] != asked.ids:
+            raise RuleBrokenError(TRUTH, f"{asked.ids} were asked for, not {reply}")
+        is_timely = not asked.timeout_ms or now_ms - asked.sent_ms < asked.timeout_ms * 9 // 10
+        over = [entry for entry in reply if entry[1] in OVER or entry[1] == UNKNOWN]
+        if is_timely and (not over if asked.is_any else len(over) < len(reply)):
+            raise RuleBrokenError(TRUTH, f"a wait ended after {now_ms - asked.sent_ms} ms with {reply}", *asked.ids)
+        for job_id, status, result, _ in reply:
+            promise = self._oracle.by_id.get(job_id)
+            if promise is None:
+                continue
+            self.judged += 1
+            if status == UNKNOWN:
+                self._check_unknown(asked, promise, is_sure=is_timely and not asked.is_any)
+            elif status in OVER:
+                self._check_end(promise, status, result)
+            elif asked.is_meshed and self._is_calm(promise) and 0 < promise.ack_answered_ms < asked.sent_ms - HEARD_MS:
+                if not promise.is_deleted and not promise.cancels:
+                    raise RuleBrokenError(TRUTH, f"{promise} is {status!r}, and it was acknowledged", job_id)
+
+    def _is_calm(self, promise: Promise) -> bool:
+        return self._oracle.is_calm_since(promise)
+
+    def _check_unknown(self, asked: Asked, promise: Promise, *, is_sure: bool) -> None:
+        """A node said that no node has the job. At a time-out it says so, too, if it does not know better."""
+        if not is_sure or asked.machine.runs != asked.run:
+            return
+        for machine, run in asked.had[promise.id]:
+            is_there = machine.is_up and machine.runs == run and _has(machine, promise.id)
+            if is_there and (machine is asked.machine or is_linked(asked.machine, machine)):
+                raise RuleBrokenError(TRUTH, f"{promise} is unknown, and {machine.name} has it", promise.id)
+        if not asked.is_meshed or not self._is_calm(promise) or promise.is_deleted or not promise.retry_ms:
+            return
+        # Its end is remembered for a while (spec RW5).
+        ended_ms = promise.acked_ms or self._world.now_ms
+        if self._world.now_ms < ended_ms + self._kept_ms - HEARD_MS and not self._may_have_ended(promise):
+            raise RuleBrokenError(TRUTH, f"{promise} is unknown, and was there", promise.id)
+
+    def _may_have_ended(self, promise: Promise) -> bool:
+        """Whether the job may be over in another way than by an ACKJOB."""
+        has_died = may_have_died(promise, self._world.now_ms)
+        return bool(promise.cancels or promise.limit or promise.nacks or promise.is_deleted) or has_died
+
+    def _check_end(self, promise: Promise, status: bytes, result: bytes | None) -> None:
+        may_be = {
+            b"completed": promise.acked_ms,
+            b"canceled": promise.cancels or promise.is_deleted,
+            b"errored": promise.limit or promise.nacks or not promise.retry_ms,
+            b"expired": may_have_died(promise, self._world.now_ms) or not promise.retry_ms,
+        }[status]
+        if not may_be:
+            raise RuleBrokenError(TRUTH, f"{promise} is told to be {status!r}", promise.id)
+        known = self.results.get(promise.id, {})
+        if result is not None and result not in known:
+            raise RuleBrokenError(RESULTS, f"{promise} has {result!r}, and workers gave {list(known)}", promise.id)
+        if result is not None and self._is_calm(promise):
+            told = self.told.setdefault(promise.id, result)
+            if told != result:
+                raise RuleBrokenError(RESULTS, f"{promise} has {result!r}, and {told!r} was told", promise.id)
+
+    def check_waiting(self, asked: Asked) -> None:
+        """A wait goes on at a node that lives; RuleBrokenError if it should be over."""
+        now_ms = self._world.now_ms
+        promises = [self._oracle.by_id[job_id] for job_id in asked.ids]
+        since = min(promises, key=_added_ms)
+        if asked.machine.is_stopped or not asked.is_meshed or not self._is_calm(since):
+            return
+        if asked.timeout_ms and now_ms > asked.sent_ms + asked.timeout_ms + LATE_MS:
+            raise RuleBrokenError(HANGS, f"{asked.timeout_ms} ms were over {LATE_MS} ms ago", *asked.ids)
+        over = [0 < promise.ack_answered_ms < now_ms - LATE_MS and not promise.is_deleted for promise in promises]
+        if now_ms > asked.sent_ms + LATE_MS and (any(over) if asked.is_any else all(over)):
+            raise RuleBrokenError(HANGS, f"{asked.ids} were done {LATE_MS} ms ago", *asked.ids)
+
+
+def _added_ms(promise: Promise) -> int:
+    return promise.added_ms
+
+
+class Waiter(Connection):
+    """A client that waits once, in the end."""
+
+    __slots__ = ("asked", "book", "is_answered")
+
+    def __init__(self, world: World, book: WaitBook) -> None:
+        super().__init__(world)
+        self.book = book
+        self.is_answered = False
+
+    def wait(self, machine: Machine, ids: list[bytes]) -> None:
+        """Send the command."""
+        self.asked = Asked(machine, ids, 0, is_any=False)
+        self.send([self.asked.request()])
+
+    def on_reply(self, reply: Any) -> None:
+        """Judge it."""
+        self.is_answered = True
+        if isinstance(reply, Exception) and not str(reply).startswith("ERR not while node"):
+            raise RuleBrokenError("no odd errors", f"{reply!r} in good weather")
+        self.book.answered(self.asked, reply)
+
+
+class LastWaits:
+    """Waits that begin before the jobs that are left are taken, and end with them."""
+
+    def __init__(self, phase: LivenessPhase, book: WaitBook) -> None:
+        self._phase = phase
+        self._book = book
+        self._waits: list[Waiter] = []
+
+    def begin(self) -> None:
+        """Let clients of each node wait for some jobs that are left, and for some that are over."""
+        world, oracle = self._phase.world, self._phase.simulation.oracle
+        named = [promise.id for promise in oracle.promises if promise.id and promise.retry_ms]
+        left = [promise.id for promise in oracle.open if promise.id and promise.retry_ms and not promise.acked_ms]
+        rng = world.stream("last waits")
+        for machine in world.running():
+            for ids in (named, left)[:WAITS_PER_NODE]:
+                if ids:
+                    wait = Waiter(world, self._book)
+                    world.connect(machine, wait)
+                    some = rng.sample(ids, min(IDS_PER_WAIT, len(ids)))
+                    wait.wait(machine, list(dict.fromkeys(some)))
+                    self._waits.append(wait)
+
+    def finish(self) -> None:
+        """Check that all waits have ended, also those that began in the weather; RuleBrokenError."""
+        self._phase.until(HANGS, ANSWERED_MS, lambda: not self._hanging(), lambda: "; ".join(self._hanging()[:3]))
+        for wait in self._waits:
+            if wait.is_open:
+                wait.hang_up()
+
+    def _hanging(self) -> list[str]:
+        by_id = self._phase.simulation.oracle.by_id
+        # An at-most-once job that was delivered stays until its TTL.
+        return [
+            f"{machine.name}: {[str(by_id[job_id]) for job_id in wait.open]}"
+            for machine in self._phase.world.running()
+            for wait in machine.broker.job_waits.by_client.values()
+            if all(is_retried_id(job_id) for job_id in wait.open)
+        ]

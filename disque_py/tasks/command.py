@@ -1,0 +1,174 @@
+"""disque-worker: the command line of a worker.
+
+    disque-worker shop.tasks:app                       # ten tasks at a time
+    disque-worker shop.tasks:app -c 4 --processes 4    # four processes with four tasks each
+    disque-worker shop.tasks:app --reload              # starts again when a file of the program changes
+
+Exit status: 0 ended by a signal, 1 an error ended it, 2 bad usage, or the program can't be imported.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import os
+import sys
+import threading
+import time
+import traceback
+from pathlib import Path
+from typing import Any, Final
+
+import click
+from click.shell_completion import get_completion_class
+
+import disque_py
+from disque_py import __version__
+from disque_py.client.errors import DisqueError
+from disque_py.tasks.app import App
+from disque_py.tasks.source_watch import SourceWatch
+from disque_py.tasks.supervisor import PARENT_VARIABLE, TICK_S, USAGE_STATUS, Supervisor
+from disque_py.tasks.worker import CONCURRENCY, GRACE_S, AppWorker
+
+PROGRAM: Final = "disque-worker"
+LEVELS: Final = ("debug", "info", "warning", "error")
+
+_log: Final = logging.getLogger("disque_py.tasks")
+
+
+class ProgramError(click.ClickException):
+    """The program of the user can't be imported, or has no app of this name."""
+
+    exit_code = USAGE_STATUS
+
+
+def load(target: str) -> App:
+    """Return the app that `module:name` names; without a name it is `app`. Raises ProgramError."""
+    module_name, _, name = target.partition(":")
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        found: Any = importlib.import_module(module_name)
+    except Exception as error:  # The program may raise anything.
+        if not (isinstance(error, ModuleNotFoundError) and error.name == module_name):
+            traceback.print_exc()
+        raise ProgramError(f"{module_name} can't be imported: {error}") from error
+    for part in (name or "app").split("."):
+        found = getattr(found, part, None)
+    if not isinstance(found, App):
+        raise ProgramError(f"{module_name} has no App called {name or 'app'!r}")
+    return found
+
+
+def _print_completion(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
+    if value:
+        complete = get_completion_class(value)
+        assert complete is not None
+        click.echo(complete(main, {}, PROGRAM, "_DISQUE_WORKER_COMPLETE").source())
+        ctx.exit()
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, message=f"{PROGRAM} %(version)s")
+@click.argument("target", metavar="MODULE[:APP]")
+@click.option("-c", "--concurrency", type=click.IntRange(1, 10_000), default=CONCURRENCY, show_default=True,
+              help="Tasks that a process runs at a time.")  # fmt: skip
+@click.option("-p", "--processes", type=click.IntRange(1, 1_000), default=1, show_default=True,
+              help="Worker processes. One that crashes is started again.")  # fmt: skip
+@click.option("-q", "--queue", "queues", multiple=True, metavar="NAME",
+              help="Serve this queue; may be repeated, the first wins.  [default: those of the tasks]")  # fmt: skip
+@click.option("--grace", type=click.FloatRange(0), default=GRACE_S, show_default=True, metavar="SECONDS",
+              help="Time for running tasks after SIGTERM. A second signal ends it.")  # fmt: skip
+@click.option("--url", metavar="URL", help="The nodes, in place of those of the app.")
+@click.option("--schedules/--no-schedules", default=True, help="Install the app's schedules.  [default: yes]")
+@click.option("--prune", is_flag=True, help="Remove schedules that the app does not declare any more.")
+@click.option("--reload", "reloads", is_flag=True, help="Start again when a Python file changes, for development.")
+@click.option("--reload-dir", "folders", multiple=True, type=click.Path(exists=True, file_okay=False, path_type=Path),
+              help="Folder of these files; may be repeated.  [default: the working directory]")  # fmt: skip
+@click.option("--log-level", type=click.Choice(LEVELS), default="info", show_default=True, help="Least level to log.")
+@click.option("--completion", type=click.Choice(["bash", "zsh", "fish"]), is_eager=True, expose_value=False,
+              callback=_print_completion, help="Print a script for TAB, and exit.")  # fmt: skip
+def main(
+    target: str,
+    concurrency: int,
+    processes: int,
+    queues: tuple[str, ...],
+    grace: float,
+    url: str | None,
+    schedules: bool,
+    prune: bool,
+    reloads: bool,
+    folders: tuple[Path, ...],
+    log_level: str,
+) -> None:
+    """Run the tasks of an app until SIGTERM or SIGINT.
+
+    MODULE is a module of the working directory or of the Python path, as shop.tasks. APP is the name of the app in it,
+    and `app` by default.
+    """
+    logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(process)d %(levelname)s %(message)s")
+    if folders and not reloads:
+        raise click.UsageError("--reload-dir needs --reload")
+    if processes > 1 or reloads:
+        command = _worker_command(target, concurrency, queues, grace, url, schedules, prune, log_level)
+        watch = SourceWatch(folders or [Path.cwd()]) if reloads else None
+        sys.exit(Supervisor(command, processes, grace, watch).run())
+    app = load(target)
+    if url is not None:
+        app.url = url
+    try:
+        worker = AppWorker(app, queues=queues, concurrency=concurrency, grace_s=grace, schedules=schedules, prune=prune)
+    except ValueError as error:
+        raise ProgramError(str(error)) from error
+    _log.info("%s tasks of %s from %s, %s at a time", len(app.tasks), target, ", ".join(worker.queues), concurrency)
+    _end_with_parent(worker)
+    try:
+        worker.run()
+    except DisqueError as error:
+        raise click.ClickException(str(error)) from error
+    if worker.busy_threads:
+        # Python would wait for these threads at its end. Their jobs are back in the queue.
+        _log.warning("%d tasks still ran in threads after the grace", worker.busy_threads)
+        logging.shutdown()
+        os._exit(0)
+
+
+def _worker_command(
+    target: str,
+    concurrency: int,
+    queues: tuple[str, ...],
+    grace: float,
+    url: str | None,
+    schedules: bool,
+    prune: bool,
+    log_level: str,
+) -> list[str]:
+    """Return the words that start one worker with the options of this line."""
+    # The package may be a checkout, which only this process has in its path.
+    home = str(Path(disque_py.__file__).parents[1])
+    start = f"import sys; sys.path.append({home!r}); from disque_py.tasks.command import main; main()"
+    words = [sys.executable, "-c", start, target, "--concurrency", str(concurrency), "--grace", str(grace)]
+    words += ["--log-level", log_level, "--schedules" if schedules else "--no-schedules"]
+    for queue in queues:
+        words += ["--queue", queue]
+    if url is not None:
+        words += ["--url", url]
+    return [*words, "--prune"] if prune else words
+
+
+def _end_with_parent(worker: AppWorker) -> None:
+    """Stop when the supervisor of this worker is gone."""
+    parent = os.environ.get(PARENT_VARIABLE)
+    if parent is None:
+        return
+
+    def look() -> None:
+        while str(os.getppid()) == parent:
+            time.sleep(4 * TICK_S)
+        worker.stop_from_thread()
+
+    threading.Thread(target=look, name="disque-parent", daemon=True).start()
+
+
+if __name__ == "__main__":
+    main(prog_name=PROGRAM)

@@ -1,0 +1,137 @@
+"""Groups: tasks that are counted together, and a task that runs when all of them are over.
+
+    with app.group(callback=report.call("2026-11")) as group:
+        for photo in photos:
+            group.add(resize, photo)
+    group.wait(timeout=60).completed
+
+A group is a batch of the broker (docs/batches.md). The end of the block closes it. Only a closed group is ever done. A
+block that ends with an exception leaves the group open, because it is not complete. A group without a task is nothing,
+and its callback does not run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, Self, TypeVar
+
+from disque_py.client.flow_commands import BatchInfo
+from disque_py.client.spans import Span
+from disque_py.tasks.handle import Handle
+from disque_py.tasks.messages import Message
+from disque_py.tasks.operations import Add, BatchEnd, BatchState, CloseBatch
+from disque_py.tasks.task import BaseTask, Call
+
+if TYPE_CHECKING:
+    from disque_py.tasks.app import App
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+# Tasks that one pipeline adds. A longer one would only hold memory.
+MANY: Final = 500
+
+
+class Group:
+    """A group of tasks, to be used as a context: `with` or `async with`.
+
+    name       name of its batch
+    handles    the handles of the tasks that were added here, in their order
+    """
+
+    def __init__(self, app: App, name: str, callback: Call[Any] | None) -> None:
+        self.name = name
+        self.handles: list[Handle[Any]] = []
+        self._app = app
+        self._callback = callback
+
+    def add(self, task: BaseTask[P, R], *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
+        """Add a task to the group → its handle. Takes the task and the parameters of its function."""
+        return self._added([self._app.broker.run(Add(self._message(Call(task, args, kwargs))))])[0]
+
+    async def add_async(self, task: BaseTask[P, R], *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
+        """Add a task to the group → its handle, without blocking the event loop."""
+        return self._added([await self._app.broker.run_async(Add(self._message(Call(task, args, kwargs))))])[0]
+
+    def add_many(self, calls: Sequence[Call[R]]) -> list[Handle[R]]:
+        """Add many calls in few writes → their handles, in the same order. Raises BatchError if some failed."""
+        handles: list[Handle[R]] = []
+        for at in range(0, len(calls), MANY):
+            adds = [Add(self._message(call)) for call in calls[at : at + MANY]]
+            handles += self._added(self._app.broker.run_many([*adds]))
+        return handles
+
+    async def add_many_async(self, calls: Sequence[Call[R]]) -> list[Handle[R]]:
+        """Add many calls in few writes → their handles, without blocking the event loop."""
+        handles: list[Handle[R]] = []
+        for at in range(0, len(calls), MANY):
+            adds = [Add(self._message(call)) for call in calls[at : at + MANY]]
+            handles += self._added(await self._app.broker.run_many_async([*adds]))
+        return handles
+
+    def close(self) -> None:
+        """Add no more tasks. The end of the `with` block does it."""
+        self._app.broker.run(self._closing())
+
+    async def close_async(self) -> None:
+        """Add no more tasks, as `close` does."""
+        await self._app.broker.run_async(self._closing())
+
+    def info(self) -> BatchInfo | None:
+        """Return the tasks by status; None if there is no such group."""
+        return self._app.broker.run(BatchState(self.name))
+
+    async def info_async(self) -> BatchInfo | None:
+        """Return the tasks by status, as `info` does."""
+        return await self._app.broker.run_async(BatchState(self.name))
+
+    def wait(self, timeout: Span | None = None) -> BatchInfo:
+        """Wait until all tasks are over → the tasks by status. Errors of tasks are counted, not raised.
+
+        timeout   seconds to wait, or a timedelta; None, the default: for ever
+
+        Raises TimeoutError if they are not over in time, ReplyError if there is no such group.
+        """
+        return self._done(self._app.broker.run(BatchEnd(self.name, timeout)))
+
+    async def wait_async(self, timeout: Span | None = None) -> BatchInfo:
+        """Wait until all tasks are over, as `wait` does."""
+        return self._done(await self._app.broker.run_async(BatchEnd(self.name, timeout)))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None and self.handles:
+            self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None and self.handles:
+            await self.close_async()
+
+    def _message(self, call: Call[Any]) -> Message:
+        message = call.message()
+        message.options["batch"] = self.name
+        return message
+
+    def _added(self, job_ids: list[str]) -> list[Handle[Any]]:
+        found: list[Handle[Any]] = [Handle(self._app, job_id) for job_id in job_ids]
+        self.handles += found
+        return found
+
+    def _closing(self) -> CloseBatch:
+        return CloseBatch(self.name, None if self._callback is None else self._callback.message())
+
+    def _done(self, info: BatchInfo | None) -> BatchInfo:
+        if info is None or not info.done:
+            state = "was deleted" if info is None else "is not done"
+            raise TimeoutError(f"group {self.name} {state}")
+        return info

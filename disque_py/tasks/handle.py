@@ -1,0 +1,219 @@
+"""Handles: a task that was added, its result, its progress, and its end.
+
+    handle = add.add(20, 22)
+    handle.wait(timeout=10)              # 42, in programs with threads
+    await handle.result(timeout=10)      # 42, with asyncio
+
+The node tells the end as soon as there is one (WAITJOB), so a handle asks nothing again and again. Only a dead letter
+is no end for the node, because the job goes on in another queue. So a long wait looks at the job now and then.
+
+The type of the result is the return type of the task's function. A handle holds no connection; its id is all of its
+state.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from typing import Any, Final, Generic, Protocol, TypeVar, cast
+
+from disque_py.client.flow_commands import JobEnd
+from disque_py.client.results import JobInfo
+from disque_py.client.spans import Span, float_seconds
+from disque_py.tasks.errors import TaskCanceledError, TaskError, TaskExpiredError, TaskGoneError
+from disque_py.tasks.messages import ELSEWHERE, INLINE, read_failure
+from disque_py.tasks.operations import Broker, Cancel, Ends, Show
+from disque_py.tasks.serializers import Serializer
+
+R = TypeVar("R")
+
+# A wait looks for a dead letter after so many seconds first, and then less and less often.
+PIECE_S_MIN: Final = 2.0
+PIECE_S_MAX: Final = 30.0
+
+# A job that moved to a dead letter queue says so in its metadata.
+DEAD_FROM: Final = "x-disque-from"
+DEAD_ERROR: Final = "x-disque-error"
+
+
+class Home(Protocol):
+    """The app of a handle, as far as a handle needs it."""
+
+    @property
+    def broker(self) -> Broker:
+        """The broker in use."""
+
+    @property
+    def serializer(self) -> Serializer:
+        """The serializer of results."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a task is: 0 to 100, and its note."""
+
+    percent: int
+    note: str = ""
+
+
+class Handle(Generic[R]):
+    """A task that was added.
+
+    id   the id of its job
+    """
+
+    __slots__ = ("_home", "id")
+
+    def __init__(self, home: Home, job_id: str) -> None:
+        self.id = job_id
+        self._home = home
+
+    def __repr__(self) -> str:
+        return f"<Handle {self.id}>"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Handle) and other.id == self.id
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+    def wait(self, timeout: Span | None = None) -> R:
+        """Wait for the task, and return its result.
+
+        timeout   seconds to wait, with a fraction, or a timedelta; None, the default: for ever
+
+        Raises TimeoutError if it is not over in time, TaskFailedError, TaskCanceledError, TaskExpiredError,
+        TaskGoneError, and the errors of the client library.
+        """
+        broker, status = self._home.broker, ""
+        for piece_s in pieces(timeout, is_live=broker.is_live):
+            end = broker.run(Ends((self.id,), piece_s))[0]
+            if end.is_over:
+                elsewhere = _elsewhere(end)
+                return self._value(end, None if elsewhere is None else broker.run(Show(elsewhere)))
+            _check_alive(broker.run(Show(self.id)))
+            status = end.status
+        raise TimeoutError(f"task {self.id} is not over: {status}")
+
+    async def result(self, timeout: Span | None = None) -> R:
+        """Wait for the task, and return its result, as `wait` does."""
+        broker, status = self._home.broker, ""
+        for piece_s in pieces(timeout, is_live=broker.is_live):
+            end = (await broker.run_async(Ends((self.id,), piece_s)))[0]
+            if end.is_over:
+                elsewhere = _elsewhere(end)
+                return self._value(end, None if elsewhere is None else await broker.run_async(Show(elsewhere)))
+            _check_alive(await broker.run_async(Show(self.id)))
+            status = end.status
+        raise TimeoutError(f"task {self.id} is not over: {status}")
+
+    def status(self) -> str:
+        """Return `invisible`, `pending`, `running`, `completed`, `canceled`, `errored`, `expired` or `unknown`."""
+        return self._home.broker.run(Ends((self.id,), 0.001))[0].status
+
+    async def status_async(self) -> str:
+        """Return the status, as `status` does."""
+        return (await self._home.broker.run_async(Ends((self.id,), 0.001)))[0].status
+
+    def progress(self) -> Progress | None:
+        """Return how far the task is; None before it told any progress, and after its end."""
+        return progress_of(self._home.broker.run(Show(self.id)))
+
+    async def progress_async(self) -> Progress | None:
+        """Return how far the task is, as `progress` does."""
+        return progress_of(await self._home.broker.run_async(Show(self.id)))
+
+    def updates(self, every: Span = 1.0) -> Iterator[Progress]:
+        """Return an iterator over the task's progress, until the task is over. Equal ones are told once.
+
+        every   seconds after which it asks again, 1 by default; nodes tell each other progress that often. The end of
+                the task is told at once
+
+        Raises the errors of the client library, and none of the task. `wait` has the result afterwards.
+        """
+        broker, last = self._home.broker, None
+        while True:
+            told = progress_of(broker.run(Show(self.id)))
+            if told is not None and told != last:
+                yield told
+                last = told
+            if broker.run(Ends((self.id,), every))[0].is_over:
+                return
+
+    async def updates_async(self, every: Span = 1.0) -> AsyncIterator[Progress]:
+        """Return an asynchronous iterator over the task's progress, as `updates` does."""
+        broker, last = self._home.broker, None
+        while True:
+            told = progress_of(await broker.run_async(Show(self.id)))
+            if told is not None and told != last:
+                yield told
+                last = told
+            if (await broker.run_async(Ends((self.id,), every)))[0].is_over:
+                return
+
+    def cancel(self) -> bool:
+        """Cancel the task → whether it was known and not over. One that runs hears of it within some seconds."""
+        return self._home.broker.run(Cancel(self.id)) > 0
+
+    async def cancel_async(self) -> bool:
+        """Cancel the task, as `cancel` does."""
+        return await self._home.broker.run_async(Cancel(self.id)) > 0
+
+    def _value(self, end: JobEnd, elsewhere: JobInfo | None) -> R:
+        return cast("R", value_of(end, elsewhere, self._home.serializer))
+
+
+def value_of(end: JobEnd, elsewhere: JobInfo | None, serializer: Serializer) -> Any:
+    """Return the result of a task that is over. Raises its error."""
+    if end.status == "errored":
+        raise read_failure(end.error)
+    if end.status == "canceled":
+        raise TaskCanceledError(f"task {end.id} was canceled")
+    if end.status == "expired":
+        raise TaskExpiredError(f"the life of task {end.id} was over before it was done")
+    if end.status != "completed":
+        raise TaskGoneError(f"no node knows task {end.id}, or its result any more")
+    if end.result is None:
+        return None
+    if _elsewhere(end) is not None:
+        if elsewhere is None or elsewhere.body is None:
+            raise TaskGoneError(f"the result of task {end.id} is not kept any more")
+        return serializer.loads(elsewhere.body)
+    if not end.result.startswith(INLINE):
+        raise TaskError(f"job {end.id} was acknowledged with a result that is no task's")
+    return serializer.loads(end.result[1:])
+
+
+def _elsewhere(end: JobEnd) -> str | None:
+    """Return the id of the job that has the result; None if the result is here, or there is none."""
+    if end.status == "completed" and end.result is not None and end.result.startswith(ELSEWHERE):
+        return end.result[1:].decode("ascii", "replace")
+    return None
+
+
+def pieces(timeout: Span | None, *, is_live: bool) -> Iterator[float]:
+    """Yield the pieces of a wait in seconds, which together are the time-out. Between them a dead letter is found."""
+    left_s = math.inf if timeout is None else float_seconds("timeout", timeout)
+    piece_s = PIECE_S_MIN
+    while True:
+        yield max(0.001, min(piece_s, left_s))
+        left_s -= piece_s
+        if left_s <= 0 or not is_live:
+            return
+        piece_s = min(PIECE_S_MAX, 2 * piece_s)
+
+
+def _check_alive(shown: JobInfo | None) -> None:
+    """Raise the failure of a dead letter. It is not over for the node, but it is for the program."""
+    meta = (shown.meta if shown is not None else None) or {}
+    if DEAD_FROM in meta:
+        raise read_failure(meta.get(DEAD_ERROR))
+
+
+def progress_of(shown: JobInfo | None) -> Progress | None:
+    """Return the progress that SHOW tells; None without any."""
+    percent = None if shown is None else shown.more.get("progress")
+    if shown is None or not isinstance(percent, int):
+        return None
+    return Progress(percent, str(shown.more.get("progress-text") or ""))

@@ -1,0 +1,142 @@
+"""Schedules: calls of tasks at the moments of a cron expression, or every so often.
+
+    @app.schedule("*/5 * * * *")
+    @app.task
+    def clean_up() -> None: ...
+
+The program declares them, and the cluster keeps and fires them (docs/schedules.md). So no process has to run for them.
+A worker installs the schedules of its app when it starts. Setting a schedule again would begin its ticks anew. So the
+worker asks first, and leaves a schedule alone that is as declared. Any number of workers may start at once.
+
+The names of an app's schedules begin with the app's name and a colon. A schedule of such a name that the program does
+not declare any more is reported, and removed only if the worker is told to (`--prune`). While a deployment runs,
+workers of the older program still declare it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+from disque_py.client import commands, schedule_commands
+from disque_py.client.aio import AsyncDisque
+from disque_py.client.protocol import text
+from disque_py.client.request import Request
+from disque_py.client.schedule_commands import Catchup, Overlap, ScheduleInfo
+from disque_py.client.spans import Seconds, milliseconds, seconds
+
+if TYPE_CHECKING:
+    from disque_py.tasks.task import BaseTask
+
+# Options of ADDJOB that a schedule does not take: their meaning is about one call.
+REFUSED: Final = ("key", "window", "batch", "zones", "replace")
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A schedule as the program declares it. The fields are those of `App.schedule`."""
+
+    name: str
+    task: BaseTask[..., Any]
+    cron: str | None = None
+    every: Seconds | None = None
+    time_zone: str = "UTC"
+    catchup: Catchup = "last"
+    overlap: Overlap = "allow"
+    args: tuple[Any, ...] = ()
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if (self.cron is None) == (self.every is None):
+            raise ValueError("a schedule has either a cron expression or `every`")
+        self.task.bind(self.args, self.kwargs)
+        refused = [name for name in REFUSED if name in self._options()[2]]
+        if refused:
+            raise ValueError(f"a schedule takes no {', '.join(refused)}")
+
+    def _options(self) -> tuple[str, bytes, dict[str, Any]]:
+        """Return queue, body and options of its jobs."""
+        message = self.task.message(self.args, self.kwargs)
+        return message.queue, message.body, message.options
+
+    def request(self) -> Request[str]:
+        """Return SCHEDULE SET."""
+        queue, body, options = self._options()
+        return schedule_commands.schedule(
+            self.name,
+            queue,
+            body,
+            cron=self.cron,
+            every=self.every,
+            time_zone=self.time_zone,
+            catchup=self.catchup,
+            overlap=self.overlap,
+            **options,
+        )
+
+    def is_installed(self, info: ScheduleInfo | None) -> bool:
+        """Return whether the cluster has exactly this schedule."""
+        if info is None:
+            return False
+        queue, body, options = self._options()
+        wanted = sorted(text(word) for word in commands.add_options(**options))
+        return (
+            (info.cron, _span(info.every), info.time_zone) == (self.cron, _span(self.every), self.time_zone)
+            and (info.catchup, info.overlap) == (self.catchup, self.overlap)
+            and (info.queue, info.body, sorted(info.options)) == (queue, body, wanted)
+        )
+
+
+def _span(every: Seconds | None) -> int | None:
+    """Return the milliseconds between two ticks."""
+    if every is None:
+        return None
+    return milliseconds("every", every) if isinstance(every, timedelta) else 1000 * seconds("every", every)
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """The outcome of an installation: names of schedules.
+
+    changed    these were set
+    leftover   these belong to the app, and it does not declare them
+    removed    leftovers that were removed
+    """
+
+    changed: list[str]
+    leftover: list[str]
+    removed: list[str]
+
+
+async def install(client: AsyncDisque, app_name: str, plans: Mapping[str, Plan], *, prune: bool = False) -> Installed:
+    """Make the cluster keep the schedules of an app.
+
+    prune   remove schedules of the app that it does not declare
+
+    Raises ReplyError for a schedule that the cluster refuses, and the errors of every command.
+    """
+    outcome = Installed([], [], [])
+    for name, plan in plans.items():
+        if not plan.is_installed(await client.schedule_info(name)):
+            await client.run(plan.request())
+            outcome.changed.append(name)
+    for name in await client.schedules(f"{glob_of(app_name)}:*"):
+        if name not in plans:
+            if prune and await client.delete_schedule(name):
+                outcome.removed.append(name)
+            else:
+                outcome.leftover.append(name)
+    return outcome
+
+
+def glob_of(name: str) -> str:
+    """Return a pattern that matches this name only."""
+    return "".join(f"\\{letter}" if letter in "*?[]\\" else letter for letter in name)
+
+
+def tick_of(meta: Mapping[str, str]) -> datetime | None:
+    """Return the planned moment of a schedule's job; None for a job of another kind."""
+    found = meta.get("x-disque-tick", "")
+    return datetime.fromtimestamp(int(found) / 1000, UTC) if found.isdigit() else None

@@ -1,0 +1,179 @@
+"""Tasks: functions that may also run elsewhere, and calls of them.
+
+`task(…)` runs the function here. `task.add(…)` gives the call to the broker, after its arguments were held against the
+function's signature. Both take the parameters of the function, and a type checker follows them (`ParamSpec`).
+`task.options(…)` is the same task with other options. `task.call(…)` is a call as a value, for groups and many calls at
+once.
+
+`Task` is a plain function, which runs in a thread of the worker. `AsyncTask` is a coroutine function, which runs in the
+worker's event loop.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import inspect
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, Self, TypeVar, Unpack, cast
+
+from disque_py.client.spans import Span, float_seconds
+from disque_py.tasks.handle import Handle
+from disque_py.tasks.messages import Message, write_body
+from disque_py.tasks.operations import Add
+from disque_py.tasks.options import AddOptions, arguments, checked, merged
+
+if TYPE_CHECKING:
+    from disque_py.tasks.app import App
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+# The queue of tasks that name none.
+QUEUE: Final = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """The settings of a task that only its worker needs.
+
+    timeout   seconds after which a coroutine is interrupted, which is a failure; None: never
+    results   whether the return value is kept; None: unless it is None
+    unique    a second call with the same arguments is the first one, while that is not over
+    fail_on   exceptions that end the task at once, whatever attempts are left
+    """
+
+    timeout: Span | None = None
+    results: bool | None = None
+    unique: bool = False
+    fail_on: tuple[type[BaseException], ...] = ()
+
+
+class BaseTask(Generic[P, R]):
+    """A task of either kind.
+
+    name       its name in the app
+    function   the function itself
+    app        its app
+    """
+
+    def __init__(
+        self, app: App, function: Callable[..., Any], name: str, options: AddOptions, running: Running
+    ) -> None:
+        self.app = app
+        self.function = function
+        self.name = name
+        self.running = running
+        self._options = checked(options)
+        self._signature = inspect.signature(function)
+        self.is_async = inspect.iscoroutinefunction(function)
+        if running.timeout is not None:
+            if not self.is_async:
+                raise ValueError("timeout: a function in a thread can't be interrupted; make it a coroutine function")
+            float_seconds("timeout", running.timeout)
+        functools.update_wrapper(cast("Any", self), function)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name}>"
+
+    def add(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
+        """Give a call to the broker → its handle. It blocks until the job and its copies are there.
+
+        Takes the parameters of the function. Raises TypeError for arguments that do not fit, SerializerError for one
+        that can't be written, and the errors of the client's `add_job`.
+        """
+        return Call(self, args, kwargs).add()
+
+    async def add_async(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
+        """Give a call to the broker, as `add` does, without blocking the event loop."""
+        return await Call(self, args, kwargs).add_async()
+
+    def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
+        """Return a call as a value. Raises TypeError for arguments that do not fit."""
+        return Call(self, args, kwargs)
+
+    def options(self, **options: Unpack[AddOptions]) -> Self:
+        """Return this task with other options; those that are not named stay.
+
+        options   those of AddOptions, as `delay=30` or `queue="mail"`
+
+        Raises TypeError for an unknown option, ValueError for one that makes no sense.
+        """
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__)
+        other._options = merged(self._options, checked(options))
+        return other
+
+    def handle(self, job_id: str) -> Handle[R]:
+        """Return the handle of a call that was added before, by the id of its job."""
+        return Handle(self.app, job_id)
+
+    def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """Hold arguments against the signature. Raises TypeError."""
+        try:
+            self._signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise TypeError(f"{self.name}(): {error}") from None
+
+    def message(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Message:
+        """Return a call as the broker gets it."""
+        app = self.app
+        options = merged(app.options, self._options)
+        body = write_body(app.serializer, self.name, args, kwargs)
+        if self.running.unique and "key" not in options:
+            options["key"] = f"{self.name}:{hashlib.sha256(body).hexdigest()[:32]}"
+        message = Message(self.name, options.get("queue", QUEUE), body, arguments(options, datetime.now(UTC)))
+        for middleware in app.middleware:
+            middleware.adding(message)
+        return message
+
+    @property
+    def queue(self) -> str:
+        """The queue of this task."""
+        return merged(self.app.options, self._options).get("queue", QUEUE)
+
+
+class Task(BaseTask[P, R]):
+    """A task whose function is a plain one. The worker runs it in a thread."""
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Run the function here."""
+        found: R = self.function(*args, **kwargs)
+        return found
+
+
+class AsyncTask(BaseTask[P, R]):
+    """A task whose function is a coroutine function. The worker runs it in its event loop."""
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
+        """Return the coroutine of the function, which runs here."""
+        found: Coroutine[Any, Any, R] = self.function(*args, **kwargs)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[R]):
+    """A call of a task, which was not added yet. Raises TypeError for arguments that do not fit."""
+
+    task: BaseTask[..., R]
+    args: tuple[Any, ...] = ()
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.task.bind(self.args, self.kwargs)
+
+    def message(self) -> Message:
+        """Return the call as the broker gets it."""
+        return self.task.message(self.args, self.kwargs)
+
+    def add(self) -> Handle[R]:
+        """Give the call to the broker → its handle."""
+        app = self.task.app
+        return Handle(app, app.broker.run(Add(self.message())))
+
+    async def add_async(self) -> Handle[R]:
+        """Give the call to the broker → its handle, without blocking the event loop."""
+        app = self.task.app
+        return Handle(app, await app.broker.run_async(Add(self.message())))

@@ -1,0 +1,182 @@
+"""The worker of an app: the client library's Worker, with the runner as its handler.
+
+It fetches as many jobs as calls may run, extends their leases while they run, acknowledges them with their results, and
+gives failed ones back (disque_py/client/worker.py). It installs the schedules of the app meanwhile, and tries again
+until a node takes them. The app's `lifespan` is open while it works.
+
+At its end running calls get a grace, and all other jobs go back at once. A function in a thread can't be interrupted.
+Its job goes back after the grace, too, and `busy_threads` tells the program that threads are left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack
+from typing import Final
+
+from disque_py.client.aio import AsyncDisque
+from disque_py.client.errors import DisqueError, ReplyError
+from disque_py.client.results import Job
+from disque_py.client.spans import Span
+from disque_py.client.verdict import Retry
+from disque_py.client.worker import Worker, WorkerHooks
+from disque_py.tasks.app import App
+from disque_py.tasks.runner import Runner
+from disque_py.tasks.schedules import install
+
+# Calls that run at a time, unless the program says otherwise.
+CONCURRENCY: Final = 10
+# Seconds that running calls may go on after a signal.
+GRACE_S: Final = 25.0
+# The pause before schedules are tried again.
+AGAIN_S: Final = 2.0
+
+_log: Final = logging.getLogger("disque_py.tasks")
+
+
+class Hooks(WorkerHooks):
+    """The notifications of the client's worker. The runner has logged failures already, with their traceback."""
+
+    def on_retry(self, job: Job, retry: Retry) -> None:
+        """Log a `Retry` of the task's own."""
+        if retry.__cause__ is None:
+            super().on_retry(job, retry)
+
+    def on_give_up(self, job: Job, error: BaseException) -> None:
+        """Log a task that gets no more attempts."""
+        _log.error("task %s of %s is given up: %s", job.id, job.queue, str(error).partition("\n")[0])
+
+
+class AppWorker:
+    """A worker of an app.
+
+    app           the app
+    queues        queues in the order in which they are served; None, the default: those of the app's tasks
+    concurrency   calls at a time, 10 by default: coroutines, and threads for plain functions
+    grace_s       seconds that running calls may go on after `stop`, 25 by default
+    schedules     install the app's schedules, the default
+    prune         remove schedules of the app that it does not declare any more; False by default
+
+    Raises ValueError for an app without tasks, and for arguments that make no sense.
+    """
+
+    def __init__(
+        self,
+        app: App,
+        *,
+        queues: Sequence[str] | None = None,
+        concurrency: int = CONCURRENCY,
+        grace_s: Span = GRACE_S,
+        schedules: bool = True,
+        prune: bool = False,
+    ) -> None:
+        self.queues = list(queues) if queues else app.queues
+        if not self.queues:
+            raise ValueError("the app has no tasks")
+        self._app = app
+        self._concurrency = concurrency
+        self._grace_s = grace_s
+        self._installs = schedules
+        self._prunes = prune
+        self._worker: Worker | None = None
+        self._runner: Runner | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._is_stopped = False
+
+    @property
+    def busy_threads(self) -> int:
+        """The number of functions that still run in threads. After `serve` it is above 0 if the grace was too short."""
+        return 0 if self._runner is None else self._runner.busy_threads
+
+    def run(self) -> None:
+        """Serve in an event loop of its own until SIGTERM or SIGINT. A second signal ends the grace.
+
+        Raises the errors of `serve`.
+        """
+        asyncio.run(self._run())
+
+    async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            if os.name == "nt":
+                signal.signal(number, lambda *_: loop.call_soon_threadsafe(self.stop))
+            else:
+                loop.add_signal_handler(number, self.stop)
+        await self.serve()
+
+    def stop(self) -> None:
+        """Fetch no more jobs, and let running calls finish within the grace. A second call ends the grace."""
+        self._is_stopped = True
+        if self._worker is not None:
+            self._worker.stop()
+
+    def stop_from_thread(self) -> None:
+        """Call `stop` in the event loop of the worker; any thread may do so."""
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self.stop)
+        else:
+            self._is_stopped = True
+
+    async def serve(self) -> None:
+        """Work until `stop`, or until the task is cancelled, then without grace.
+
+        Raises AuthError for a wrong password, ReplyError from a node that does not know the words of a worker, and the
+        errors of the app's `lifespan`.
+        """
+        app = self._app
+        self._loop = asyncio.get_running_loop()
+        threads = ThreadPoolExecutor(self._concurrency, thread_name_prefix="disque-task")
+        runner = self._runner = Runner(app, app.broker, threads)
+        try:
+            async with AsyncExitStack() as stack:
+                stack.push_async_callback(app.close_async)
+                if app.lifespan is not None:
+                    await stack.enter_async_context(app.lifespan(app))
+                client = app.async_client()
+                self._worker = Worker(
+                    client,
+                    self.queues,
+                    runner.handle,
+                    concurrency=self._concurrency,
+                    grace_s=self._grace_s,
+                    withmeta=True,
+                    results=True,
+                    hooks=Hooks(),
+                )
+                if self._is_stopped:
+                    return
+                installing = asyncio.create_task(self._install(client))
+                try:
+                    await self._worker.serve()
+                finally:
+                    installing.cancel()
+                    await asyncio.wait([installing])
+        finally:
+            threads.shutdown(wait=False, cancel_futures=True)
+
+    async def _install(self, client: AsyncDisque) -> None:
+        """Install the schedules, as soon as a node answers."""
+        if not self._installs or not (self._app.schedules or self._prunes):
+            return
+        while True:
+            try:
+                outcome = await install(client, self._app.name, self._app.schedules, prune=self._prunes)
+            except ReplyError as error:
+                _log.error("the schedules can't be installed: %s", error)
+                return
+            except DisqueError as error:
+                _log.warning("the schedules are not installed yet: %s", error)
+                await asyncio.sleep(AGAIN_S)
+                continue
+            for name in outcome.changed:
+                _log.info("schedule %s is installed", name)
+            for name in outcome.leftover:
+                _log.warning("schedule %s is not declared any more: --prune removes it", name)
+            for name in outcome.removed:
+                _log.info("schedule %s is removed", name)
+            return

@@ -1,0 +1,97 @@
+"""simulator/checks/batches.py: counts, ends and callbacks of batches against what producers were told."""
+
+from __future__ import annotations
+
+import pytest
+
+from disque_py.simulator.checks.batches import CLOSED, COUNTS, DONE_AFTER, ONE_CALLBACK, BatchBook
+from disque_py.simulator.checks.cluster_invariants import Losses
+from disque_py.simulator.oracle import Oracle, RuleBrokenError
+from simulated import ask, joined
+
+NAME = b"b"
+
+
+class Story:
+    """Two nodes, and a batch of two jobs that were answered a while ago."""
+
+    def __init__(self):
+        self.world = joined("ab")
+        self.oracle = Oracle()
+        self.losses = Losses(self.oracle)
+        self.book = BatchBook(self.world, self.oracle, self.losses)
+        self.jobs = [self.add() for _ in range(2)]
+        self.world.run(2_000)
+
+    def add(self):
+        promise = self.oracle.add(b"q", 8, 1_000, 3_600_000, 1, self.world.now_ms)
+        self.book.adding(NAME, promise)
+        job_id = ask(self.world, "a", "ADDJOB", "q", promise.body(), 0, "RETRY", 1, "BATCH", NAME)
+        self.oracle.answered(promise, job_id, self.world.now_ms)
+        self.book.added(promise)
+        return promise
+
+    def tell(self, **changes):
+        """Tell the book an answer of BATCH SHOW."""
+        reply = ask(self.world, "b", "BATCH", "SHOW", NAME)
+        for field, value in changes.items():
+            reply[reply.index(field.encode()) + 1] = value
+        self.book.told(NAME, reply, self.world.now_ms)
+
+
+@pytest.fixture
+def story():
+    return Story()
+
+
+def test_the_counts_of_all_nodes_are_right(story):
+    """Spec BT7."""
+    story.tell()
+    assert story.book.shown == 1
+
+
+def test_a_count_without_a_job_that_was_answered_breaks_the_rule(story):
+    """Spec BT7."""
+    with pytest.raises(RuleBrokenError, match=COUNTS):
+        story.tell(total=1, **{"invisible-or-pending": 1})
+
+
+def test_an_end_that_no_client_caused_breaks_the_rule(story):
+    """Spec BT2, BT7."""
+    with pytest.raises(RuleBrokenError, match=COUNTS):
+        story.tell(completed=1, **{"invisible-or-pending": 1})
+
+
+def test_a_batch_that_is_done_before_its_jobs_breaks_the_rule(story):
+    """Spec BT4, BT7."""
+    story.book.closing(NAME)
+    with pytest.raises(RuleBrokenError, match=DONE_AFTER):
+        story.tell(done=1)
+
+
+def test_a_job_that_is_added_after_the_end_breaks_the_rule(story):
+    """Spec BT4."""
+    story.book.closing(NAME)
+    story.book.closed(NAME)
+    story.world.run(10)
+    with pytest.raises(RuleBrokenError, match=CLOSED):
+        story.add()
+
+
+def test_a_second_callback_breaks_the_rule(story):
+    """Spec BT4, BT7."""
+    story.book.closing(NAME)
+    for promise in story.jobs:
+        promise.acked_ms = story.world.now_ms
+    story.book.called_back(NAME, b"one")
+    story.book.called_back(NAME, b"one")
+    with pytest.raises(RuleBrokenError, match=ONE_CALLBACK):
+        story.book.called_back(NAME, b"two")
+
+
+def test_a_batch_that_lost_ids_with_a_node_is_excused_by_name(story):
+    """Spec BT1, BT7."""
+    assert story.book.unfinished() == ["b'b' is not closed"]
+    story.losses.amnesia_ms = story.world.now_ms
+    assert story.book.unfinished() == []
+    assert story.book.excused == {NAME: "a node forgot ids since the batch began"}

@@ -1,0 +1,51 @@
+"""The command line of disque-worker."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+from click.testing import CliRunner
+
+from disque_py import __version__
+from disque_py.tasks.command import main
+
+
+@pytest.fixture
+def invoke(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    return lambda *words: CliRunner().invoke(main, words)
+
+
+def test_the_version_and_the_script_for_tab(invoke):
+    assert invoke("--version").output == f"disque-worker {__version__}\n"
+    assert "_DISQUE_WORKER_COMPLETE=bash_complete" in invoke("--completion", "bash").output
+
+
+def test_each_option_has_a_help(invoke):
+    text = invoke("--help").output
+    for option in ("--concurrency", "--processes", "--queue", "--grace", "--reload", "--prune", "--no-schedules"):
+        assert option in text
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "words"),
+    [
+        ("", "no_such_module_1", "No module named"),
+        ("1 / 0", "broken_1", "division by zero"),
+        ("app = 1", "other_1:app", "no App called 'app'"),
+        ("", "other_2:shop.app", "no App called 'shop.app'"),
+        ("from disque_py.tasks import App\napp = App()", "empty_1", "the app has no tasks"),
+    ],
+)
+def test_a_program_without_an_app_is_bad_usage(invoke, tmp_path, source, target, words):
+    if "no_such" not in target:
+        (tmp_path / f"{target.partition(':')[0]}.py").write_text(source)
+    found = invoke(target)
+    assert found.exit_code == 2
+    assert words in found.output
+
+
+def test_a_folder_needs_reload(invoke):
+    assert "--reload-dir needs --reload" in invoke("shop:app", "--reload-dir", ".").output

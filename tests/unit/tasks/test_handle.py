@@ -1,0 +1,143 @@
+"""The end of a job as the result of a task."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import itertools
+
+import pytest
+
+from disque_py.client.flow_commands import JobEnd
+from disque_py.tasks import (
+    App,
+    JSONSerializer,
+    Progress,
+    TaskCanceledError,
+    TaskError,
+    TaskExpiredError,
+    TaskFailedError,
+    TaskGoneError,
+    current,
+)
+from disque_py.tasks.handle import Handle, pieces, progress_of, value_of
+from disque_py.tasks.operations import Show
+
+JSON = JSONSerializer()
+
+
+def value(status, result=None, error=None, elsewhere=None):
+    return value_of(JobEnd("D-1", status, result, error), elsewhere, JSON)
+
+
+def test_a_result_is_read():
+    assert (value("completed", b"=[1]"), value("completed")) == ([1], None)
+
+
+@pytest.mark.parametrize(
+    ("end", "error"),
+    [
+        (("errored", None, "ValueError: no"), TaskFailedError),
+        (("canceled",), TaskCanceledError),
+        (("expired",), TaskExpiredError),
+        (("unknown",), TaskGoneError),
+        (("completed", b"@D-2"), TaskGoneError),
+        (("completed", b"[1]"), TaskError),
+    ],
+)
+def test_any_other_end_is_an_error(end, error):
+    with pytest.raises(error):
+        value(*end)
+
+
+class Asked:
+    """A broker that gives these answers."""
+
+    serializer = JSON
+    is_live = True
+
+    def __init__(self, *answers):
+        self.answers = list(answers)
+
+    @property
+    def broker(self):
+        return self
+
+    def run(self, operation):
+        return self.answers.pop(0)
+
+    async def run_async(self, operation):
+        return self.run(operation)
+
+
+@pytest.fixture
+def shown():
+    """A job as a node shows it."""
+    app = App()
+    task = app.task(name="t")(lambda: None)
+    with app.in_memory(at_once=False) as memory:
+        return memory.run(Show(task.add().id))
+
+
+def test_a_dead_letter_is_a_failure(shown):
+    """For the node it is not over, because it waits in another queue."""
+    dead = dataclasses.replace(shown, meta={"x-disque-from": "q", "x-disque-error": "ValueError: no total"})
+    home = Asked([JobEnd("D-1", "pending", None, None)], dead)
+    with pytest.raises(TaskFailedError, match="no total"):
+        Handle(home, "D-1").wait(timeout=1)
+
+
+def test_a_long_wait_looks_for_a_dead_letter_now_and_then(shown):
+    """So a wait without a time-out ends."""
+    dead = dataclasses.replace(shown, meta={"x-disque-from": "q", "x-disque-error": "ValueError: no total"})
+    pending = [JobEnd("D-1", "pending", None, None)]
+    with pytest.raises(TaskFailedError, match="no total"):
+        Handle(Asked(pending, shown, pending, dead), "D-1").wait()
+
+
+def test_the_pieces_of_a_wait_are_the_time_out():
+    assert list(pieces(9, is_live=True)) == [2, 4, 3]
+    assert list(pieces(0, is_live=True)) == [0.001]
+    assert list(itertools.islice(pieces(None, is_live=True), 6)) == [2, 4, 8, 16, 30, 30]
+    assert list(pieces(None, is_live=False)) == [2]
+
+
+def test_a_task_that_is_not_over_times_out(shown):
+    with pytest.raises(TimeoutError, match="running"):
+        Handle(Asked([JobEnd("D-1", "running", None, None)], shown), "D-1").wait(timeout=1)
+
+
+def test_progress_is_told(shown):
+    told = dataclasses.replace(shown, more={"progress": 40, "progress-text": "page 4"})
+    assert progress_of(told) == Progress(40, "page 4")
+    assert progress_of(shown) is None
+    assert progress_of(None) is None
+
+
+def test_updates_tell_each_progress_once_until_the_end(shown):
+    going, over = JobEnd("D-1", "running", None, None), JobEnd("D-1", "completed", None, None)
+    first, second = (dataclasses.replace(shown, more={"progress": n, "progress-text": ""}) for n in (10, 60))
+    home = Asked(shown, [going], first, [going], first, [going], second, [over])
+    assert list(Handle(home, "D-1").updates()) == [Progress(10), Progress(60)]
+
+    async def story():
+        home = Asked(first, [going], second, [over])
+        return [told async for told in Handle(home, "D-1").updates_async()]
+
+    assert asyncio.run(story()) == [Progress(10), Progress(60)]
+
+
+def test_a_running_task_shows_its_progress():
+    app, seen = App(), []
+
+    @app.task
+    def work():
+        current().progress(40, "page 4")
+        seen.append(app.handle(current().job_id).progress())
+
+    with app.in_memory():
+        handle = work.add()
+        assert handle.progress() is None
+    assert seen == [Progress(40, "page 4")]
+    assert handle == work.handle(handle.id)
+    assert len({handle, work.handle(handle.id)}) == 1

@@ -1,0 +1,46 @@
+"""Serializers give back plain values, and refuse the others."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from disque_py.tasks import JSONSerializer, MsgPackSerializer, SerializerError
+
+VALUES = [None, True, 42, 1.5, "Zürich ✓", [1, [2]], {"a": {"b": None}}]
+
+
+@pytest.mark.parametrize("serializer", [JSONSerializer(), MsgPackSerializer()])
+@pytest.mark.parametrize("value", VALUES)
+def test_plain_values_come_back(serializer, value):
+    assert serializer.loads(serializer.dumps(value)) == value
+
+
+@pytest.mark.parametrize("serializer", [JSONSerializer(), MsgPackSerializer()])
+def test_other_values_are_refused(serializer):
+    with pytest.raises(SerializerError):
+        serializer.dumps(object())
+    with pytest.raises(SerializerError):
+        serializer.loads(b"\xc1")
+
+
+def test_nan_is_no_json():
+    with pytest.raises(SerializerError):
+        JSONSerializer().dumps(float("nan"))
+
+
+def test_json_may_be_taught_further_values():
+    """The two functions are those of the module json."""
+    serializer = JSONSerializer(
+        default=lambda value: {"at": value.isoformat()},
+        object_hook=lambda found: datetime.fromisoformat(found["at"]) if "at" in found else found,
+    )
+    moment = datetime(2026, 11, 23, tzinfo=UTC)
+    assert serializer.loads(serializer.dumps([moment])) == [moment]
+
+
+def test_msgpack_knows_bytes_and_moments():
+    serializer = MsgPackSerializer()
+    value = {"data": b"\x00\xff", "at": datetime(2026, 11, 23, tzinfo=UTC)}
+    assert serializer.loads(serializer.dumps(value)) == value

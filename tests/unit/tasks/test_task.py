@@ -1,0 +1,76 @@
+"""Tasks: functions that may be called here, and calls of them."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from disque_py.tasks import App, SerializerError
+
+
+@pytest.fixture
+def app():
+    return App("disque://127.0.0.1:1", queue="shop")
+
+
+def test_a_task_is_still_its_function(app):
+    @app.task
+    def add(x, y=1):
+        """Add."""
+        return x + y
+
+    assert (add(20, y=22), add.__doc__, add.name) == (42, "Add.", "add")
+
+
+def test_a_coroutine_function_too(app):
+    @app.task
+    async def add(x, y):
+        return x + y
+
+    assert asyncio.run(add(20, 22)) == 42
+
+
+def test_wrong_arguments_are_refused_when_the_task_is_added(app):
+    @app.task
+    def add(x, y):
+        return x + y
+
+    for args in [(), (1, 2, 3)]:
+        with pytest.raises(TypeError, match=r"^add\(\)"):
+            add.add(*args)
+    with pytest.raises(SerializerError):
+        add.add(1, object())
+
+
+def test_options_are_merged_from_app_task_and_call(app):
+    @app.task(priority=5, attempts=7)
+    def add(x):
+        return x
+
+    called = add.options(delay=30).options(attempts=2, queue="mail").call(1).message()
+    assert (called.queue, called.options["priority"], called.options["attempts"]) == ("mail", 5, 2)
+    assert called.options["delay"].total_seconds() == 30
+    plain = add.call(1).message()
+    assert (plain.queue, plain.options["attempts"], "delay" in plain.options) == ("shop", 7, False)
+
+
+def test_a_unique_task_has_a_key_of_its_arguments(app):
+    @app.task(unique=True)
+    def add(x):
+        return x
+
+    first, same, other = (add.call(x).message().options["key"] for x in (1, 1, 2))
+    assert first == same != other
+    assert add.options(key="mine").call(1).message().options["key"] == "mine"
+
+
+def test_a_thread_has_no_time_limit(app):
+    with pytest.raises(ValueError, match="can't be interrupted"):
+        app.task(timeout=5)(lambda: None)
+
+
+def test_the_function_of_an_unknown_option_is_no_task(app):
+    with pytest.raises(TypeError, match="retries"):
+        app.task(retries=5)(lambda: None)
+    assert app.tasks == {}
