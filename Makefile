@@ -36,7 +36,7 @@ spark: ## the tests of the Spark side, in an environment with the extra; needs n
 	PYTHONSAFEPATH=1 "$$(bin/prepare test,spark)" -m pytest -q tests/unit/spark tests/unit/cli/demo_spark tests/spark
 
 integrations: ## adapters against real nodes, in an environment with the frameworks
-	PYTHONSAFEPATH=1 "$$(bin/prepare test,celery,dramatiq,taskiq,django,fastapi,otel)" -m pytest -q tests/integrations
+	PYTHONSAFEPATH=1 "$$(bin/prepare test,celery,dramatiq,taskiq,django,fastapi,otel)" -m pytest -q -n 3 tests/integrations
 
 gateway: ## the tests of the gateway, in an environment with its extra; the browser's need Chromium and the extra browser
 	PYTHONSAFEPATH=1 "$$(bin/prepare test,gateway,browser)" -m pytest -q tests/unit/gateway tests/gateway

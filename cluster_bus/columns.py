@@ -76,14 +76,18 @@ def pack_ids(ids: Sequence[bytes]) -> bytes | None:
     """Return ids as one byte string; None if one of them has not 40 bytes."""
     first = ids[0]
     head, tail = first[:_HEAD], first[_TAIL:]
-    is_shared = True
+    chars = [b"\0", head, tail]
     for job_id in ids:
         if len(job_id) != _ID_BYTES:
             return None
-        if is_shared and (job_id[:_HEAD] != head or job_id[_TAIL:] != tail):
-            is_shared = False
-    if is_shared:
-        return b"".join((b"\0", head, tail, *[job_id[_HEAD:_TAIL] for job_id in ids]))
+        if not (job_id.startswith(head) and job_id.endswith(tail)):
+            break
+        chars.append(job_id[_HEAD:_TAIL])
+    else:
+        return b"".join(chars)
+    for job_id in ids:
+        if len(job_id) != _ID_BYTES:
+            return None
     return b"".join((b"\1", *ids))
 
 

@@ -17,9 +17,9 @@ A kill undoes nothing that others were told: changed members stand in the nodes 
 that we have met gets MEETs until it has answered, also from our next process. It answers when its own file has us. So
 a PING from a stranger means one of two things: we have forgotten it, or we have lost our file (`Admission.comes_back`).
 
-Pure. The driver sets `now_ms` (monotonic) and `wall_ms` at the beginning of a turn, calls methods, and empties the tray
-at the end (tray.py). Messages lie in `outgoing`. A Wire dials and hangs up when told. It reports link_up, link_down,
-accept and receive (bus.py; the simulator's Wire likewise).
+Pure. The driver sets the table's `now_ms` (monotonic) and `wall_ms` at the beginning of a turn, calls methods, and
+empties the tray at the end (tray.py). Messages lie in `outgoing`. A Wire dials and hangs up when told. It reports
+link_up, link_down, accept and receive (bus.py; the simulator's Wire likewise).
 """
 
 from __future__ import annotations
@@ -58,12 +58,11 @@ SLEPT_MS_MIN: Final = 2_000
 HEARTBEATS_MAX: Final = 256
 
 
-class Membership(NodeTable):
-    """The table of nodes, kept by conversations with them.
+class Membership:
+    """The conversations that keep the table of nodes. A change of our memory level is told with the next tick.
 
-    It is a NodeTable, so the core reads `linked`, `usable` and the like without a step in between. NodeTable alone
-    touches the table's private fields. Beyond NodeTable:
-
+    table             the nodes and their groups (node_table.py). The core has a reference of its own to it, so reading
+                      `linked` or `usable` is one step
     versions          the lowest and the highest version of the bus protocol that we speak
     node_timeout_ms   `cluster-node-timeout`; may change at any time
     ignored           counts of ignored messages and requests, by reason
@@ -84,14 +83,14 @@ class Membership(NodeTable):
         announced_host: str = "",
         versions: tuple[int, int] = (PROTOCOL_MIN, PROTOCOL_MAX),
     ) -> None:
-        super().__init__(me)
+        self.table = NodeTable(me)
         self.versions = versions
         self.node_timeout_ms = node_timeout_ms
         self.ignored: Counter[str] = Counter()
         self.recoveries = 0
         self.tray = Tray()
-        self.links = Links(self, self.tray, rng, announced_host)
-        self.admission = Admission(self, self.links, self.tray, rng, self.ignored)
+        self.links = Links(self.table, self.tray, rng, announced_host)
+        self.admission = Admission(self.table, self.links, self.tray, rng, self.ignored)
         self._rng = rng
         self.outgoing = outgoing
         self._last_tick_ms = 0
@@ -101,18 +100,9 @@ class Membership(NodeTable):
         self._answered: dict[Node, bool] = {}  # nodes answered at this moment -> whether with a greeting
         self._answered_ms = 0
 
-    @property
-    def memory_level(self) -> int:
-        """0, 1 (> 75 %), 2 (> 95 %); a change is told to all linked nodes with the next tick."""
-        return self.me.memory_level
-
-    @memory_level.setter
-    def memory_level(self, level: int) -> None:
-        self.me.memory_level = level
-
     def hello(self) -> Hello:
         """Return our introduction for a link that opens."""
-        me = self.me
+        me = self.table.me
         return Hello(me.id, me.run, self.links.announced_host, me.port, me.bus_port, me.version, self.versions)
 
     def protocol_with(self, hello: Hello) -> int:
@@ -122,11 +112,11 @@ class Membership(NodeTable):
     def load(self, lines: Iterable[NodeLine]) -> None:
         """Enter the nodes of a nodes file. Of our own line only LEAVING and the learned host are taken."""
         for line in lines:
-            if line.id == self.me.id:
-                self.me.flags |= line.flags & LEAVING
-                self.me.host = self.me.host or line.host
+            if line.id == self.table.me.id:
+                self.table.me.flags |= line.flags & LEAVING
+                self.table.me.host = self.table.me.host or line.host
                 continue
-            node = self.intern(line.id)
+            node = self.table.intern(line.id)
             node.host, node.port, node.bus_port = line.host, line.port, line.bus_port
             node.tls_port = line.tls_port
             if line.place is not None:
@@ -134,19 +124,19 @@ class Membership(NodeTable):
                 node.is_placed = True
             node.flags = line.flags
             node.must_meet = line.must_meet
-            node.fail_at_ms = self.now_ms if line.flags & FAIL else 0
+            node.fail_at_ms = self.table.now_ms if line.flags & FAIL else 0
             # Moments of another process's clock mean nothing here: a ping in flight starts now.
             if line.ping_sent_ms:
                 self.links.await_pong(node)
             if line.pong_received_ms:
-                node.pong_received_ms, node.pong_received_wall_ms = self.now_ms, self.wall_ms
+                node.pong_received_ms, node.pong_received_wall_ms = self.table.now_ms, self.table.wall_ms
             self.admission.admit(node)
-        self.refresh()
+        self.table.refresh()
 
     def resume(self, notes: Notes) -> None:
         """Continue meetings and the blacklist of the former process; after `load`."""
         for node_id, left_ms in notes.forgotten:
-            if left_ms and node_id not in self.nodes:
+            if left_ms and node_id not in self.table.nodes:
                 self.admission.blacklist(node_id, left_ms)
         for host, port, bus_port in notes.meetings:
             self.meet(host, port, bus_port)
@@ -154,12 +144,12 @@ class Membership(NodeTable):
 
     def dump(self) -> str:
         """Return the text of the nodes file as of now."""
-        return dump(self.nodes.values(), self._notes(), self.wall_ms)
+        return dump(self.table.nodes.values(), self._notes(), self.table.wall_ms)
 
     def _notes(self) -> Notes:
         meetings = [
             (node.host, node.port, node.bus_port)
-            for node in self.nodes.values()
+            for node in self.table.nodes.values()
             if node.flags & HANDSHAKE and node.must_meet
         ]
         return Notes(meetings, self.admission.blacklisted(), self.admission.is_alone)
@@ -172,9 +162,9 @@ class Membership(NodeTable):
         `host` may be a name; the Wire resolves it. A handshake with that address that is in flight gets the whole time
         again (spec N4).
         """
-        node = self.find_handshake(host, port)
+        node = self.table.find_handshake(host, port)
         if node is not None:
-            node.known_since_ms = self.now_ms
+            node.known_since_ms = self.table.now_ms
             node.dial_at_ms = node.dial_gap_ms = 0
         else:
             node = self.admission.shake_hands(host, port, port + BUS_PORT_OFFSET if bus_port is None else bus_port)
@@ -190,12 +180,12 @@ class Membership(NodeTable):
         if node.flags & UNKNOWN:
             self._forget_named(node)  # A newcomer to us, and a holder to others.
         self.tray.must_write = self.tray.must_save = True
-        self.refresh()
-        self.admission.is_alone = self.size == 1
+        self.table.refresh()
+        self.admission.is_alone = self.table.size == 1
 
     def forget_unknown(self, name: bytes) -> bool:
         """CLUSTER FORGET of a node that others named and we never met, by its 40 characters; False if there is none."""
-        node = next((node for node in self.known_nodes() if node.name == name), None)
+        node = next((node for node in self.table.known_nodes() if node.name == name), None)
         if node is None or not node.flags & UNKNOWN:
             return False
         self._forget_named(node)
@@ -207,30 +197,30 @@ class Membership(NodeTable):
 
     def reset(self, *, hard: bool) -> None:
         """CLUSTER RESET: forget all other nodes, without blacklist. Hard: take another id, too. LEAVING stays."""
-        for node in list(self.nodes.values()):
-            if node is not self.me:
+        for node in list(self.table.nodes.values()):
+            if node is not self.table.me:
                 self.admission.expel(node)
         if hard:
-            self.rename_me(self._rng.randbytes(ID_BYTES))
-            self.tray.note("node-renamed", self.me)
+            self.table.rename_me(self._rng.randbytes(ID_BYTES))
+            self.tray.note("node-renamed", self.table.me)
         self.admission.is_alone = True
         self.tray.must_write = self.tray.must_save = True
-        self.refresh()
+        self.table.refresh()
 
     def set_leaving(self, flag: bool) -> None:
         """CLUSTER LEAVING yes or no: all linked nodes are told at once."""
-        if flag != bool(self.me.flags & LEAVING):
-            self.me.flags ^= LEAVING
+        if flag != bool(self.table.me.flags & LEAVING):
+            self.table.me.flags ^= LEAVING
             self.tray.must_write = self.tray.must_save = True
-            self.tray.note("leaving-began" if flag else "leaving-ended", self.me)
+            self.tray.note("leaving-began" if flag else "leaving-ended", self.table.me)
             self._ping_linked()
 
     def set_place(self, datacenter: str, zone: str) -> None:
         """Say where this node is, by the names of its data centre and zone. All linked nodes are told at once."""
-        me = self.me
+        me = self.table.me
         if (me.datacenter, me.zone) != (datacenter, zone):
             me.datacenter, me.zone = datacenter, zone
-            self.epoch += 1
+            self.table.epoch += 1
             self._ping_linked()
 
     # -- links ----------------------------------------------------------------------------------------
@@ -241,7 +231,7 @@ class Membership(NodeTable):
         If that is another object than `node`, this link replaces any link or attempt of that node, without a report.
         None: close the link, without a report. `peer_host` is the numeric address that was reached.
         """
-        if self.nodes.get(node.id) is not node:
+        if self.table.nodes.get(node.id) is not node:
             return None
         owner: Node | None = node
         if node.flags & HANDSHAKE:
@@ -254,26 +244,26 @@ class Membership(NodeTable):
             self.links.learn_address(owner, host, hello.port or node.port, hello.bus_port or node.bus_port)
             self.links.learn_own_host(local_host, is_met=False)
             self.links.mark_up(owner, hello, self.protocol_with(hello))
-            if self.size > 1:
+            if self.table.size > 1:
                 self.admission.is_alone = False
             self._greet(owner)
         return owner
 
     def link_down(self, node: Node) -> None:
         """The link to `node` broke, or an attempt failed. Not called for links that we hung up ourselves."""
-        if self.nodes.get(node.id) is node:
+        if self.table.nodes.get(node.id) is node:
             was_linked = node.is_linked
             self.links.back_off(node)
             self.links.await_pong(node)
             if was_linked:
-                self.refresh()
+                self.table.refresh()
 
     def accept(self, hello: Hello, peer_host: str, local_host: str) -> Node | None:
         """A link to us finished its handshake: return the node that dialed, None for a stranger (only MEET counts).
 
         It shows that the node is alive. So we dial it if we have no link to it, or a link to a process that is gone.
         """
-        node = self.find(hello.id)
+        node = self.table.find(hello.id)
         if node is None:
             return None
         self.links.learn_own_host(local_host, is_met=False)
@@ -299,7 +289,7 @@ class Membership(NodeTable):
         """Handle membership messages of an incoming link; `sender` comes from accept(). FrameError: close it."""
         if len(items) > HEARTBEATS_MAX and kind in (PING, PONG, MEET):
             raise FrameError("too many heartbeats", f"{len(items)} at once")
-        node = self.find(hello.id) if sender is None or self.find(sender.id) is not sender else sender
+        node = self.table.find(hello.id) if sender is None or self.table.find(sender.id) is not sender else sender
         for item in items:
             if kind == FAIL_NODE:
                 self._on_fail_node(node, item)
@@ -309,9 +299,11 @@ class Membership(NodeTable):
                 continue
             header, entries = heartbeat.read(item)
             if node is None:
-                if hello.id == self.me.id or (kind != MEET and not (kind == PING and self.admission.comes_back(hello))):
+                if hello.id == self.table.me.id or (
+                    kind != MEET and not (kind == PING and self.admission.comes_back(hello))
+                ):
                     self.ignored["stranger"] += 1
-                    if kind == PING and hello.id != self.me.id:
+                    if kind == PING and hello.id != self.table.me.id:
                         self.admission.note_stranger(hello, header.host or peer_host)
                     continue
                 if kind == PING:
@@ -333,19 +325,19 @@ class Membership(NodeTable):
 
     def next_tick_ms(self) -> int:
         """Return when `tick` is due, monotonic."""
-        return self._last_tick_ms + (TICK_MS if len(self.nodes) > 1 else LONE_TICK_MS)
+        return self._last_tick_ms + (TICK_MS if len(self.table.nodes) > 1 else LONE_TICK_MS)
 
     def tick(self) -> None:
         """Do the periodic work: dial, ping, suspect, give up handshakes."""
-        if self.now_ms - self._last_tick_ms > max(SLEPT_MS_MIN, self.node_timeout_ms // 2):
-            for node in self.nodes.values():
+        if self.table.now_ms - self._last_tick_ms > max(SLEPT_MS_MIN, self.node_timeout_ms // 2):
+            for node in self.table.nodes.values():
                 if node.ping_sent_ms:
-                    node.ping_sent_ms = max(self.now_ms, 1)
-        self._last_tick_ms = self.now_ms
-        is_news = self.me.memory_level != self._told_memory_level
+                    node.ping_sent_ms = max(self.table.now_ms, 1)
+        self._last_tick_ms = self.table.now_ms
+        is_news = self.table.me.memory_level != self._told_memory_level
         is_missed = False
-        for node in list(self.nodes.values()):
-            if node is self.me:
+        for node in list(self.table.nodes.values()):
+            if node is self.table.me:
                 continue
             if node.flags & HANDSHAKE:
                 self._tend_handshake(node)
@@ -356,37 +348,37 @@ class Membership(NodeTable):
                 continue
             self._tend_link(node)
             is_missed |= self.links.miss(node)
-            if failure.is_silent(node, self.now_ms, self.node_timeout_ms) and failure.suspect(node):
+            if failure.is_silent(node, self.table.now_ms, self.node_timeout_ms) and failure.suspect(node):
                 is_news = True
                 self._on_suspected(node)
         if is_missed:
-            self.refresh()
+            self.table.refresh()
         self._judge_state()
         if is_news:
             self._ping_linked()  # At once: agreement on a failure and the choice of holders wait for it.
         if self.links.is_unsaved:
             self.links.save_soon()
-        if self.now_ms >= self._random_ping_at_ms:
-            self._random_ping_at_ms = self.now_ms + RANDOM_PING_MS
+        if self.table.now_ms >= self._random_ping_at_ms:
+            self._random_ping_at_ms = self.table.now_ms + RANDOM_PING_MS
             self._ping_random()
 
     def _judge_state(self) -> None:
         """Tell the log when the cluster fails, as seen from here, and when it is well again."""
-        if self.has_majority == self._had_majority:
+        if self.table.has_majority == self._had_majority:
             return
-        self._had_majority = self.has_majority
+        self._had_majority = self.table.has_majority
         name = "cluster-ok" if self._had_majority else "cluster-fail"
-        self.tray.notices.append((name, {"lost": self.lost_count, "size": self.size}))
+        self.tray.notices.append((name, {"lost": self.table.lost_count, "size": self.table.size}))
 
     def _tend_handshake(self, node: Node) -> None:
         if self.admission.is_over(node, self.node_timeout_ms):
             self.tray.note("handshake-failed", node)
             self.admission.expel(node)
-        elif not node.is_dialing and self.now_ms >= node.dial_at_ms:
+        elif not node.is_dialing and self.table.now_ms >= node.dial_at_ms:
             self.links.dial(node)
 
     def _tend_link(self, node: Node) -> None:
-        now_ms, timeout_ms = self.now_ms, self.node_timeout_ms
+        now_ms, timeout_ms = self.table.now_ms, self.node_timeout_ms
         if not node.is_linked:
             self.links.await_pong(node)  # A node that can't be reached must become suspected, too.
             if not node.is_dialing and now_ms >= node.dial_at_ms:
@@ -401,7 +393,7 @@ class Membership(NodeTable):
 
     def _ping_random(self) -> None:
         """Ping one of a few random nodes: the one whose last answer is oldest."""
-        waiting = [node for node in self.linked if not node.ping_sent_ms]
+        waiting = [node for node in self.table.linked if not node.ping_sent_ms]
         if waiting:
             few = self._rng.sample(waiting, min(RANDOM_PING_CHOICE, len(waiting)))
             self._ping(min(few, key=_pong_received_ms))
@@ -410,18 +402,18 @@ class Membership(NodeTable):
 
     def _ping(self, node: Node) -> None:
         self._beat(node, MEET if node.must_meet else PING)
-        node.pinged_ms = self.now_ms
+        node.pinged_ms = self.table.now_ms
         self.links.await_pong(node)
 
     def _ping_linked(self) -> None:
-        self._told_memory_level = self.me.memory_level
-        for node in self.linked:
+        self._told_memory_level = self.table.me.memory_level
+        for node in self.table.linked:
             self._ping(node)
 
     def _greet(self, node: Node) -> None:
         """Send the first message on a new link: our heartbeat with all nodes we know, and an answer if one is owed."""
         self._beat(node, MEET if node.must_meet else PING, is_greeting=True)
-        node.pinged_ms = self.now_ms
+        node.pinged_ms = self.table.now_ms
         self.links.await_pong(node)
         if node.owes_pong:
             self._answer(node, is_greeting=False)
@@ -429,8 +421,8 @@ class Membership(NodeTable):
     def _answer(self, node: Node, *, is_greeting: bool) -> None:
         node.owes_pong = not node.is_linked
         if node.is_linked:
-            if self._answered_ms != self.now_ms:
-                self._answered_ms = self.now_ms
+            if self._answered_ms != self.table.now_ms:
+                self._answered_ms = self.table.now_ms
                 self._answered.clear()
             if self._answered.get(node, -1) >= is_greeting:
                 return  # It has asked again before it can have heard the answer.
@@ -438,21 +430,21 @@ class Membership(NodeTable):
             self._beat(node, PONG, is_greeting=is_greeting)
 
     def _beat(self, node: Node, kind: int, *, is_greeting: bool = False) -> None:
-        header = heartbeat.header_map(self.me, self.links.announced_host)
-        about = heartbeat.choose(list(self.nodes.values()), node, self._rng, is_greeting=is_greeting)
-        self.outgoing.send((node,), kind, (header, [heartbeat.entry(each, self.now_ms) for each in about]))
+        header = heartbeat.header_map(self.table.me, self.links.announced_host)
+        about = heartbeat.choose(list(self.table.nodes.values()), node, self._rng, is_greeting=is_greeting)
+        self.outgoing.send((node,), kind, (header, [heartbeat.entry(each, self.table.now_ms) for each in about]))
 
     def _on_pong(self, node: Node) -> None:
         node.ping_sent_ms = node.ping_sent_wall_ms = 0
         if node.must_meet:
             node.must_meet = False
             self.links.write_first()
-        node.pong_received_ms, node.pong_received_wall_ms = self.now_ms, self.wall_ms
+        node.pong_received_ms, node.pong_received_wall_ms = self.table.now_ms, self.table.wall_ms
         if failure.heal(node):
             self.recoveries += 1
             self.tray.note("node-recovered", node)
             self.links.save_soon()
-            self.refresh()
+            self.table.refresh()
 
     def _on_header(self, node: Node, header: Header) -> None:
         node.memory_level = header.memory_level
@@ -464,20 +456,20 @@ class Membership(NodeTable):
             node.datacenter, node.zone = header.datacenter, header.zone
             node.is_placed = True
             if not node.is_newcomer:
-                self.epoch += 1
+                self.table.epoch += 1
                 self.links.save_soon()
         if (node.flags ^ header.flags) & LEAVING:
             node.flags ^= LEAVING
             self.links.save_soon()
-            self.refresh()
+            self.table.refresh()
 
     # -- gossip and failures ---------------------------------------------------------------------------
 
     def _on_gossip(self, sender: Node, entry: Entry, peer_host: str) -> None:
         """Handle the sender's word about another node: its opinion, or a node that we don't know."""
-        if entry.id == self.me.id:
+        if entry.id == self.table.me.id:
             return
-        node = self.find(entry.id)
+        node = self.table.find(entry.id)
         if node is None:
             if not self.admission.is_blacklisted(entry.id):
                 self.admission.try_address(entry, peer_host)
@@ -485,7 +477,7 @@ class Membership(NodeTable):
         if sender.is_newcomer:
             return
         if entry.flags & FAILING:
-            failure.report(node, sender, self.now_ms)
+            failure.report(node, sender, self.table.now_ms)
             self._try_agree(node)
         else:
             failure.withdraw(node, sender)
@@ -495,22 +487,22 @@ class Membership(NodeTable):
     def _on_suspected(self, node: Node) -> None:
         self.tray.note("node-suspected", node)
         self.links.save_soon()
-        self.refresh()
+        self.table.refresh()
         self._try_agree(node)
 
     def _try_agree(self, node: Node) -> None:
-        if failure.agree(node, self.size, self.now_ms, self.node_timeout_ms):
+        if failure.agree(node, self.table.size, self.table.now_ms, self.node_timeout_ms):
             self._on_failed(node, "a majority agrees")
-            self.outgoing.send(self.linked, FAIL_NODE, (node.id,))
+            self.outgoing.send(self.table.linked, FAIL_NODE, (node.id,))
 
     def _on_fail_node(self, sender: Node | None, item: Any) -> None:
         """The sender says that a majority agreed. If the node is well after all, its next answer heals it: ask."""
         if not isinstance(item, list) or not item or not isinstance(item[0], bytes):
             raise FrameError("bad message", "FAIL_NODE without a node id")
-        node = self.find(item[0])
+        node = self.table.find(item[0])
         if sender is None or node is None or sender.is_newcomer:
             self.ignored["stranger"] += 1
-        elif failure.mark_failed(node, self.now_ms):
+        elif failure.mark_failed(node, self.table.now_ms):
             self._on_failed(node, f"{sender.name.decode()} says so")
             if node.is_linked:
                 self._ping(node)
@@ -518,19 +510,19 @@ class Membership(NodeTable):
     def _on_failed(self, node: Node, why: str) -> None:
         self.tray.note("node-failed", node, why)
         self.links.save_soon()
-        self.refresh()
+        self.table.refresh()
 
     # -- handshakes ------------------------------------------------------------------------------------------
 
     def _resolve(self, placeholder: Node, hello: Hello) -> Node | None:
         """A handshake's link is up: return the node found there, ready to take the link over, or None to close it."""
-        self.remove(placeholder)
+        self.table.remove(placeholder)
         self.links.write_first()
-        node = self.find(hello.id)
-        if node is None and hello.id in self.nodes:
+        node = self.table.find(hello.id)
+        if node is None and hello.id in self.table.nodes:
             return None  # We met ourselves, or a node that took the id of a placeholder.
         if node is None:
-            node = self.object_of(hello.id)
+            node = self.table.object_of(hello.id)
             self.admission.admit(node)
         elif node.is_linked and node.link_run == hello.run:
             self._beat(node, MEET, is_greeting=True)  # This is a second address of it. It may have forgotten us.

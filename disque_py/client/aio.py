@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import deque
-from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar, Unpack
@@ -20,9 +20,10 @@ from disque_py.client import commands
 from disque_py.client.address import Address
 from disque_py.client.aio_connection import AsyncConnection, Batch
 from disque_py.client.aio_pool import AsyncPool
-from disque_py.client.aio_scan import AsyncScans
 from disque_py.client.bulk import Bulk
 from disque_py.client.errors import ConnectionLostError, DisqueConnectionError, DisqueError, NotConnectedError
+from disque_py.client.events import COUNT, TAIL_BLOCK_MS, Event
+from disque_py.client.faces import AsyncCommands
 from disque_py.client.feed import FeedWatch
 from disque_py.client.job_stream import JobStream
 from disque_py.client.lock import AsyncLock
@@ -33,7 +34,8 @@ from disque_py.client.protocol import Reply
 from disque_py.client.request import Lane, Request
 from disque_py.client.results import Job, jobs
 from disque_py.client.retry import Patience, is_refused_for_now, may_repeat
-from disque_py.client.spans import Span
+from disque_py.client.scans import Scan
+from disque_py.client.spans import Milliseconds, Span, milliseconds
 from disque_py.client.templates import Adding
 from disque_py.client.tracing import Tracing, async_observed
 
@@ -64,7 +66,7 @@ class Sending:
         self.is_over = False
 
 
-class AsyncDisque(AsyncScans):
+class AsyncDisque(AsyncCommands):
     """A client of a cluster.
 
     Connections are made when they are needed. `async with` and `connect()` make the first one at once.
@@ -375,6 +377,56 @@ class AsyncDisque(AsyncScans):
     async def scanned_node(self) -> Address:
         """Return the node that a scan lists: the one that commands go to. Raises NotConnectedError."""
         return (await self.pool.connection(commands.ping(), self._patience())).address
+
+    async def scan(self, page: Scan[T]) -> AsyncIterator[T]:
+        """Iterate over all pages of a scan. Raises DisqueConnectionError if its node is lost."""
+        node = await self.scanned_node()
+        cursor = 0
+        while True:
+            request = page(cursor)
+            request.node = node
+            request.is_pinned = True
+            cursor, items = await self.run(request)
+            for item in items:
+                yield item
+            if cursor == 0:
+                return
+
+    async def events_tail(
+        self,
+        log: str = "",
+        seq: int = 0,
+        *,
+        node: Address | None = None,
+        count: int = COUNT,
+        reader: str = "",
+        idle_ms: Milliseconds = 0,
+    ) -> AsyncIterator[Event]:
+        """Iterate over one node's events as they become readable.
+
+        log       the log's id; by default the node's present log, from now on
+        seq       the number of the first event, 0 by default; it counts only with a log
+        node      the node whose log it is; by default the one that commands go to
+        count     number of events that are read at once at most, 10000 by default
+        reader    a name under which INFO shows how far behind this reader is; none by default
+        idle_ms   milliseconds without an event after which the iterator ends; 0, the default: never
+
+        Raises EventsTrimmedError, NoEventLogError; DisqueConnectionError if the node is lost.
+        """
+        idle = milliseconds("idle_ms", idle_ms)
+        node = node or await self.scanned_node()
+        if not log:
+            info = await self.events_info(node=node)
+            log, seq = info.log, info.next
+        while True:
+            part = await self.events_read(
+                log, seq, count=count, block_ms=idle or TAIL_BLOCK_MS, reader=reader, node=node
+            )
+            for event in part.events():
+                yield event
+            if idle and part.next == seq:
+                return
+            seq = part.next
 
     def pipeline(self) -> AsyncPipeline:
         """Return a pipeline, which collects commands and sends them together (pipeline.py)."""

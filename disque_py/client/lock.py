@@ -23,6 +23,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from contextlib import AsyncExitStack, ExitStack
 from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import Any, Final, Protocol, Self, TypeVar
@@ -196,16 +197,13 @@ class Lock(_Facts):
             self._grip.lease = None
         if not self._in_use.acquire(blocking=False):
             raise RuntimeError(IN_USE)
-        try:
+        # An interrupt, too, must leave no connection open, and the lock free to be acquired again.
+        with ExitStack() as undo:
+            undo.callback(self._in_use.release)
             client = self._connect()
-            try:
-                lease = self._take(client)
-            except BaseException:  # An interrupt, too, must leave no connection open.
-                client.close()
-                raise
-        except BaseException:  # An interrupt, too, must leave the lock free to be acquired again.
-            self._in_use.release()
-            raise
+            undo.callback(client.close)
+            lease = self._take(client)
+            undo.pop_all()
         self._client = client
         self.lost = threading.Event()
         self._grip.begin(lease)
@@ -394,16 +392,13 @@ class AsyncLock(_Facts):
         if self._is_in_use:
             raise RuntimeError(IN_USE)
         self._is_in_use = True
-        try:
+        # A cancellation, too, must leave no connection open, and the lock free to be acquired again.
+        async with AsyncExitStack() as undo:
+            undo.callback(self._free)
             client = self._connect()
-            try:
-                lease = await self._take(client)
-            except BaseException:  # A cancellation, too, must leave no connection open.
-                await client.close()
-                raise
-        except BaseException:  # A cancellation, too, must leave the lock free to be acquired again.
-            self._is_in_use = False
-            raise
+            undo.push_async_callback(client.close)
+            lease = await self._take(client)
+            undo.pop_all()
         self._client = client
         self.lost = asyncio.Event()
         self._grip.begin(lease)
@@ -514,8 +509,11 @@ class AsyncLock(_Facts):
     async def _end(self, client: AsyncRunner) -> None:
         self._grip.lease = None
         self._client = None
-        self._is_in_use = False
+        self._free()
         await client.close()
+
+    def _free(self) -> None:
+        self._is_in_use = False
 
     async def __aenter__(self) -> Self:
         return await self.acquire()

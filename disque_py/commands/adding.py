@@ -398,11 +398,13 @@ def _refuse(
         usable = zones.usable_here(broker) if is_quorum else broker.cluster.usable
         short = needed - len(usable)
         if short > 0:
+            broker.stats.replication_short_of_nodes += 1
             if is_external and short == 1:
                 reason = "I'm leaving the cluster" if broker.is_leaving else "I'm out of memory"
                 raise CommandError(NOREPL_EXTERNAL + reason)
             raise CommandError(NOREPL)
         if zone_count and zones.count((*usable,) if is_external else (broker.me, *usable)) < zone_count:
+            broker.stats.replication_short_of_zones += 1
             raise CommandError(NOREPL_ZONES)
     if queue is not None:
         if maxlen and queue.pending >= maxlen:

@@ -12,13 +12,13 @@ from typing import Any, Final
 
 from disque_py.commands.options import INT64_MAX, between
 from disque_py.commands.schedules import listed
-from disque_py.commands.subcommands import Form, text_of
+from disque_py.commands.subcommands import Form, run_form, syntax_error, text_of
 from disque_py.core import census, deferred_reply, gathering, incremental, keeping, settings_sync, versions
 from disque_py.core.batch_state import CALLBACK_ID, Batch
 from disque_py.core.broker import SHARDS, Broker
 from disque_py.core.client import Client
 from disque_py.core.deferred_reply import Done
-from disque_py.core.errors import SYNTAX, CommandError
+from disque_py.core.errors import CommandError
 from disque_py.core.gathering import Share
 from disque_py.core.job_attributes import BATCH
 from disque_py.core.keeping import NAME_BYTES_MAX
@@ -37,21 +37,11 @@ NAME_ERROR: Final = f"ERR BATCH must have 1 to {NAME_BYTES_MAX} bytes"
 NO_SUCH: Final = "ERR no such batch"
 BODY_ERROR: Final = f"ERR the callback's queue and body have at most {VALUE_BYTES_MAX} bytes"
 TIMEOUT_ERROR: Final = "ERR TIMEOUT must be a number of milliseconds >= 0"
-SHOWN_BYTES_MAX: Final = 128
 
 
 def batch(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     """BATCH SHOW | CLOSE | WAIT | DEL | LIST."""
-    form = FORMS.get(argv[1].lower())
-    if form is None:
-        raise _syntax(argv[1])
-    if not form.accepts(argv):
-        raise _syntax(argv[-1])
-    return form.handler(broker, client, argv)
-
-
-def _syntax(word: bytes) -> CommandError:
-    return CommandError(f"{SYNTAX}: '{text_of(word[:SHOWN_BYTES_MAX])}'")
+    return run_form(FORMS, broker, client, argv)
 
 
 def _known(broker: Broker, name: bytes) -> Batch | None:
@@ -147,7 +137,7 @@ def _wait(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     timeout_ms = 0
     if len(argv) > 3:
         if len(argv) != 5 or argv[3].lower() != b"timeout":
-            raise _syntax(argv[3])
+            raise syntax_error(argv[3])
         timeout_ms = between(argv[4] or b"-", 0, INT64_MAX >> 1, TIMEOUT_ERROR)
     if _known(broker, argv[2]) is None:
         raise CommandError(NO_SUCH)
@@ -195,7 +185,7 @@ def _close(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     callback: tuple[bytes, bytes] | None = None
     if len(argv) > 3:
         if len(argv) != 6 or argv[3].lower() != b"callback":
-            raise _syntax(argv[3])
+            raise syntax_error(argv[3])
         callback = (argv[4], argv[5])
         if not argv[4] or max(len(argv[4]), len(argv[5])) > VALUE_BYTES_MAX:
             raise CommandError(BODY_ERROR)

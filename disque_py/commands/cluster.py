@@ -56,7 +56,7 @@ def info_fields(broker: Broker) -> list[tuple[str, str | int]]:
         ("cluster_stats_messages_sent", broker.outbox.messages.sent_count),
         ("cluster_stats_bytes_sent", broker.outbox.messages.sent_bytes),
         ("cluster_stats_messages_received", broker.stats.messages_received),
-        ("cluster_memory_level", cluster.memory_level),
+        ("cluster_memory_level", broker.me.memory_level),
         ("cluster_datacenter", cluster.me.datacenter),
         ("cluster_zone", cluster.me.zone),
         ("cluster_leaving", "yes" if broker.is_leaving else "no"),
@@ -104,7 +104,7 @@ def _meet(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     if not (_is_host(host) and 0 < port <= PORT_MAX and 0 < bus_port <= PORT_MAX):
         where = f"{host}:{port}" if len(argv) == 4 else f"{host}:{port} {bus_port}"
         raise CommandError(f"ERR Invalid node address specified: {where}")
-    broker.cluster.meet(host, port, bus_port)
+    broker.membership.meet(host, port, bus_port)
     return deferred_reply.begin(broker, client, broker.host.save_nodes, _saved)
 
 
@@ -132,12 +132,12 @@ def _forget(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
         raise CommandError("ERR Invalid node identifier")
     node = _node_named(broker, argv[2])
     if node is None:
-        if broker.cluster.forget_unknown(argv[2]):
+        if broker.membership.forget_unknown(argv[2]):
             return OK
         raise CommandError(f"ERR Unknown node {text_of(argv[2])}")
     if node is broker.me:
         raise CommandError("ERR I tried hard but I can't forget myself...")
-    broker.cluster.forget(node)
+    broker.membership.forget(node)
     return deferred_reply.begin(broker, client, broker.host.save_nodes, _saved)
 
 
@@ -157,7 +157,7 @@ def _reset(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     count = flush(broker)
     voting.forget_all(broker)
     events.of_node(broker, event_format.FLUSHED, "CLUSTER RESET")
-    broker.cluster.reset(hard=how == b"hard")
+    broker.membership.reset(hard=how == b"hard")
     if how == b"hard":
         broker.ids.rename(broker.me.name)
         broker.sets.forget_all()
@@ -185,11 +185,11 @@ def _leaving(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     word = argv[2].lower()
     was_leaving = broker.is_leaving
     if word == b"yes":
-        broker.cluster.set_leaving(True)
+        broker.membership.set_leaving(True)
         leaving.begin(broker)
         delivery.send_away(broker)
     elif word == b"no":
-        broker.cluster.set_leaving(False)
+        broker.membership.set_leaving(False)
         leaving.end(broker)
     else:
         raise CommandError("ERR Wrong argument for CLUSTER LEAVING. Use 'yes' or 'no'")

@@ -97,13 +97,13 @@ def _maxmemory_changed(broker: Broker) -> None:
 
 def _node_timeout_changed(broker: Broker) -> None:
     timeout_ms = broker.settings.cluster_node_timeout
-    broker.cluster.node_timeout_ms = timeout_ms
+    broker.membership.node_timeout_ms = timeout_ms
     broker.tombstones.keep_ms = 2 * timeout_ms
 
 
 def _place_changed(broker: Broker) -> None:
     """Tell other nodes where this node is. Spec ZN1."""
-    broker.cluster.set_place(broker.settings.datacenter, broker.settings.zone)
+    broker.membership.set_place(broker.settings.datacenter, broker.settings.zone)
 
 
 def _slowlog_max_len_changed(broker: Broker) -> None:

@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import Final
 
 from disque_py.commands.options import INT64_MAX, OPTION_WORDS_MAX, between, read_attempt, read_ids
-from disque_py.commands.subcommands import text_of
+from disque_py.commands.subcommands import syntax_error
 from disque_py.core import acks, exclusive, job_waits, telling, versions
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
-from disque_py.core.errors import BAD_ID, SYNTAX, CommandError
+from disque_py.core.errors import BAD_ID, CommandError
 from disque_py.core.grants import FENCE_LIMIT
 from disque_py.core.ids import ID_BYTES, is_valid_id
 from disque_py.core.job import ACKED, ATTEMPT_MAX, QUEUED, Cancellation
@@ -27,11 +27,6 @@ TOO_MANY: Final = f"ERR too many jobs waited for, at most {job_waits.IDS_MAX}"
 PERCENT_ERROR: Final = f"ERR percent must be a number from 0 to {PERCENT_MAX}"
 TEXT_ERROR: Final = f"ERR the text has at most {TEXT_BYTES_MAX} bytes"
 FENCE_ERROR: Final = f"ERR FENCE must be a number from 1 to {FENCE_LIMIT}"
-SHOWN_BYTES_MAX: Final = 128
-
-
-def _syntax(word: bytes) -> CommandError:
-    return CommandError(f"{SYNTAX}: '{text_of(word[:SHOWN_BYTES_MAX])}'")
 
 
 def waitjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
@@ -39,7 +34,7 @@ def waitjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     first = _options_at(argv)
     ids = read_ids(argv[:first])
     if not ids:
-        raise _syntax(argv[1])
+        raise syntax_error(argv[1])
     if len(ids) > IDS_MAX:
         raise CommandError(IDS_ERROR)
     timeout_ms = 0
@@ -54,7 +49,7 @@ def waitjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
             timeout_ms = between(argv[at + 1] or b"-", 0, INT64_MAX, TIMEOUT_ERROR)
             at += 2
         else:
-            raise _syntax(argv[at])
+            raise syntax_error(argv[at])
     versions.refuse_older(broker, versions.FLOWS)
     if not job_waits.has_room(broker, ids):
         raise CommandError(TOO_MANY)
@@ -85,7 +80,7 @@ def progress(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
         elif option == b"fence":
             fence = between(argv[at + 1], 1, FENCE_LIMIT, FENCE_ERROR)
         else:
-            raise _syntax(argv[at])
+            raise syntax_error(argv[at])
         at += 2
     if len(text) > TEXT_BYTES_MAX:
         raise CommandError(TEXT_ERROR)

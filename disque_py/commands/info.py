@@ -146,6 +146,8 @@ def _jobs(broker: Broker) -> Fields:
         ("total_results_dropped", stats.results_dropped),
         ("total_replication_timeouts", stats.replication_timeouts),
         ("total_replication_refusals", stats.refusals_received),
+        ("total_replication_short_of_nodes", stats.replication_short_of_nodes),
+        ("total_replication_short_of_zones", stats.replication_short_of_zones),
         ("total_at_most_once_lost_in_handover", stats.once_lost_in_handover),
         ("total_at_most_once_dropped_leaving", stats.once_dropped_leaving),
         ("total_copies_missing_leaving", stats.copies_missing_leaving),
@@ -201,13 +203,12 @@ def _cpu(broker: Broker) -> Fields:
 
 def _cluster(broker: Broker) -> Fields:
     stats = broker.stats
-    table = broker.cluster
     return [
         *cluster.info_fields(broker),
-        ("cluster_linked_nodes", len(table.linked)),
-        ("cluster_stats_messages_ignored", stats.messages_ignored + sum(table.ignored.values())),
+        ("cluster_linked_nodes", len(broker.cluster.linked)),
+        ("cluster_stats_messages_ignored", stats.messages_ignored + sum(broker.membership.ignored.values())),
         *_reasons("cluster_ignored_", stats.reject_reasons),
-        *_reasons("cluster_ignored_", table.ignored),
+        *_reasons("cluster_ignored_", broker.membership.ignored),
         *_reasons("cluster_links_rejected_", broker.host.links_rejected()),
     ]
 

@@ -11,13 +11,13 @@ from functools import partial
 from typing import Any, Final
 
 from disque_py.commands.options import INT64_MAX, between
-from disque_py.commands.subcommands import Form, text_of
+from disque_py.commands.subcommands import Form, run_form, syntax_error
 from disque_py.core import claiming, deferred_reply, gathering, incremental, locking
 from disque_py.core.broker import Broker
 from disque_py.core.claiming import Result, Wish
 from disque_py.core.client import WAITS_FOR_LOCK, Client
 from disque_py.core.deferred_reply import Done
-from disque_py.core.errors import SYNTAX, CommandError
+from disque_py.core.errors import CommandError
 from disque_py.core.grants import DONE, FENCE_LIMIT, GRANTED, HELD, ITEM_FIELDS, GrantItem, is_grant_item
 from disque_py.core.locking import NAME_BYTES_MAX, Acquiring
 from disque_py.core.users import visible
@@ -34,21 +34,11 @@ DONE_ERROR: Final = "ERR DONE must be a number of milliseconds > 0"
 LOCK_DONE: Final = "LOCKDONE The work under this lock is done"
 LOCK_SPENT: Final = "LOCKSPENT No attempts left for this lock"
 FENCED: Final = "FENCED A later claim is known"
-SHOWN_BYTES_MAX: Final = 128
 
 
 def lock(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     """LOCK ACQUIRE | EXTEND | RELEASE | SHOW | LIST."""
-    form = FORMS.get(argv[1].lower())
-    if form is None:
-        raise CommandError(_syntax(argv[1]))
-    if not form.accepts(argv):
-        raise CommandError(_syntax(argv[-1]))
-    return form.handler(broker, client, argv)
-
-
-def _syntax(word: bytes) -> str:
-    return f"{SYNTAX}: '{text_of(word[:SHOWN_BYTES_MAX])}'"
+    return run_form(FORMS, broker, client, argv)
 
 
 def _names(*names: bytes) -> None:
@@ -102,7 +92,7 @@ def _acquire(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     for at in range(5, len(argv), 2):
         option = argv[at].lower()
         if option not in (b"attempts", b"timeout") or at + 1 == len(argv):
-            raise CommandError(_syntax(argv[at]))
+            raise syntax_error(argv[at])
         if option == b"attempts":
             limit = between(argv[at + 1], 0, ATTEMPTS_MAX, ATTEMPTS_ERROR)
         else:
@@ -173,7 +163,7 @@ def _release(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     done_ms = 0
     if len(argv) > 5:
         if argv[5].lower() != b"done" or len(argv) != 7:
-            raise CommandError(_syntax(argv[5]))
+            raise syntax_error(argv[5])
         done_ms = _lease(broker, argv[6], DONE_ERROR)
     wish: Wish = locking.wish_of(broker, name, owner, 1)
     found: list[Outcome] = []
@@ -261,7 +251,7 @@ def _list(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     """LIST [pattern] → names of the locks that are held or remembered, sorted."""
     pattern = argv[2] if len(argv) == 3 else b"*"
     if len(pattern) > NAME_BYTES_MAX:
-        raise CommandError(_syntax(pattern))
+        raise syntax_error(pattern)
     return incremental.begin(broker, client, _listed(broker, client, pattern))
 
 

@@ -11,11 +11,11 @@ from heapq import merge
 from itertools import islice
 from typing import Final
 
-from disque_py.commands.subcommands import ANY, Form, text_of
+from disque_py.commands.subcommands import ANY, SHOWN_BYTES_MAX, Form, run_form, syntax_error, text_of
 from disque_py.core import deferred_reply, incremental, settings_sync
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
-from disque_py.core.errors import SYNTAX, CommandError
+from disque_py.core.errors import CommandError
 from disque_py.core.job_attributes import TRACE_NAMES
 from disque_py.core.queue import PAUSE_NAMES
 from disque_py.core.queue_settings import (
@@ -40,8 +40,6 @@ INVALID: Final = "ERR invalid value for '{}': {}"
 NO_NAME: Final = "ERR exclusive needs exclusive-by"
 NEEDS_VOTERS: Final = "ERR {} needs voters"
 PAUSED_BY: Final = "ERR paused is set with PAUSE"
-# A name or pattern in an error is cut to a readable length.
-SHOWN_BYTES_MAX: Final = 128
 # Names that LIST compares with a pattern, or puts in order, in one go; and the longest pattern. That is at most about a
 # millisecond of work.
 NAMES_PER_PART: Final = 200
@@ -50,22 +48,13 @@ PATTERN_BYTES_MAX: Final = 1_024
 
 def queue(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     """QUEUE SET queue field value [field value ...] | GET queue | LIST [pattern] | RESET queue."""
-    form = FORMS.get(argv[1].lower())
-    if form is None:
-        raise CommandError(_syntax(argv[1]))
-    if not form.accepts(argv):
-        raise CommandError(_syntax(argv[-1]))
-    return form.handler(broker, client, argv)
-
-
-def _syntax(word: bytes) -> str:
-    return f"{SYNTAX}: '{text_of(word[:SHOWN_BYTES_MAX])}'"
+    return run_form(FORMS, broker, client, argv)
 
 
 def _set(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     """SET queue field value [field value ...]: all fields or none."""
     if len(argv) % 2 == 0:
-        raise CommandError(_syntax(argv[-1]))
+        raise syntax_error(argv[-1])
     name = argv[2]
     values: dict[bytes, bytes] = {}
     for at in range(3, len(argv), 2):
@@ -137,7 +126,7 @@ def _list(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     """LIST [pattern]: the names of queues with a setting that is no default, sorted."""
     pattern = text_of(argv[2]) if len(argv) == 3 else "*"
     if len(argv) == 3 and len(argv[2]) > PATTERN_BYTES_MAX:
-        raise CommandError(_syntax(argv[2]))
+        raise syntax_error(argv[2])
     names = visible(client, broker.queue_settings.in_force)
     return incremental.begin(broker, client, _listed(names, pattern))
 

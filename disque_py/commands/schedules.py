@@ -16,7 +16,7 @@ from typing import Final
 
 from disque_py.commands.adding import addjob
 from disque_py.commands.options import between
-from disque_py.commands.subcommands import ANY, Form, text_of
+from disque_py.commands.subcommands import ANY, SHOWN_BYTES_MAX, Form, run_form, syntax_error, text_of
 from disque_py.core import deferred_reply, incremental, memory, settings_sync
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
@@ -68,7 +68,6 @@ NEXT_COUNT_MAX: Final = 1_000
 NEXT_PER_PART: Final = 20
 NAMES_PER_PART: Final = 200
 PATTERN_BYTES_MAX: Final = 1_024
-SHOWN_BYTES_MAX: Final = 128
 # The words of SET before the options of ADDJOB; and those of ADDJOB that a schedule's jobs can't have.
 WORDS: Final = (b"cron", b"every", b"tz", b"catchup", b"overlap", b"queue", b"body")
 NOT_ALLOWED: Final = (b"async", b"key", b"window", b"replace")
@@ -81,16 +80,7 @@ SEARCHED_MAX: Final = 64
 
 def schedule(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     """SCHEDULE SET name … | GET name | LIST [pattern] | PAUSE name | RESUME name | DEL name | RUN name | NEXT name …"""
-    form = FORMS.get(argv[1].lower())
-    if form is None:
-        raise CommandError(_syntax(argv[1]))
-    if not form.accepts(argv):
-        raise CommandError(_syntax(argv[-1]))
-    return form.handler(broker, client, argv)
-
-
-def _syntax(word: bytes) -> str:
-    return f"{SYNTAX}: '{text_of(word[:SHOWN_BYTES_MAX])}'"
+    return run_form(FORMS, broker, client, argv)
 
 
 # -- SET ----------------------------------------------------------------------------------------------------------
@@ -115,18 +105,18 @@ def _read_definition(broker: Broker, name: bytes, argv: list[bytes]) -> Definiti
     while at < len(argv) and argv[at].lower() in WORDS:
         word = argv[at].lower()
         if at + 1 == len(argv) or (word == b"cron" and b"every" in words) or (word == b"every" and b"cron" in words):
-            raise CommandError(_syntax(argv[at]))
+            raise syntax_error(argv[at])
         words[word] = argv[at + 1]
         at += 2
     options = argv[at:]
     if b"queue" not in words or (b"cron" not in words and b"every" not in words):
-        raise CommandError(_syntax(argv[at] if options else argv[-1]))
+        raise syntax_error(argv[at] if options else argv[-1])
     catchup = words.get(b"catchup", b"last").lower()
     overlap = words.get(b"overlap", b"allow").lower()
     if catchup not in CATCHUPS:
-        raise CommandError(_syntax(words[b"catchup"]))
+        raise syntax_error(words[b"catchup"])
     if overlap not in OVERLAPS:
-        raise CommandError(_syntax(words[b"overlap"]))
+        raise syntax_error(words[b"overlap"])
     known = broker.recurring.known.get(name)
     generation = max(broker.wall_ms, known.definition.generation + 1 if known is not None else 0)
     definition = Definition(
@@ -172,14 +162,14 @@ def _check_options(broker: Broker, client: Client, definition: Definition) -> No
     while at < len(options):
         option = options[at].lower()
         if option in NOT_ALLOWED:
-            raise CommandError(_syntax(options[at]))
+            raise syntax_error(options[at])
         at += 1 if option in SINGLE else 3 if option in DOUBLE else 2
     try:
         _read_options(broker, client, definition, options)
     except CommandError as refused:
         if refused.text != SYNTAX:
             raise
-        raise CommandError(_syntax(_wrong_word(broker, client, definition))) from None
+        raise syntax_error(_wrong_word(broker, client, definition)) from None
 
 
 def _read_options(broker: Broker, client: Client, definition: Definition, options: list[bytes]) -> None:
@@ -313,7 +303,7 @@ def _list(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     """LIST [pattern]: the names of schedules, sorted."""
     pattern = text_of(argv[2]) if len(argv) == 3 else "*"
     if len(argv) == 3 and len(argv[2]) > PATTERN_BYTES_MAX:
-        raise CommandError(_syntax(argv[2]))
+        raise syntax_error(argv[2])
     return incremental.begin(broker, client, listed(visible(client, broker.recurring.known), pattern))
 
 
@@ -340,7 +330,7 @@ def _next(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     count = NEXT_COUNT
     if len(argv) > 3:
         if len(argv) == 4 or argv[3].lower() != b"count":
-            raise CommandError(_syntax(argv[3]))
+            raise syntax_error(argv[3])
         count = between(argv[4] or b"-", 1, NEXT_COUNT_MAX, COUNT_ERROR)
     found = broker.recurring.known.get(argv[2])
     ticks = _ticks_of(broker, found) if found is not None else None

@@ -1,16 +1,24 @@
-"""Commands made of subcommands: CLUSTER, CLIENT, CONFIG, DEBUG, LATENCY, SLOWLOG.
+"""Commands made of subcommands: each lists its forms, `name -> Form`.
 
-Each lists its forms, `name -> Form`. The handler of the command looks the form up. If there is none, it replies with an
-error text of its own, because these texts differ between commands.
+QUEUE, SCHEDULE, TOPIC, BATCH, LOCK and QTASK leave the rest to `run_form`. It refuses a request with the word that is
+wrong. CLUSTER, CLIENT, CONFIG, DEBUG, LATENCY and SLOWLOG have error texts of their own, as in Disque. They look the
+form up with `form_of`, and so do commands like them.
 """
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from disque_py.core.command_entry import Handler
+from disque_py.core.errors import SYNTAX, CommandError
+
+if TYPE_CHECKING:
+    from disque_py.core.broker import Broker
+    from disque_py.core.client import Client
 
 ANY: Final = 1 << 30
+# A word in an error is cut to a readable length.
+SHOWN_BYTES_MAX: Final = 128
 
 
 class Form(NamedTuple):
@@ -31,6 +39,21 @@ def form_of(forms: dict[bytes, Form], argv: list[bytes]) -> Form | None:
         return None
     form = forms.get(argv[1].lower())
     return form if form is not None and form.accepts(argv) else None
+
+
+def run_form(forms: dict[bytes, Form], broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
+    """Execute a subcommand. CommandError names the subcommand if it is unknown, else the word that is too much."""
+    form = forms.get(argv[1].lower())
+    if form is None:
+        raise syntax_error(argv[1])
+    if not form.accepts(argv):
+        raise syntax_error(argv[-1])
+    return form.handler(broker, client, argv)
+
+
+def syntax_error(word: bytes) -> CommandError:
+    """Return the error about a word of a request that is wrong."""
+    return CommandError(f"{SYNTAX}: '{text_of(word[:SHOWN_BYTES_MAX])}'")
 
 
 def text_of(word: bytes) -> str:

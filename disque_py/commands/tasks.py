@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import Final
 
 from disque_py.commands.options import between
-from disque_py.commands.subcommands import Form, form_of, text_of
+from disque_py.commands.subcommands import Form, run_form, syntax_error, text_of
 from disque_py.commands.where import read_pair
 from disque_py.core import incremental, tasks
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
-from disque_py.core.errors import SYNTAX, CommandError
+from disque_py.core.errors import CommandError
 from disque_py.core.filters import Filter
 from disque_py.core.tasks import LIMIT_MAX, RATE_MAX, STATUSES, Task, Work
 from disque_py.core.users import NO_NAME, may_name
@@ -61,7 +61,7 @@ def qrebalance(broker: Broker, client: Client, argv: list[bytes]) -> bytes | Non
         end -= 1
     names = argv[3:end]
     if end > 2 and (argv[2].lower() != b"zones" or not names):
-        raise CommandError(_syntax(argv[2]))
+        raise syntax_error(argv[2])
     refuse_older(broker, FLOWS)
     work = Work(tasks.REBALANCE, argv[1], None, tasks.PENDING, b"")
     work.zones = _zones_of(broker, names)
@@ -98,7 +98,7 @@ def _begin(
     while at < end:
         word = argv[at].lower()
         if word not in words:
-            raise CommandError(_syntax(argv[at]))
+            raise syntax_error(argv[at])
         if word == b"where":
             read_pair(pairs, argv[:end], at)
             at += 3
@@ -109,7 +109,7 @@ def _begin(
                 raise CommandError(STATUS_ERROR)
             status = value.lower()
         elif value is None:
-            raise CommandError(_syntax(argv[at]))
+            raise syntax_error(argv[at])
         elif word == b"limit":
             limit = between(value, 1, LIMIT_MAX, LIMIT_ERROR)
         elif word == b"rate":
@@ -136,10 +136,6 @@ def _is_complete(argv: list[bytes], at: int, end: int, words: frozenset[bytes]) 
     return at == end
 
 
-def _syntax(word: bytes) -> str:
-    return f"{SYNTAX}: '{text_of(word[:WORD_BYTES_MAX])}'"
-
-
 def _finished(broker: Broker, client: Client, task: Task) -> incremental.Steps:
     yield from tasks.wait(broker, client, task)
     return array(_result(broker, task))
@@ -159,10 +155,7 @@ def _result(broker: Broker, task: Task) -> list[bytes]:
 
 def qtask(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     """QTASK LIST | SHOW id | CANCEL id: the tasks that were begun on this node."""
-    form = form_of(FORMS, argv)
-    if form is None:
-        raise CommandError(_syntax(argv[-1] if argv[1].lower() in FORMS else argv[1]))
-    return form.handler(broker, client, argv)
+    return run_form(FORMS, broker, client, argv)
 
 
 def _list(broker: Broker, client: Client, argv: list[bytes]) -> bytes:

@@ -10,19 +10,18 @@ from functools import partial
 from typing import Final
 
 from disque_py.commands import adding
-from disque_py.commands.subcommands import ANY, Form, text_of
+from disque_py.commands.subcommands import ANY, Form, run_form, syntax_error, text_of
 from disque_py.commands.where import read_pair
 from disque_py.core import deferred_reply, incremental, memory, settings_sync, topics
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
-from disque_py.core.errors import OOM, SYNTAX, CommandError
+from disque_py.core.errors import OOM, CommandError
 from disque_py.core.queue_settings import COUNTER_MAX, RESET_FIELD
 from disque_py.core.topics import QUEUES_MAX, TOPICS_MAX, binding_key, filter_value
 from disque_py.core.versions import FLOWS, refuse_older
 from disque_py.resp.glob import Glob
 from disque_py.resp.replies import OK, array, bulk, bulk_array, integer
 
-SHOWN_BYTES_MAX: Final = 128
 NAME_BYTES_MAX: Final = 1_024
 NO_TOPIC: Final = "ERR no such topic"
 TOO_MANY_QUEUES: Final = f"ERR a topic has at most {QUEUES_MAX} queues"
@@ -35,16 +34,7 @@ TOPICS_PER_PART: Final = 200
 
 def topic(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     """TOPIC BIND topic queue [WHERE name value ...] | UNBIND topic queue | LIST [pattern] | PUBLISH topic body ms …."""
-    form = FORMS.get(argv[1].lower())
-    if form is None:
-        raise CommandError(_syntax(argv[1]))
-    if not form.accepts(argv):
-        raise CommandError(_syntax(argv[-1]))
-    return form.handler(broker, client, argv)
-
-
-def _syntax(word: bytes) -> str:
-    return f"{SYNTAX}: '{text_of(word[:SHOWN_BYTES_MAX])}'"
+    return run_form(FORMS, broker, client, argv)
 
 
 def _bind(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
@@ -55,7 +45,7 @@ def _bind(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     pairs: dict[bytes, bytes] = {}
     for at in range(4, len(argv), 3):
         if argv[at].lower() != b"where":
-            raise CommandError(_syntax(argv[at]))
+            raise syntax_error(argv[at])
         read_pair(pairs, argv, at)
     bound = broker.topics.get(name)
     if bound is None and len(broker.topics) >= TOPICS_MAX:
@@ -92,7 +82,7 @@ def _saved(reply: bytes, failure: OSError | None) -> bytes:
 def _list(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     """LIST [pattern]: topic, queue and filter of each binding, sorted."""
     if len(argv) == 3 and len(argv[2]) > NAME_BYTES_MAX:
-        raise CommandError(_syntax(argv[2]))
+        raise syntax_error(argv[2])
     pattern = Glob(text_of(argv[2])) if len(argv) == 3 else None
     return incremental.begin(broker, client, _listed(broker, client, sorted(broker.topics), pattern))
 

@@ -411,7 +411,7 @@ def on_setack(broker: Broker, sender: Node, items: list[Any]) -> None:
     send = broker.send
     theirs, named, last = EMPTY, False, _NOTHING
     for item in items:
-        job_id = item[0]
+        job_id: bytes = item[0]
         packed = item[1]
         if packed != last:  # Jobs of the same holders come in a row.
             theirs = sets.unpack(packed)
@@ -512,7 +512,7 @@ def on_gotack(broker: Broker, sender: Node, items: list[Any]) -> None:
     only = sets.only(sender)
     theirs, last = EMPTY, _NOTHING
     for item in items:
-        job_id = item[0]
+        job_id: bytes = item[0]
         packed = item[1]
         was_named = item[2]
         if packed != last:
@@ -558,7 +558,7 @@ def on_deljob(broker: Broker, sender: Node, items: list[Any]) -> None:
     now_ms = broker.now_ms
     theirs, last = EMPTY, _NOTHING
     for item in items:
-        job_id = item[0]
+        job_id: bytes = item[0]
         packed = item[1]
         job = shards[(job_id[12] & 63) << 6 | job_id[13] & 63].get(job_id)
         if job is None:

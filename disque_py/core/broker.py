@@ -50,7 +50,7 @@ from disque_py.core.progress import ProgressTable
 from disque_py.core.queue import QUEUE_BYTES, Queue
 from disque_py.core.queue_settings import QUEUE, QueueSettingsTable
 from disque_py.core.recurring import Recurring
-from disque_py.core.repairs import Repairs
+from disque_py.core.repair_state import Repairs
 from disque_py.core.results import Results
 from disque_py.core.schedule import Schedule
 from disque_py.core.spilled import NEVER, Spill
@@ -90,7 +90,8 @@ class Broker:
     times stay here: a part would cost each of them one more look-up.
 
     The world outside
-      cluster              the table of nodes (cluster_bus/membership.py)
+      cluster              the table of nodes (cluster_bus/node_table.py)
+      membership           it keeps that table, and takes an operator's requests (cluster_bus/membership.py)
       me, run, run_name    this node, the number of its process, and 40 random hex digits that name the process
       settings             directives in force
       commands             commands in force, by name in lower and upper case; dispatch installs them
@@ -165,7 +166,9 @@ class Broker:
       spill                bodies on disk (spilling.py)
     """
 
-    def __init__(self, cluster: Membership, messages: Outgoing, settings: Settings, rng: Random, host: Host) -> None:
+    def __init__(self, membership: Membership, messages: Outgoing, settings: Settings, rng: Random, host: Host) -> None:
+        cluster = membership.table
+        self.membership = membership
         self.cluster = cluster
         self.settings = settings
         self.rng = rng

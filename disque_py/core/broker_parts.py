@@ -36,6 +36,9 @@ NO_PLACE: Final = (1 << 31) - 1
 # ack leaves the asking to the node that told it, for a little longer (acks.py).
 ACK_ASKED_MS: Final = 1_000
 ACK_HEARD_MS: Final = 1_250
+# The other holders hear of a delivery so long after it, and some tens of milliseconds more. Most short jobs are done by
+# then, and cost no message.
+TOLD_AFTER_MS: Final = 20
 
 
 class Copies:
@@ -50,11 +53,13 @@ class Copies:
     extensions      (when to ask one more node, jobs of one millisecond), oldest first
     extending, extending_ms   the newest of these lists, and its millisecond
     announcements   group of holders -> our queued jobs that they hear of in the next batch
+    delivered       jobs that consumers got a moment ago; their holders hear of those that go on
     """
 
     __slots__ = (
         "announcements",
         "counted_epoch",
+        "delivered",
         "extending",
         "extending_ms",
         "extensions",
@@ -72,6 +77,7 @@ class Copies:
         self.extending: list[Job] = []
         self.extending_ms = -1
         self.announcements: dict[tuple[Node, ...], list[Job]] = {}
+        self.delivered = Line(TOLD_AFTER_MS)
 
 
 class Acks:

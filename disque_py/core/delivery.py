@@ -107,7 +107,10 @@ def deliver(broker: Broker, queue: Queue, job: Job, options: FetchOptions) -> by
     if broker.caps.limits:
         broker.caps.delivered(job, now_ms, job.requeue_at_ms - now_ms)
     if job.terms.retry_ms and job.holders is not broker.sets.mine:
-        requeue.tell_leased(broker, job)
+        if options.is_picky:
+            requeue.tell_leased(broker, job)
+        else:
+            requeue.tell_delivered(broker, job)
     body: bytes = job.body  # type: ignore[assignment]  # fetch never gives a job whose body is on disk.
     if options is PLAIN:
         return b"*3\r\n%b%b\r\n$%d\r\n%b\r\n" % (queue.head_bytes, job.id, len(body), body)

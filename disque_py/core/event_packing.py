@@ -101,12 +101,15 @@ class Noted:
             attempt: i64 = job.attempt
             nacks: i64 = job.nacks
             deliveries: i64 = job.deliveries
-            if version | attempt | nacks | deliveries <= _SMALL_MAX and since_ms >= _TIME_MIN:
+            if version | attempt | nacks | deliveries <= _SMALL_MAX and (not since_ms or since_ms >= _TIME_MIN):
                 writer = self._begun()
                 write_i32_be(writer, START_OF_DELIVERED)
                 writer.write(job.id)
-                write_i16_be(writer, i16(version << 8 | _U64))
-                write_i64_be(writer, since_ms)
+                if since_ms:
+                    write_i16_be(writer, i16(version << 8 | _U64))
+                    write_i64_be(writer, since_ms)
+                else:  # Another node handed the job over a moment ago.
+                    write_i16_be(writer, i16(version << 8))
                 write_i32_be(writer, i32(attempt << 24 | nacks << 16 | deliveries << 8 | _U64))
                 self._end(writer, job, size)
                 return

@@ -331,6 +331,7 @@ def _hand_on(broker: Broker, job: Job, before: Handover, tried: tuple[Node, ...]
         assert before.client is not None
         job.work = before
         lifecycle.creation_aborted(broker, job)
+        broker.stats.replication_short_of_nodes += 1
         replication.end_wait(broker, job, replication.NOREPL_REFUSED)
         lifecycle.forget(broker, job)
         return

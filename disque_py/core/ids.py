@@ -77,7 +77,7 @@ def ttl_suffix(ttl_ms: int, is_retried: bool) -> bytes:
 
 def is_valid_id(job_id: bytes) -> bool:
     """Whether an id passes the positional test of every command; no other part of an id is checked."""
-    return len(job_id) == 40 and job_id[:2] == b"D-" and job_id[10] == 45 and job_id[35] == 45
+    return len(job_id) == 40 and job_id[0] == 68 and job_id[1] == 45 and job_id[10] == 45 and job_id[35] == 45
 
 
 def ttl_minutes(job_id: bytes) -> int:

@@ -115,7 +115,13 @@ def job_of(broker: Broker, snapshot: Any) -> Job:
         ctime, left_ms, retry_ms, delay_ms, replicate, nacks, deliveries, attempt = _unpack(header)
         if (left_ms | retry_ms | delay_ms) >> SPAN_BITS or ctime >> 63:
             raise ValueError("a span or a time that no producer can have asked for")
-        if type(body) is bytes and type(queue) is bytes and type(holders) is bytes and is_valid_id(job_id):
+        if (
+            type(body) is bytes
+            and type(queue) is bytes
+            and type(holders) is bytes
+            and type(job_id) is bytes
+            and is_valid_id(job_id)
+        ):
             terms = terms_of(broker.terms, queue, retry_ms, delay_ms, replicate)
             expire_at_ms = broker.now_ms + left_ms
             nodes = broker.sets.unpack(holders)

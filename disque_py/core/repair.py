@@ -2,8 +2,8 @@
 
 A node's copies are *suspect* when the node was forgotten here, when a process of it is linked that this node has not
 asked yet, or when it has been `fail` for `repair-after`. Then a walk meets all jobs that name it, a part per tick, and
-each job takes a *turn* (repairs.py). Holders take turns in the order of their node ids. The first begins at once, the
-next ones TURN_MS later each. So the walk has two parts: the jobs that this holder repairs first, then all others.
+each job takes a *turn* (repair_state.py). Holders take turns in the order of their node ids. The first begins at once,
+the next ones TURN_MS later each. So the walk has two parts: the jobs that this holder repairs first, then all others.
 
 In a turn the holder asks the other members with HAVE, and tells them its holder set. A member takes the set over and
 answers with what it has, and with its own set. Sets only grow, so the question is repeated until all know the union. A
@@ -38,7 +38,7 @@ from disque_py.core.job import ACKED, ACTIVE, GONE, QUEUED, WAIT_REPL, Cancellat
 from disque_py.core.job_snapshot import snapshot_of
 from disque_py.core.journaling import mark_holders_dirty
 from disque_py.core.node_sets import NodeSet
-from disque_py.core.repairs import ASKING, COPYING, LIFE_MS_MIN, READY, WAITING, Question, Repairs, Turn, Walk
+from disque_py.core.repair_state import ASKING, COPYING, LIFE_MS_MIN, READY, WAITING, Question, Repairs, Turn, Walk
 from disque_py.core.replication import COPY_KNOWN, COPY_TAKEN, REPAIRED
 from disque_py.core.spilled import Spilled
 from disque_py.core.versions import REPAIR
@@ -120,7 +120,7 @@ def on_link_up(broker: Broker, node: Node) -> None:
     """Ask a process for its copies if it was not asked yet, or if they were counted, or not counted, unasked."""
     repairs = broker.repairs
     now_ms = broker.now_ms
-    if node.unlinked_ms and now_ms - node.unlinked_ms > broker.cluster.node_timeout_ms:
+    if node.unlinked_ms and now_ms - node.unlinked_ms > broker.membership.node_timeout_ms:
         broker.era += 1
     if node.protocol < REPAIR:
         return
@@ -164,8 +164,8 @@ def look(broker: Broker, elapsed_ms: int) -> None:
     """Look at nodes and turns, ten times a second."""
     repairs = broker.repairs
     now_ms = broker.now_ms
-    recoveries = broker.cluster.recoveries
-    if elapsed_ms > broker.cluster.node_timeout_ms or recoveries != repairs.healed:
+    recoveries = broker.membership.recoveries
+    if elapsed_ms > broker.membership.node_timeout_ms or recoveries != repairs.healed:
         repairs.healed = recoveries
         broker.era += 1  # This node slept, or could not hear a node: others may have made copies meanwhile.
     if broker.is_loading:
@@ -254,10 +254,12 @@ def _tell(broker: Broker, code: int, name: str) -> None:
     nodes = ", ".join(f"node {node.name.decode()}: {why}" for node, why in repairs.cycle.items())
     if code == event_format.REPAIR_STARTED:
         text = f"{nodes}; {repairs.found} jobs"
-        broker.cluster.tray.notices.append((name, {"nodes": nodes, "jobs": repairs.found}))
+        broker.membership.tray.notices.append((name, {"nodes": nodes, "jobs": repairs.found}))
     else:
         text = f"{nodes}; {repairs.made} copies made, {repairs.missing} missing"
-        broker.cluster.tray.notices.append((name, {"nodes": nodes, "made": repairs.made, "missing": repairs.missing}))
+        broker.membership.tray.notices.append(
+            (name, {"nodes": nodes, "made": repairs.made, "missing": repairs.missing})
+        )
     events.of_node(broker, code, text)
 
 

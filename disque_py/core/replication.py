@@ -332,10 +332,9 @@ def on_gotjob(broker: Broker, sender: Node, items: list[Any]) -> None:
     """Note confirmed copies. Late confirmations are ignored."""
     shards = broker.shards
     only = broker.sets.only(sender)
-    for job_id in items:
-        is_taken = type(job_id) is bytes
-        if not is_taken:
-            job_id = job_id[0]
+    for item in items:
+        is_taken = type(item) is bytes
+        job_id: bytes = item if is_taken else item[0]
         job = shards[(job_id[12] & 63) << 6 | job_id[13] & 63].get(job_id)
         if job is None:
             continue

@@ -1,7 +1,9 @@
 """One node queues a job again, not all of its holders: WILLQUEUE, QUEUED, LEASED.
 
 A job is held by several nodes and queued on one. A delivery starts a lease there, and the other holders hear of it
-(LEASED). Each holder has a timer that ends with the last lease it heard of.
+(LEASED). Each holder has a timer that ends with the last lease it heard of. Most jobs are done in a few milliseconds.
+So a delivery is told of a moment later, and not at all if it is over by then. A holder whose timer ends meanwhile asks
+first, as always.
 
 Before the timer fires, the holder asks with WILLQUEUE. A node that knows better objects with QUEUED (it waits in my
 queue), LEASED (I delivered it, so much is left) or SETACK (it is done). Without an objection the holder queues the job
@@ -31,12 +33,15 @@ from disque_py.core.job import QUEUED as IS_QUEUED
 from disque_py.core.job_snapshot import SPAN_BITS
 from disque_py.core.journaling import mark_holders_dirty
 from disque_py.core.queue import PAUSED_IN
+from disque_py.event_format import RUNNING
 
 # Announcements of waiting jobs are sent at most this often (spec L4).
 ANNOUNCE_EVERY_MS: Final = 1_000
 # … and at most this many jobs at a time; a receiver needs about a microsecond for each.
 ANNOUNCE_JOBS_MAX: Final = 2_000
 ANNOUNCE_PART_MS: Final = 50
+# A shorter lease is told at once, because its end is near.
+TOLD_LATER_MS_MIN: Final = 5_000
 # Where the change number stands in these messages; its node stands behind it.
 NUMBER_OF_LEASED: Final = 4
 NUMBER_OF_WILLQUEUE: Final = 2
@@ -51,6 +56,27 @@ def tell_leased(broker: Broker, job: Job) -> None:
         _tell_leased(broker, others, job)
 
 
+def tell_delivered(broker: Broker, job: Job) -> None:
+    """Tell the other holders of a delivery: in a moment, if it is not over by then. Spec L1.
+
+    A job with words of its own (ATTEMPTS, a claim) is told at once, because these holders bound its deliveries, too.
+    """
+    if job.attributes is not None or job.terms.retry_ms < TOLD_LATER_MS_MIN:
+        tell_leased(broker, job)
+    else:
+        broker.copies.delivered.add(job.id, broker.now_ms)
+
+
+def tell_due(broker: Broker, count_max: int) -> int:
+    """Tell the other holders of deliveries of a moment ago that go on. Return the number of ids that were looked at."""
+    due = broker.copies.delivered.due(broker.now_ms, count_max)
+    for job_id in due:
+        job = broker.find(job_id)
+        if job is not None and job.state == ACTIVE and job.is_leased_here and job.requeue_at_ms > broker.now_ms:
+            tell_leased(broker, job)
+    return len(due)
+
+
 def _tell_leased(broker: Broker, nodes: tuple[Node, ...], job: Job) -> None:
     item = (job.id, job.requeue_at_ms - broker.now_ms, job.attempt, job.version)
     if job.attributes is None:
@@ -62,6 +88,12 @@ def _tell_leased(broker: Broker, nodes: tuple[Node, ...], job: Job) -> None:
         broker.send(nodes, LEASED, (*item, *changing.number_of(job), *claim))
     else:
         broker.send(nodes, LEASED, _numbered(job, item))
+
+
+def _tell_attempt(broker: Broker, sender: Node, job: Job) -> None:
+    """Tell a node of our delivery that had not heard of it, and that now answers for the job. Spec L5."""
+    if job.attributes is None:
+        broker.send(broker.sets.only(sender), WILLQUEUE, (job.id, job.attempt))
 
 
 def _numbered(job: Job, item: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -176,7 +208,7 @@ def on_leased(broker: Broker, sender: Node, items: list[Any]) -> None:
     now_ms = broker.now_ms
     shards = broker.shards
     for item in items:
-        job_id = item[0]
+        job_id: bytes = item[0]
         left_ms = item[1]
         attempt = item[2]
         if type(left_ms) is not int or type(attempt) is not int or left_ms >> SPAN_BITS:
@@ -206,9 +238,11 @@ def on_leased(broker: Broker, sender: Node, items: list[Any]) -> None:
                 part = job.part
                 if part is not None and attempt > part.ended:
                     part.is_delayed = False
-        events.learn(broker, job, event_format.RUNNING)
+        events.learn(broker, job, RUNNING)
         if attempt > job.attempt:
             job.attempt = min(attempt, ATTEMPT_MAX)
+        elif attempt < job.attempt and job.is_leased_here:
+            _tell_attempt(broker, sender, job)
         job.was_queued = True
         if broker.is_journaling:
             broker.dirty.setdefault(job, False)
@@ -264,6 +298,8 @@ def on_queued(broker: Broker, sender: Node, items: list[Any]) -> None:
         if job.state == WAIT_REPL or not job.terms.retry_ms:
             continue
         if flags == QUEUED_RELEASED:
+            if attempt < job.attempt and job.is_leased_here:
+                _tell_attempt(broker, sender, job)
             job.is_leased_here = False
         elif job.is_leased_here and job.requeue_at_ms > now_ms:
             # The node that queued it had not heard of our delivery.

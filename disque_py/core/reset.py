@@ -68,6 +68,7 @@ def _drop_jobs(broker: Broker) -> None:
     broker.schedule.clear()
     broker.acks.asked.clear()
     broker.acks.heard.clear()
+    broker.copies.delivered.clear()
     broker.copies.announcements.clear()
     broker.pauses.deferred.clear()
     broker.behind.clear()

@@ -52,6 +52,8 @@ class Stats:
         self.jobs_imported = 0
         self.jobs_exported = 0
         self.replication_timeouts = 0
+        self.replication_short_of_nodes = 0  # ADDJOBs refused at once, for want of nodes that may have copies.
+        self.replication_short_of_zones = 0
         self.once_lost_in_handover = 0
         self.once_lost_in_restart = 0
         self.once_dropped_leaving = 0

@@ -68,6 +68,7 @@ def tick(broker: Broker) -> bool:
         visit(broker, job)
         jobs += 1
     acks_looked = acks.look_again(broker, JOBS_PER_TICK)
+    told = requeue.tell_due(broker, JOBS_PER_TICK) if broker.copies.delivered else 0
     broker.waits.timeouts.now_ms = broker.now_ms
     for client in broker.waits.timeouts.due(CLIENTS_PER_TICK):
         delivery.time_out(broker, client)
@@ -89,7 +90,7 @@ def tick(broker: Broker) -> bool:
     is_walking = repair.step(broker)
     return (
         is_walking
-        or max(jobs, acks_looked) >= JOBS_PER_TICK
+        or max(jobs, acks_looked, told) >= JOBS_PER_TICK
         or bool(
             broker.upkeep.sweeps
             or broker.tasks.busy
@@ -180,13 +181,13 @@ def _keep_house(broker: Broker) -> None:
     _plan_sweep(broker, elapsed_ms)
     _drop_idle_queues(broker)
     level = min(broker.memory_level, 2)
-    if (level == 2) != (broker.cluster.memory_level == 2):
+    if (level == 2) != (broker.me.memory_level == 2):
         for name in broker.consumers.told_interest:
             broker.consumers.interest_due[broker.queue(name)] = None
         for queue in broker.consumers.told_filters.values():
             broker.consumers.interest_due[queue] = None
         pattern_interest.tell_all_again(broker)
-    broker.cluster.memory_level = level
+    broker.me.memory_level = level
     broker.tokens.look()
     repair.look(broker, slept_ms)
     pulls.ask_for_waiting(broker, ASKING_PER_TICK)

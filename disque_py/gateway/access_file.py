@@ -1,4 +1,4 @@
-"""The access file: bearer tokens, and the roles of broker users, as TOML.
+"""The access file: bearer tokens, and the roles of broker users, certificates and claims, as TOML.
 
     [[token]]
     name = "billing"
@@ -10,8 +10,19 @@
     name = "ann"
     grants = ["operate:mail-*"]
 
-The file has hashes only. A token has 256 random bits, so a plain SHA-256 can't be reversed by guessing. A token without
-`expires` never ends. A user of the file is a user of the broker, which checks the password.
+    [[certificate]]
+    name = "CN=robot"
+    grants = ["consume:mail-*"]
+
+    [[claim]]
+    name = "groups"
+    value = "mail-team"
+    grants = ["operate:mail-*"]
+
+An entry holds on every cluster of the gateway, or on those of its list `clusters`. The file has hashes only. A token
+has 256 random bits, so a plain SHA-256 can't be reversed by guessing. A token without `expires` never ends. A user of
+the file is a user of the broker, which checks the password. TLS checks certificates, and the issuer's keys check claims
+(oidc.py).
 """
 
 from __future__ import annotations
@@ -20,11 +31,13 @@ import hashlib
 import hmac
 import secrets
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
+from disque_py.gateway.certificates import KINDS, Certificate
+from disque_py.gateway.claims import ClaimRule
 from disque_py.gateway.grants import Grant, grant_of
 
 TOKEN_PREFIX: Final = "dq_"
@@ -47,10 +60,12 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class AccessFile:
-    """The content of the file: tokens by hash, grants by name of user."""
+    """The content of the file: tokens by hash, grants by name of user and of certificate, rules for claims."""
 
     tokens: dict[str, Token]
     users: dict[str, tuple[Grant, ...]]
+    certificates: dict[str, tuple[Grant, ...]] = field(default_factory=dict)
+    claims: tuple[ClaimRule, ...] = ()
 
     def token(self, secret: str, now: float) -> Token | None:
         """Return the token of this secret; None for an unknown one or one that has expired."""
@@ -59,6 +74,10 @@ class AccessFile:
         if found is None or not hmac.compare_digest(found.sha256, wanted) or found.is_over(now):
             return None
         return found
+
+    def certificate(self, found: Certificate) -> str | None:
+        """Return the entry of a certificate: that of its first name, in the order of the file; None if it has none."""
+        return next((name for name in self.certificates if name in found.names), None)
 
 
 EMPTY: Final = AccessFile({}, {})
@@ -74,32 +93,39 @@ def new_secret() -> str:
     return TOKEN_PREFIX + secrets.token_urlsafe(TOKEN_BYTES)
 
 
-def read_access_file(path: str) -> AccessFile:
+def read_access_file(path: str, cluster: str = "") -> AccessFile:
     """Return the content of a file. Raises OSError, and ValueError with the place of a mistake."""
-    return parse_access(Path(path).read_text(encoding="utf-8"))
+    return parse_access(Path(path).read_text(encoding="utf-8"), cluster)
 
 
-def parse_access(text: str) -> AccessFile:
-    """Return the content of a text. Raises ValueError."""
+def parse_access(text: str, cluster: str = "") -> AccessFile:
+    """Return the entries of a text that hold on a cluster. Raises ValueError."""
     found = tomllib.loads(text)
-    _check(found, {"token", "user"}, "the file")
+    _check(found, {"token", "user", "certificate", "claim"}, "the file")
     tokens: dict[str, Token] = {}
     for entry in found.get("token", []):
-        _check(entry, {"name", "sha256", "expires", "grants"}, "a token")
-        name, sha256 = entry.get("name"), entry.get("sha256")
-        if not isinstance(name, str) or not name:
-            raise ValueError("a token needs a name")
+        name = _name("token", entry, {"sha256", "expires"})
+        sha256 = entry.get("sha256")
         if not isinstance(sha256, str) or len(sha256) != 64 or set(sha256) - set("0123456789abcdef"):
             raise ValueError(f"token {name!r}: sha256 must have 64 hexadecimal digits")
-        tokens[sha256] = Token(name, sha256, _grants(name, entry), _moment(name, entry.get("expires")))
-    users: dict[str, tuple[Grant, ...]] = {}
-    for entry in found.get("user", []):
-        _check(entry, {"name", "grants"}, "a user")
-        name = entry.get("name")
-        if not isinstance(name, str) or not name:
-            raise ValueError("a user needs a name")
-        users[name] = _grants(name, entry)
-    return AccessFile(tokens, users)
+        tokens[sha256] = Token(name, sha256, _grants(name, entry, cluster), _moment(name, entry.get("expires")))
+    users = {
+        name: _grants(name, entry, cluster) for entry in found.get("user", []) for name in [_name("user", entry, set())]
+    }
+    certificates: dict[str, tuple[Grant, ...]] = {}
+    for entry in found.get("certificate", []):
+        name = _name("certificate", entry, set())
+        if not name.startswith(KINDS):
+            raise ValueError(f"certificate {name!r}: the name must begin with {', '.join(KINDS)}")
+        certificates[name] = _grants(name, entry, cluster)
+    claims = []
+    for entry in found.get("claim", []):
+        name = _name("claim", entry, {"value"})
+        value = entry.get("value")
+        if not isinstance(value, str) or not value:
+            raise ValueError(f"claim {name!r}: it needs a value")
+        claims.append(ClaimRule(name, value, _grants(name, entry, cluster)))
+    return AccessFile(tokens, users, certificates, tuple(claims))
 
 
 def token_entry(name: str, secret: str, grants: list[str], expires: datetime | None) -> str:
@@ -109,14 +135,25 @@ def token_entry(name: str, secret: str, grants: list[str], expires: datetime | N
     return f'[[token]]\nname = "{name}"\nsha256 = "{hash_of(secret)}"\n{ends}grants = [{words}]\n'
 
 
-def _grants(name: str, entry: dict[str, Any]) -> tuple[Grant, ...]:
-    texts = entry.get("grants", [])
-    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-        raise ValueError(f"{name!r}: grants must be a list of texts")
+def _name(kind: str, entry: Any, more: set[str]) -> str:
+    _check(entry, {"name", "grants", "clusters"} | more, f"a {kind}")
+    name = entry.get("name")
+    if not isinstance(name, str) or not name:
+        raise ValueError(f"a {kind} needs a name")
+    return name
+
+
+def _grants(name: str, entry: dict[str, Any], cluster: str) -> tuple[Grant, ...]:
+    """Return the grants of an entry; none on a cluster that its list `clusters` lacks."""
+    texts, clusters = entry.get("grants", []), entry.get("clusters", [cluster])
+    for field_name, listed in (("grants", texts), ("clusters", clusters)):
+        if not isinstance(listed, list) or not all(isinstance(text, str) for text in listed):
+            raise ValueError(f"{name!r}: {field_name} must be a list of texts")
     try:
-        return tuple(grant_of(text) for text in texts)
+        grants = tuple(grant_of(text) for text in texts)
     except ValueError as error:
         raise ValueError(f"{name!r}: {error}") from None
+    return grants if cluster in clusters else ()
 
 
 def _moment(name: str, value: Any) -> float | None:

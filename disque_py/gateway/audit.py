@@ -1,6 +1,7 @@
 """The audit log: a JSON line per change, refused login and refused permission.
 
-A line has the time, the principal, the address, the door, the operation, its target and the outcome. Bodies, metadata
+A line has the time, the principal, the address, the door, the operation, its cluster where
+there are several, its target and the outcome. Bodies, metadata
 and secrets are in no line. The console shows the newest lines of this process.
 """
 
@@ -30,7 +31,15 @@ class Audit:
         self.newest: deque[dict[str, Any]] = deque(maxlen=KEPT)
 
     def line(
-        self, now: float, principal: str, address: str, door: str, operation: str, args: dict[str, Any], outcome: str
+        self,
+        now: float,
+        principal: str,
+        address: str,
+        door: str,
+        operation: str,
+        args: dict[str, Any],
+        outcome: str,
+        cluster: str = "",
     ) -> None:
         """Write a line. A log that can't be written stops no operation."""
         target: dict[str, Any] = {name: args[name] for name in TARGETS if name in args}
@@ -40,6 +49,7 @@ class Audit:
             "address": address,
             "door": door,
             "operation": operation,
+            **({"cluster": cluster} if cluster else {}),
             **target,
             "outcome": outcome,
         }

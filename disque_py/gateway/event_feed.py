@@ -31,9 +31,12 @@ WAITING_MAX: Final = 8
 COUNT: Final = 1_000
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class EventFilter:
-    """The events that a caller wants and may see: a pattern of queues, one job, the name of an event."""
+    """The events that a caller wants and may see: a pattern of queues, one job, the name of an event.
+
+    The principal of a long stream is replaced when its rights change.
+    """
 
     principal: Principal
     queue: str = ""

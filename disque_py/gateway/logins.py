@@ -1,10 +1,12 @@
-"""Logins: the principal of a request, from its Authorization header.
+"""Logins: the principal of a request, from its Authorization header or its certificate.
 
-A bearer token of the access file acts with the gateway's own login at the nodes. A user of the broker, by Basic, acts
-with its own: the gateway logs in at a node with these words, and so the broker checks the password. Without any login
-configured, every caller is the same principal with all roles, and only loopback addresses are served.
+A bearer token of the access file acts with the gateway's own login at the nodes, within its grants. So do a token of
+the issuer (oidc.py), whose claims the file maps to grants, and a certificate that TLS has verified and that the file
+names. A header wins over a certificate. A user of the broker, by Basic, acts with its own login: the gateway logs in at
+a node with these words, and so the broker checks the password. Without any login configured, every caller is the same
+principal with all roles, and only loopback addresses are served.
 
-Clients of broker users are kept while they are used. The password itself is not kept in a key.
+Clients of broker users are kept while they are used. The password itself is not kept in a key, and no token is.
 """
 
 from __future__ import annotations
@@ -17,13 +19,15 @@ import secrets
 import time
 from collections import OrderedDict
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, Final
 
 from disque_py.client import AsyncDisque, AuthError, ClientOptions, ReplyError
 from disque_py.client.options import settings_of
-from disque_py.gateway.access_file import EMPTY, AccessFile, parse_access
+from disque_py.gateway.access_file import EMPTY, AccessFile, read_access_file
+from disque_py.gateway.certificates import Certificate
+from disque_py.gateway.claims import grants_of_claims
 from disque_py.gateway.grants import ALL, ROLES, Grant, Principal
+from disque_py.gateway.oidc import Issuer
 from disque_py.gateway.problems import RefusedError
 from disque_py.gateway.rates import LoginFailures
 from disque_py.gateway.settings import Settings
@@ -33,6 +37,12 @@ CLIENTS_MAX: Final = 100
 # A login that the broker accepted is asked again after this time, so a user that was removed is out by then.
 CHECK_AGAIN_S: Final = 10.0
 FILE_CHECK_S: Final = 1.0
+# An issuer's token that was checked counts so long without another look at its keys.
+CHECKED_S: Final = 60.0
+CHECKED_MAX: Final = 10_000
+NAME_MAX: Final = 200
+# The scheme of the console's own logins at the issuer: an ID token, which names the console as its audience.
+ID_TOKEN: Final = "Id-Token"
 
 
 class Logins:
@@ -40,12 +50,26 @@ class Logins:
 
     settings   which logins there are
     options    how to reach the nodes, with the gateway's own login
+    cluster    name of the cluster, for entries of the access file that name clusters
+    issuer     of tokens; None if there is none
+    failures   failed logins of all clusters
     """
 
-    def __init__(self, settings: Settings, options: ClientOptions) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        options: ClientOptions,
+        cluster: str = "",
+        issuer: Issuer | None = None,
+        failures: LoginFailures | None = None,
+    ) -> None:
         self._settings = settings
         self._options = options
-        self._failures = LoginFailures()
+        self._cluster = cluster
+        self._issuer = issuer
+        self.failures = failures or LoginFailures()
+        self._checked: OrderedDict[bytes, tuple[Principal, float]] = OrderedDict()
+        self._certificates: dict[str, Principal] = {}
         self._salt = secrets.token_bytes(16)
         self._users: OrderedDict[bytes, tuple[Principal, float]] = OrderedDict()
         self._access = EMPTY
@@ -71,29 +95,66 @@ class Logins:
             found = os.stat(path)
             state = (found.st_mtime_ns, found.st_size)
             if state != self._file_state:
-                self._access = parse_access(Path(path).read_text(encoding="utf-8"))
+                self._access = read_access_file(path, self._cluster)
                 self._file_state = state
                 self._tokens.clear()
+                self._checked.clear()
+                self._certificates.clear()
                 self._users.clear()
         except (OSError, ValueError):
             if self._file_state is None:
                 raise  # At the start a mistake is an error. Later the last good content stays in force.
         return self._access
 
-    async def principal(self, authorization: str, address: str) -> Principal:
-        """Return the principal of a header. Raises RefusedError: NOAUTH, WRONGPASS, LIMIT."""
+    async def principal(self, authorization: str, address: str, certificate: Certificate | None = None) -> Principal:
+        """Return the principal of a header or a certificate. Raises RefusedError: NOAUTH, WRONGPASS, LIMIT, ISSUER."""
         if not self.needs_login:
             return self._everyone
-        scheme, _, rest = authorization.partition(" ")
-        rest = rest.strip()
         if not authorization:
+            if certificate is not None:
+                return self._of_certificate(certificate)
             raise RefusedError("NOAUTH", "a login is needed")
-        if scheme.lower() == "bearer":
+        scheme, _, rest = authorization.partition(" ")
+        scheme, rest = scheme.lower(), rest.strip()
+        if scheme == "bearer":
             # A token can't be guessed, so failures are not counted: one bad caller behind a proxy locks out no other.
+            if self._settings.oidc_audience and rest.count(".") == 2:
+                return await self._of_issuer(rest, self._settings.oidc_audience)
             return self._of_token(rest)
-        if scheme.lower() == "basic" and self._settings.broker_users:
+        if scheme == "basic" and self._settings.broker_users:
             return await self._of_user(*_basic(rest), address)
+        if scheme == ID_TOKEN.lower() and self._settings.oidc_client_id:
+            return await self._of_issuer(rest, (self._settings.oidc_client_id,))
         raise RefusedError("NOAUTH", "this gateway has no such kind of login")
+
+    def _of_certificate(self, certificate: Certificate) -> Principal:
+        if time.time() >= certificate.ends:
+            raise RefusedError("WRONGPASS", "the certificate has expired")
+        access = self.access()
+        name = access.certificate(certificate)
+        if name is None:
+            raise RefusedError("NOAUTH", "the access file does not name this certificate")
+        found = self._certificates.get(name)
+        if found is None:
+            found = self._certificates[name] = Principal(f"certificate:{name}", access.certificates[name], self.client)
+        return found
+
+    async def _of_issuer(self, token: str, audiences: tuple[str, ...]) -> Principal:
+        if self._issuer is None:
+            raise RefusedError("NOAUTH", "this gateway has no such kind of login")
+        access = self.access()
+        key = hashlib.blake2b(f"{audiences} {token}".encode(), key=self._salt).digest()
+        now = time.time()
+        kept = self._checked.get(key)
+        if kept is not None and now < kept[1]:
+            return kept[0]
+        claims = await self._issuer.claims(token, audiences)
+        name = claims.get(self._settings.oidc_name_claim) or claims.get("sub") or "unnamed"
+        found = Principal(f"oidc:{str(name)[:NAME_MAX]}", grants_of_claims(access.claims, claims), self.client)
+        self._checked[key] = (found, min(now + CHECKED_S, float(claims["exp"]) + self._settings.oidc_leeway))
+        while len(self._checked) > CHECKED_MAX:
+            self._checked.popitem(last=False)
+        return found
 
     def _of_token(self, secret: str) -> Principal:
         token = self.access().token(secret, time.time())
@@ -113,13 +174,13 @@ class Logins:
             self._users.move_to_end(key)
             if now - kept[1] < CHECK_AGAIN_S:
                 return kept[0]
-        elif self._failures.is_blocked(address, now):
+        elif self.failures.is_blocked(address, now):
             raise RefusedError("LIMIT", "too many failed logins from this address")
         try:
             found = await self._logged_in(user, password, kept[0] if kept is not None else None)
         except RefusedError:
             self._users.pop(key, None)
-            self._failures.failed(address, now)
+            self.failures.failed(address, now)
             raise
         if user in users:
             found.grants, found.asks_broker = users[user], False

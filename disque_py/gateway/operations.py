@@ -33,6 +33,7 @@ COMMON_ERRORS: Final = (
     "UNSUPPORTED",
     "UNKNOWN",
     "NONODE",
+    "ISSUER",
     "LOADING",
     "LEAVING",
 )

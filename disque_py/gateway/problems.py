@@ -80,12 +80,15 @@ TABLE: Final = (
         "nodes are missing",
         retry_after=True,
     ),
+    Row(("ISSUER",), 503, "UNAVAILABLE", "the issuer of tokens does not answer", retry_after=True),
     Row(("OOM", "MISCONF"), 507, "RESOURCE_EXHAUSTED", "the node's memory or disk is full"),
 )
 
 BY_CODE: Final = {code: row for row in TABLE for code in row.codes}
 # Codes that no broker gives.
-DOOR: Final = frozenset(("NOTFOUND", "METHOD", "CONFIRM", "HOST", "FAULT", "UNSUPPORTED", "UNKNOWN", "NONODE"))
+DOOR: Final = frozenset(
+    ("NOTFOUND", "METHOD", "CONFIRM", "HOST", "FAULT", "UNSUPPORTED", "UNKNOWN", "NONODE", "ISSUER")
+)
 
 
 class RefusedError(Exception):

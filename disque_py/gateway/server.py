@@ -1,7 +1,7 @@
 """The process: uvicorn on the HTTP address, gRPC beside it, TLS for both.
 
-SIGTERM and SIGINT end it: no request is taken any more, running ones have a few seconds. SIGHUP reads the certificate
-again.
+SIGTERM and SIGINT end it: no request is taken any more, running ones have a few seconds. The files of TLS are read
+again when they change, and by SIGHUP.
 """
 
 from __future__ import annotations
@@ -10,21 +10,24 @@ import asyncio
 import contextlib
 import signal
 import socket
-import ssl
 from collections.abc import Callable
 from typing import Any, Final
 
 import uvicorn
 import uvloop
 
+from disque_py.gateway.clusters import Clusters
 from disque_py.gateway.console.app import Console
 from disque_py.gateway.http.api import Api, Mounted
 from disque_py.gateway.http.dyno import Dyno
+from disque_py.gateway.http.protocol import Protocol
 from disque_py.gateway.rpc.listener import Listener
 from disque_py.gateway.service import LOG, Service
 from disque_py.gateway.settings import Settings
+from disque_py.gateway.tls import Tls, TlsError
 
 END_S: Final = 5
+FILES_S: Final = 5.0
 
 
 class StartError(Exception):
@@ -40,13 +43,15 @@ class Gateway:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._tls = tls_context(settings)
         try:
-            self.service = Service(settings)
+            self._tls = Tls(settings) if settings.tls_cert else None
+            self.clusters = Clusters(settings)
         except (OSError, ValueError) as error:
             raise StartError(str(error)) from error
+        self.service = self.clusters.main
         self._server: uvicorn.Server | None = None
         self._serving: asyncio.Task[None] | None = None
+        self._watching: asyncio.Task[None] | None = None
         self.rpc: Listener | None = None
         self.port = 0
 
@@ -57,21 +62,22 @@ class Gateway:
         except OSError as error:
             if self.rpc is not None:
                 await self.rpc.close()
-            await self.service.close()
+            await self.clusters.close()
             raise StartError(str(error)) from error
 
     async def _start(self) -> None:
         if self._settings.grpc_listen is not None:
-            self.rpc = Listener(self.service)
+            self.rpc = Listener(self.clusters)
             await self.rpc.start()
         listener = self._listener()
         self.port = listener.getsockname()[1]
         config = uvicorn.Config(
-            Api(self.service, self._mounts()),
+            self._api(),
             access_log=False,
             log_config=None,
             lifespan="off",
             server_header=False,
+            http=Protocol,
             limit_concurrency=self._settings.connections_max,
             timeout_graceful_shutdown=END_S,
             proxy_headers=False,
@@ -79,10 +85,11 @@ class Gateway:
         )
         config.load()
         if self._tls is not None:
-            config.ssl = self._tls
+            config.ssl = self._tls.context
+            self._watching = asyncio.create_task(self._watch_files())
         self._server = _QuietServer(config)
         self._serving = asyncio.create_task(self._server.serve(sockets=[listener]))
-        self.service.board.start()
+        self.clusters.start()
 
     def _listener(self) -> socket.socket:
         listen = self._settings.listen
@@ -92,32 +99,46 @@ class Gateway:
         except OSError as error:
             raise OSError(f"can't listen on {listen}: {error.strerror or error}") from error
 
-    def _mounts(self) -> dict[str, Mounted]:
-        """Return the doors below paths of their own."""
-        mounts: dict[str, Mounted] = {"/dyno/": Dyno(self.service).serve}
+    def _api(self) -> Api:
+        """Return the application of all clusters."""
+        links = [(name, service.path) for name, service in self.clusters.by_name.items()]
+        clusters = {name: Api(each, self._mounts(each, links)) for name, each in self.clusters.by_name.items()}
+        return Api(self.service, self._mounts(self.service, links), clusters)
+
+    def _mounts(self, service: Service, links: list[tuple[str, str]]) -> dict[str, Mounted]:
+        """Return the doors of a cluster below paths of their own."""
+        mounts: dict[str, Mounted] = {"/dyno/": Dyno(service).serve}
         if self._settings.console:
-            mounts["/console/"] = Console(self.service).serve
+            mounts["/console/"] = Console(service, links).serve
         return mounts
 
     async def close(self) -> None:
         """Answer what runs, and end."""
+        if self._watching is not None:
+            self._watching.cancel()
         if self._server is not None and self._serving is not None:
             self._server.should_exit = True
             with contextlib.suppress(asyncio.CancelledError):
                 await self._serving
         if self.rpc is not None:
             await self.rpc.close()
-        await self.service.close()
+        await self.clusters.close()
 
     def reload_certificate(self) -> None:
-        """Read the certificate again. A bad one is logged, and the old one stays in force."""
+        """Read the files of TLS again. Bad ones are logged, and the old ones stay in force."""
         if self._tls is None:
             return
         try:
-            tls_context(self._settings)
-            self._tls.load_cert_chain(self._settings.tls_cert, self._settings.tls_key or None)
-        except (OSError, StartError) as error:
+            self._tls.reload()
+        except TlsError as error:
             LOG.error("the certificate was not read again: %s", error)
+
+    async def _watch_files(self) -> None:
+        """Read the files of TLS again when they change."""
+        while self._tls is not None:
+            await asyncio.sleep(FILES_S)
+            if self._tls.has_changed():
+                self.reload_certificate()
 
 
 class _QuietServer(uvicorn.Server):
@@ -127,19 +148,6 @@ class _QuietServer(uvicorn.Server):
     def capture_signals(self) -> Any:
         """Handle no signal."""
         yield
-
-
-def tls_context(settings: Settings) -> ssl.SSLContext | None:
-    """Return the context of TLS connections, 1.2 or later; None without a certificate. Raises StartError."""
-    if not settings.tls_cert:
-        return None
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    try:
-        context.load_cert_chain(settings.tls_cert, settings.tls_key or None)
-    except OSError as error:
-        raise StartError(f"tls-cert or tls-key can't be used: {error}") from error
-    return context
 
 
 def serve(settings: Settings, started: Callable[[Gateway], None] | None = None) -> None:

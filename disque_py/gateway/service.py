@@ -10,21 +10,24 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from prometheus_client import CollectorRegistry, Histogram
 
-from disque_py.client import commands
+from disque_py.client import DisqueError, commands
 from disque_py.client.options import make_options, settings_of_url
 from disque_py.gateway import actions
 from disque_py.gateway.actions.calls import Call
 from disque_py.gateway.audit import Audit
 from disque_py.gateway.board import Board
+from disque_py.gateway.certificates import Certificate
 from disque_py.gateway.grants import Principal
 from disque_py.gateway.logins import Logins
 from disque_py.gateway.metrics.cluster_metrics import ClusterMetrics
 from disque_py.gateway.metrics.table import REQUEST_SECONDS
+from disque_py.gateway.oidc import Issuer
 from disque_py.gateway.operations import Operation
 from disque_py.gateway.problems import RefusedError, refusal_of
 from disque_py.gateway.rates import Rates
@@ -33,25 +36,52 @@ from disque_py.gateway.trace_context import trace_of
 
 NAME: Final = "disque-gateway"
 LOG: Final = logging.getLogger(NAME)
+# A stream's login is checked again after this time: tokens end, users are removed, files change.
+STAY_S: Final = 10.0
 BUCKETS: Final = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30)
 
 
-class Service:
-    """One gateway: its cluster, its logins, its limits. Made in the event loop that uses it."""
+@dataclass(frozen=True, slots=True)
+class Login:
+    """The words of a login, which a stream shows again and again."""
 
-    def __init__(self, settings: Settings, audit: Audit | None = None) -> None:
+    authorization: str
+    address: str
+    certificate: Certificate | None = None
+
+
+class Service:
+    """One cluster of a gateway: its logins, its figures, its limits. Made in the event loop that uses it.
+
+    settings   of the gateway
+    audit      the audit log; by default that of the settings
+    cluster    name of a further cluster; empty: the one of `url`
+    main       the service of `url`, whose limits and audit log hold for all clusters
+    """
+
+    def __init__(
+        self, settings: Settings, audit: Audit | None = None, cluster: str = "", main: Service | None = None
+    ) -> None:
         self.settings = settings
-        nodes, words = settings_of_url(settings.url)
+        self.cluster = cluster or settings.cluster_name
+        self.path = settings.base_path + (f"/clusters/{cluster}" if cluster else "")
+        self._is_main = main is None
+        # A gateway of one cluster leaves its name out of the audit log.
+        self.cluster_shown = self.cluster if settings.clusters else ""
+        nodes, words = settings_of_url(settings.clusters[cluster] if cluster else settings.url)
         words.setdefault("name", NAME)
         self.options = make_options(nodes, words)
-        self.logins = Logins(settings, self.options)
+        self.issuer: Issuer | None = main.issuer if main else Issuer(settings) if settings.oidc_issuer else None
+        failures = main.logins.failures if main else None
+        self.logins: Logins = Logins(settings, self.options, self.cluster, self.issuer, failures)
         self.logins.access()
         self.board = Board(self.options, settings.poll_ms / 1000)
-        self.audit = audit or Audit(settings.audit_log)
-        self._rates = Rates(settings.rate)
-        self._address_rates = Rates(settings.address_rate)
-        self._streams: dict[str, int] = {}
+        self.audit: Audit = main.audit if main else audit or Audit(settings.audit_log)
+        self._rates: Rates = main._rates if main else Rates(settings.rate)
+        self._address_rates: Rates = main._address_rates if main else Rates(settings.address_rate)
+        self._streams: dict[str, int] = main._streams if main else {}
         self.registry = CollectorRegistry()
+        self._observers: dict[tuple[str, str, str], Callable[[float], None]] = {}
         self._durations = Histogram(
             REQUEST_SECONDS.name,
             REQUEST_SECONDS.help,
@@ -66,17 +96,20 @@ class Service:
         self.metrics.close()
         await self.board.close()
         await self.logins.close()
-        self.audit.close()
+        if self._is_main:
+            self.audit.close()
 
-    async def login(self, authorization: str, address: str, door: str) -> Principal:
+    async def login(
+        self, authorization: str, address: str, door: str, certificate: Certificate | None = None
+    ) -> Principal:
         """Return the principal of a request. Raises RefusedError."""
         if not self._address_rates.take(address, time.monotonic()):
             raise RefusedError("LIMIT", "too many requests from this address (address-rate)")
         try:
-            return await self.logins.principal(authorization, address)
+            return await self.logins.principal(authorization, address, certificate)
         except RefusedError as error:
             if error.code != "NOAUTH":
-                self.audit.line(time.time(), "", address, door, "login", {}, error.code)
+                self.audit.line(time.time(), "", address, door, "login", {}, error.code, self.cluster_shown)
             raise
         except Exception as error:
             raise self._refusal(error, "login") from error
@@ -104,9 +137,15 @@ class Service:
 
     def record(self, operation: Operation, call: Call, address: str, door: str, code: str, seconds: float) -> None:
         """Count a call, and audit it if it changes something or was forbidden."""
-        self._durations.labels(door, operation.name, code).observe(seconds)
+        observe = self._observers.get((door, operation.name, code))
+        if observe is None:
+            labeled = self._durations.labels(door, operation.name, code)
+            observe = self._observers[door, operation.name, code] = labeled.observe
+        observe(seconds)
         if code == "NOPERM" or (operation.changes and operation.role in ("operate", "admin")):
-            self.audit.line(time.time(), call.principal.name, address, door, operation.name, call.args, code)
+            self.audit.line(
+                time.time(), call.principal.name, address, door, operation.name, call.args, code, self.cluster_shown
+            )
 
     async def admit(self, operation: Operation, call: Call) -> None:
         """Check rate, read-only and permission. Raises RefusedError."""
@@ -116,6 +155,8 @@ class Service:
         if operation.changes and self.settings.read_only:
             raise RefusedError("NOPERM", "this gateway is read-only (read-only)")
         if principal.asks_broker:
+            if operation.form == "events":  # The answer begins before the broker hears of it.
+                await self._ask_for_events(call)
             return
         role, scope = operation.role, operation.scope
         if not principal.may_somewhere(role):
@@ -134,6 +175,15 @@ class Service:
         elif scope == "job" and not principal.may_everywhere(role):
             await self._check_jobs(call, role)
 
+    async def _ask_for_events(self, call: Call) -> None:
+        """Refuse a user of the broker without permission for events. Raises RefusedError."""
+        try:
+            await call.client.events_info()
+        except DisqueError as error:
+            refused = self._refusal(error, "watch_events")
+            if refused.code == "NOPERM":
+                raise refused from error
+
     async def _check_jobs(self, call: Call, role: str) -> None:
         """Refuse jobs of queues without the role. An id of an unknown job was given to the caller, so it may pass."""
         ids = call.args["ids"] if "ids" in call.args else [call.args["id"]]
@@ -144,6 +194,19 @@ class Service:
             queue = getattr(found, "queue", None)
             if queue is not None and not call.principal.may(role, queue):
                 raise _forbidden(call.principal, role, queue)
+
+    async def stay(self, login: Login, principal: Principal) -> Principal:
+        """Return the principal of a stream's login as it is now; the known one where nodes or the issuer don't answer.
+
+        Raises RefusedError when the login does not count any more: the stream must end.
+        """
+        try:
+            return await self.logins.principal(login.authorization, login.address, login.certificate)
+        except Exception as error:
+            refused = self._refusal(error, "login")
+            if refused.row.http == 401:
+                raise refused from error
+            return principal
 
     def open_stream(self, principal: Principal) -> None:
         """Count a stream of a principal. Raises RefusedError."""

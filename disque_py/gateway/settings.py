@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import re
 import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from disque_py.client.address import Address, parse_address
 
@@ -34,6 +36,26 @@ def _flag(text: str) -> bool:
 
 def _names(text: str) -> tuple[str, ...]:
     return tuple(name.strip().lower() for name in text.split(",") if name.strip())
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(word.strip() for word in text.split(",") if word.strip())
+
+
+def _cluster_name(text: str) -> str:
+    if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,62}", text):
+        raise ValueError("a name of small letters, digits and dashes")
+    return text
+
+
+def _clusters(text: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for part in text.split():
+        name, _, url = part.partition("=")
+        if _cluster_name(name) in found or not url:
+            raise ValueError("name=url for each cluster, and each name once")
+        found[name] = url
+    return found
 
 
 def _number(least: int, most: int) -> Callable[[str], int]:
@@ -80,12 +102,52 @@ TABLE: Final = (
         str,
         "the cluster, with the gateway's own login: disque://user:password@host:port,…",
     ),
+    Setting(
+        "cluster-name",
+        "main",
+        _cluster_name,
+        "name of the cluster of `url`, for people and for `clusters` in the access file",
+    ),
+    Setting(
+        "clusters",
+        "",
+        _clusters,
+        "further clusters, as `eu=disque://… us=disque://…`; a file can have a line `cluster NAME URL` for each",
+    ),
     Setting("base-path", "", _base, "path in front of all others, where a proxy has other services on the same host"),
     Setting("hosts", "", _names, "further names of this gateway in Host headers, with commas between them; `*`: any"),
     Setting("access-file", "", str, "file of bearer tokens and of roles; it is read again when it changes"),
     Setting("broker-users", "no", _flag, "let users of the broker log in with their passwords"),
-    Setting("tls-cert", "", str, "file of our certificate; TLS is off without it. SIGHUP reads it again"),
+    Setting(
+        "oidc-issuer", "", str, "URL of the issuer whose tokens (JWT) are logins, exactly as in its discovery document"
+    ),
+    Setting(
+        "oidc-audience",
+        "",
+        _words,
+        "audiences of these tokens, with commas between them: a token must name one of them",
+    ),
+    Setting("oidc-leeway", "30", _number(0, 600), "seconds by which the issuer's clock may differ"),
+    Setting("oidc-name-claim", "sub", str, "claim that names the caller in the audit log"),
+    Setting(
+        "oidc-client-id", "", str, "id of the console at the issuer; with it people log in there, by code and PKCE"
+    ),
+    Setting("oidc-client-secret", "", str, "secret of the console at the issuer, where it has one"),
+    Setting("oidc-redirect", "", str, "URL of the console's `oidc/back` at the issuer; by default that of the request"),
+    Setting(
+        "tls-cert",
+        "",
+        str,
+        "file of our certificate; TLS is off without it. It is read again when it changes, and by SIGHUP",
+    ),
     Setting("tls-key", "", str, "file of our private key"),
+    Setting("tls-client-ca", "", str, "file of authorities; a certificate that they signed is a login"),
+    Setting(
+        "tls-client-required",
+        "no",
+        _flag,
+        "refuse connections without a certificate; gRPC asks for one only with `yes`",
+    ),
     Setting("body-max", "1048576", _number(1, 2**30), "bytes of a request"),
     Setting("batch-max-jobs", "10000", _number(1, 1_000_000), "jobs in a batch"),
     Setting("batch-max-bytes", "16777216", _number(1, 2**31), "bytes of a batch"),
@@ -121,12 +183,23 @@ class Settings:
     listen: Address
     grpc_listen: Address | None
     url: str
+    cluster_name: str
+    clusters: dict[str, str]
     base_path: str
     hosts: tuple[str, ...]
     access_file: str
     broker_users: bool
+    oidc_issuer: str
+    oidc_audience: tuple[str, ...]
+    oidc_leeway: int
+    oidc_name_claim: str
+    oidc_client_id: str
+    oidc_client_secret: str
+    oidc_redirect: str
     tls_cert: str
     tls_key: str
+    tls_client_ca: str
+    tls_client_required: bool
     body_max: int
     batch_max_jobs: int
     batch_max_bytes: int
@@ -158,13 +231,26 @@ class Settings:
     @property
     def has_logins(self) -> bool:
         """Whether callers have to log in."""
-        return bool(self.access_file) or self.broker_users
+        return bool(self.access_file or self.oidc_issuer or self.tls_client_ca) or self.broker_users
 
     def _check(self) -> None:
         if self.listen is None:
             raise ValueError("listen can't be empty")
         if self.tls_key and not self.tls_cert:
             raise ValueError("tls-key needs tls-cert")
+        if self.cluster_name in self.clusters:
+            raise ValueError(f"clusters: {self.cluster_name} is the name of the cluster of url (cluster-name)")
+        if self.tls_client_ca and not self.tls_cert:
+            raise ValueError("tls-client-ca needs tls-cert")
+        if self.tls_client_required and not self.tls_client_ca:
+            raise ValueError("tls-client-required needs tls-client-ca")
+        if self.oidc_issuer and not (self.oidc_audience or self.oidc_client_id):
+            raise ValueError("oidc-issuer needs oidc-audience, oidc-client-id or both")
+        if self.oidc_issuer and not is_safe(self.oidc_issuer):
+            raise ValueError(f"oidc-issuer {self.oidc_issuer}: it must be https")
+        for name, entries in (("oidc-issuer", self.oidc_issuer), ("tls-client-ca", self.tls_client_ca)):
+            if entries and not self.access_file:
+                raise ValueError(f"{name} needs access-file, which gives roles to claims and certificates")
         for name, address in (("listen", self.listen), ("grpc-listen", self.grpc_listen)):
             if address is not None and not self.has_logins and not is_loopback(address.host):
                 raise ValueError(
@@ -180,6 +266,12 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def is_safe(url: str) -> bool:
+    """Return whether no other machine can answer for this URL: https, or loopback."""
+    parts = urlsplit(url)
+    return parts.scheme == "https" or (parts.scheme == "http" and is_loopback(parts.hostname or ""))
 
 
 def read_settings(
@@ -203,6 +295,11 @@ def parse_file(text: str) -> dict[str, str]:
         except ValueError as error:
             raise ValueError(f"line {number}: {error}") from None
         if not words:
+            continue
+        if words[0] == "cluster":
+            if len(words) != 3 or "=" in words[1] or len(words[2].split()) != 1:
+                raise ValueError(f"line {number}: cluster NAME URL")
+            found["clusters"] = f"{found.get('clusters', '')} {words[1]}={words[2]}".strip()
             continue
         if len(words) > 2 or words[0] not in BY_NAME:
             what = f"there is no setting {words[0]!r}" if words[0] not in BY_NAME else "one value per line"

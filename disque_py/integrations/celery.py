@@ -31,6 +31,7 @@ from kombu.utils.encoding import bytes_to_str, str_to_bytes
 
 from disque_py.client import Disque, DisqueConnectionError, JobEnd
 from disque_py.integrations.kombu.urls import DAY_S, masked, read_options, split_urls
+from disque_py.integrations.patience import persist
 
 RESULTS: Final = "celery-results"
 STATE: Final = "celery-state:"
@@ -75,12 +76,13 @@ class DisqueBackend(SyncBackendMixin, Backend):
         if not self._has_settings:
             self.client.set_queue(RESULTS, result_retention=self.ttl_s)
             self._has_settings = True
-        return self.client.add_job(RESULTS, key, key=key, ttl=self.ttl_s, retry=self.ttl_s)
+        return persist(lambda: self.client.add_job(RESULTS, key, key=key, ttl=self.ttl_s, retry=self.ttl_s))
 
     def _store(self, key: str, payload: bytes) -> None:
         result = SHORT + payload
         if len(payload) > LONG_BYTES:
-            result = LONG + self.client.add_job(RESULTS, payload, ttl=self.ttl_s, retry_unsafe=True).encode()
+            added = persist(lambda: self.client.add_job(RESULTS, payload, ttl=self.ttl_s, retry_unsafe=True))
+            result = LONG + added.encode()
         self.client.ack(self._job(key), result=result)
 
     def _payload(self, end: JobEnd) -> bytes | None:
@@ -110,7 +112,8 @@ class DisqueBackend(SyncBackendMixin, Backend):
             if self.client.qlen(queue):
                 self.client.purge(queue, wait=False)
         else:
-            self.client.add_job(queue, payload, ttl=self.ttl_s, retry=self.ttl_s, retry_unsafe=True)
+            ttl_s = self.ttl_s
+            persist(lambda: self.client.add_job(queue, payload, ttl=ttl_s, retry=ttl_s, retry_unsafe=True))
         return result
 
     def _get_task_meta_for(self, task_id: str) -> dict[str, Any]:

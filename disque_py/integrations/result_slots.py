@@ -19,6 +19,7 @@ from datetime import timedelta
 from typing import Final
 
 from disque_py.client import AsyncDisque, Disque, ReplyError
+from disque_py.integrations.patience import apersist, persist
 
 # The nodes keep results so long without a setting.
 RETENTION_S: Final = 3600
@@ -81,12 +82,13 @@ class ResultSlots:
             except ReplyError as error:
                 if error.code != "ERR":
                     raise
-        job_id = self._client.add_job(f"{self._queue}.long", data, ttl=seconds, delay=seconds - 1, retry_unsafe=True)
+        queue = f"{self._queue}.long"
+        job_id = persist(lambda: self._client.add_job(queue, data, ttl=seconds, delay=seconds - 1, retry_unsafe=True))
         self._client.ack(slot, result=pack(ELSEWHERE, job_id.encode(), until_ms))
 
     def get(self, key: str) -> bytes | None:
         """Return the result of this name; None without one."""
-        slot = self._client.job_ids(self._queue, [key])[0]
+        slot = persist(lambda: self._client.job_ids(self._queue, [key]))[0]
         return None if slot is None else self._read(slot, 0.001)
 
     def wait(self, key: str, timeout_s: float | None) -> bytes | None:
@@ -94,7 +96,7 @@ class ResultSlots:
         return self._read(self._slot(key, READERS_SLOT_S), timeout_s)
 
     def _slot(self, key: str, seconds: int) -> str:
-        return self._client.add_job(self._queue, b"", key=key, ttl=seconds, delay=seconds - 1)
+        return persist(lambda: self._client.add_job(self._queue, b"", key=key, ttl=seconds, delay=seconds - 1))
 
     def _read(self, slot: str, timeout_s: float | None) -> bytes | None:
         packed = self._client.wait_jobs(slot, timeout=timeout_s)[0].result
@@ -131,14 +133,15 @@ class AsyncResultSlots:
             except ReplyError as error:
                 if error.code != "ERR":
                     raise
-        job_id = await self._client.add_job(
-            f"{self._queue}.long", data, ttl=seconds, delay=seconds - 1, retry_unsafe=True
+        queue = f"{self._queue}.long"
+        job_id = await apersist(
+            lambda: self._client.add_job(queue, data, ttl=seconds, delay=seconds - 1, retry_unsafe=True)
         )
         await self._client.ack(slot, result=pack(ELSEWHERE, job_id.encode(), until_ms))
 
     async def get(self, key: str) -> bytes | None:
         """Return the result of this name; None without one."""
-        slot = (await self._client.job_ids(self._queue, [key]))[0]
+        slot = (await apersist(lambda: self._client.job_ids(self._queue, [key])))[0]
         return None if slot is None else await self._read(slot, 0.001)
 
     async def wait(self, key: str, timeout_s: float | None) -> bytes | None:
@@ -146,7 +149,7 @@ class AsyncResultSlots:
         return await self._read(await self._slot(key, READERS_SLOT_S), timeout_s)
 
     async def _slot(self, key: str, seconds: int) -> str:
-        return await self._client.add_job(self._queue, b"", key=key, ttl=seconds, delay=seconds - 1)
+        return await apersist(lambda: self._client.add_job(self._queue, b"", key=key, ttl=seconds, delay=seconds - 1))
 
     async def _read(self, slot: str, timeout_s: float | None) -> bytes | None:
         packed = (await self._client.wait_jobs(slot, timeout=timeout_s))[0].result

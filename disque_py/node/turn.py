@@ -110,8 +110,9 @@ class Driver:
         broker.wall_ms = wall_ms
         broker.schedule.begin(now_ms)
         broker.waits.timeouts.now_ms = now_ms
-        self.membership.now_ms = now_ms
-        self.membership.wall_ms = wall_ms
+        table = broker.cluster
+        table.now_ms = now_ms
+        table.wall_ms = wall_ms
         journal = self.journal
         if journal is not None:
             journal.now_ms = now_ms

@@ -1,7 +1,8 @@
 """Requests from bytes: RESP arrays of bulk strings, and inline commands.
 
-`_careful` is the protocol: it knows all limits and error texts of spec R1, and can stop and resume at any byte. `_fast`
-uses hiredis at a fifth of the cost, for complete commands, which are nearly all input. hiredis reserves memory for any
+`_careful` is the protocol: it knows all limits and error texts of spec R1, and can stop and resume at any byte. Nearly
+all input is complete commands in their usual form. Compiled code reads these in one short loop (`whole_requests`). In
+plain Python, and where a command is cut, `_fast` uses hiredis at a fifth of the cost. hiredis reserves memory for any
 declared array length, so input that could hurt it goes to the careful parser. The result of hiredis counts only when
 the careful parser would give the same. Otherwise the same bytes are read again carefully.
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence, Sized
 from itertools import chain
+from types import FunctionType
 from typing import Final
 
 import hiredis
@@ -115,7 +117,14 @@ class RequestParser:
 
     def _fast(self, data: bytes, offset: int, requests: list[list[bytes]]) -> int:
         """Read complete requests at the start of `data`. Return where the rest begins in the whole (`offset` + …)."""
-        if len(data) > self.bulk_bytes_max or _is_dangerous(data):
+        if len(data) > self.bulk_bytes_max:
+            return offset
+        if IS_COMPILED:
+            whole = whole_requests(data)
+            if whole is not None:
+                requests += whole
+                return offset + len(data)
+        if _is_dangerous(data):
             return offset
         reader = self._reader
         found: list[list[bytes]] = []
@@ -230,12 +239,14 @@ class RequestParser:
         return len(data)
 
 
-def whole_request(data: bytes) -> list[bytes] | None:
-    """Return the words, if these bytes are exactly one request in its usual form; None: a parser must look at them.
+def whole_requests(data: bytes) -> list[list[bytes]] | None:
+    """Return the requests, if these bytes are nothing but whole ones in their usual form; None: a parser must look.
 
-    A client that waits for each reply sends such requests. This costs half of what preparing bytes for hiredis does.
+    This costs a tenth of what preparing and checking bytes for hiredis does, in compiled code. In plain Python it costs
+    half of that for one request, and more for several: a pipeline is for hiredis there.
     """
     size: i64 = len(data)
+    requests: list[list[bytes]] = []
     words: list[bytes] = []
     at: i64 = 1
     left: i64 = 0
@@ -259,7 +270,7 @@ def whole_request(data: bytes) -> list[bytes] | None:
                 return None
             at += 2
             if not left:
-                if not number:
+                if not number or number > ARGUMENTS_MAX:
                     return None
                 left = number
             else:
@@ -270,12 +281,19 @@ def whole_request(data: bytes) -> list[bytes] | None:
                 at = end + 2
                 left -= 1
                 if not left:
-                    return words if at == size else None
+                    if at == size:
+                        return [*requests, words]
+                    if not IS_COMPILED or data[at] != _STAR:
+                        return None
+                    requests.append(words)
+                    words = []
+                    at += 1
+                    continue
             if data[at] != _DOLLAR:
                 return None
             at += 1
     except IndexError:
-        return None  # The request is not complete.
+        return None  # The last request is not complete.
 
 
 def _is_dangerous(data: bytes) -> bool:
@@ -301,3 +319,7 @@ def _headers_bytes(counted: Sequence[Sized]) -> int:
         size = len(one)
         total += 6 if size < 10 else 7 if size < 100 else 8 if size < 1000 else 5 + len(str(size))
     return total
+
+
+# A compiled function is a builtin one.
+IS_COMPILED: Final = not isinstance(_length, FunctionType)

@@ -7,8 +7,8 @@ Memory per client is bounded. A client with more than PAUSE_BYTES of unread repl
 at the limit of its class. A client that waits, or sends faster than it is served, is not read from either. No client
 gets more than SLICE_NS per turn. Spec B1, B3.
 
-Most clients send one command and wait for its reply. Such a request comes in one piece and finds nothing before it. It
-takes a short way (`data_received`): nothing is queued, sliced or measured for it.
+Most clients send one command, or a few, and wait for the replies. Such requests come in one piece and find nothing
+before them. They take a short way (`data_received`): nothing is queued for them, and a single one is not measured.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from disque_py.core.client import (
 from disque_py.core.errors import CommandError
 from disque_py.node import dispatch
 from disque_py.resp.replies import error
-from disque_py.resp.requests import RequestParser, whole_request
+from disque_py.resp.requests import RequestParser, whole_requests
 from disque_py.server.log import VERBOSE, is_logged, tell
 from disque_py.server.turn_loop import now_s
 
@@ -199,13 +199,19 @@ class ClientConnection:
             and len(data) <= PIECE_BYTES
             and broker.waits.clients_paused_until_ms <= broker.now_ms
         ):
-            request = whole_request(data)
-            if request is not None and len(data) <= broker.settings.proto_max_bulk_len:
+            requests = whole_requests(data)
+            if requests is not None and len(data) <= broker.settings.proto_max_bulk_len:
                 broker.outbox.served.append(client)
-                requests = [request]
-                if not dispatch.execute(broker, client, requests):
-                    self._at = 0
-                    self._requests = requests  # The client waits, for memory or the loading, before this command.
+                if requests[1:]:
+                    until_ns = driver.clock.stopwatch_ns() + SLICE_NS
+                    at = dispatch.execute(broker, client, requests, 0, until_ns, self._room(client))
+                    is_left = at < len(requests)
+                else:
+                    at = dispatch.execute(broker, client, requests)
+                    is_left = not at
+                if is_left:
+                    self._at = at
+                    self._requests = requests  # The client waits before this command, or has had its slice.
                     self._is_quiet = False
                 return
         broker.outbox.clients[client] = None
@@ -271,8 +277,7 @@ class ClientConnection:
                     is_late = stopwatch_ns() > until_ns
                     break
             before = self._at
-            # Replies of this turn are not written yet. Once they are, the transport says whether the client took them.
-            room = PAUSE_BYTES - self.output_bytes() - sum(map(len, client.out))
+            room = self._room(client)
             self._at = dispatch.execute(broker, client, self._requests, self._at, until_ns, room)
             is_late = stopwatch_ns() > until_ns
             if is_late or self._at < len(self._requests) or self._at == before:
@@ -295,6 +300,16 @@ class ClientConnection:
             and not self._is_resuming
             and self._parser.is_idle
         )
+
+    def _room(self, client: Client) -> int:
+        """Return how many bytes of replies the client may get before its next requests wait.
+
+        Replies of this turn are not written yet. Once they are, the transport says whether the client took them.
+        """
+        room = PAUSE_BYTES - self.output_bytes()
+        for reply in client.out:
+            room -= len(reply)
+        return room
 
     def _parse(self, client: Client, until_ns: int) -> bool:
         """Parse requests out of a piece of the input, bounded so that parsing ends in time. Return whether any came."""

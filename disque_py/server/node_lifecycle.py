@@ -301,7 +301,7 @@ class NodeLifecycle:
             node_timeout_ms=settings.cluster_node_timeout,
             announced_host=settings.cluster_announce_ip,
         )
-        self._saver.nodes = lambda: list(membership.nodes.values())
+        self._saver.nodes = lambda: list(membership.table.nodes.values())
         self._saver.text = membership.dump
         adapter = BusAdapter(turns, membership, settings.cluster_seeds)
         bus_server_tls, bus_client_tls = tls.bus_contexts(settings)

@@ -248,15 +248,16 @@ class LivenessPhase:
     def _is_agreed(self) -> bool:
         """Return whether all nodes have the same table, and know of each node whether it is leaving."""
         up = self.world.running()
-        ids = {machine.membership.me.id: machine.broker.is_leaving for machine in up}
+        ids = {machine.membership.table.me.id: machine.broker.is_leaving for machine in up}
         return all(
-            {node.id: bool(node.flags & LEAVING) for node in machine.membership.nodes.values()} == ids for machine in up
+            {node.id: bool(node.flags & LEAVING) for node in machine.membership.table.nodes.values()} == ids
+            for machine in up
         )
 
     def _tell_tables(self) -> str:
         return "; ".join(
             f"{machine.name}{' leaving' if machine.broker.is_leaving else ''} knows"
-            f" {' '.join(_tell_node(node) for node in machine.membership.nodes.values())}"
+            f" {' '.join(_tell_node(node) for node in machine.membership.table.nodes.values())}"
             for machine in self.world.running()
         )
 
@@ -297,7 +298,7 @@ class LivenessPhase:
 
     def _tell_links(self) -> str:
         return "; ".join(
-            f"{machine.name} → {' '.join(node.host for node in machine.membership.linked)}"
+            f"{machine.name} → {' '.join(node.host for node in machine.membership.table.linked)}"
             for machine in self.world.running()
         )
 

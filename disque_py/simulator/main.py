@@ -3,7 +3,6 @@
 The one room of the simulator that knows the outside: processes, the clock, the terminal. docs/simulator.md is its page.
 """
 
-# Stays Python: processes and the terminal.
 from __future__ import annotations
 
 import gc

@@ -7,7 +7,6 @@ is chosen when it strikes, from the numbers in the fault, because a plan does no
 Half of the plans have one kind of weather only, so that figures per kind mean something. The others have several kinds.
 """
 
-# Stays Python: frozen dataclasses that are sent to other processes.
 from __future__ import annotations
 
 from collections.abc import Callable

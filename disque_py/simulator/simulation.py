@@ -70,7 +70,7 @@ class Reporter(Watcher):
         """Note that a process is about to lose its memory."""
         self._simulation.losses.died(machine, power=power)
         self._simulation.collections.pauses.died(machine, power=power)
-        self._simulation.targets.called[machine.membership.me.id] = None
+        self._simulation.targets.called[machine.membership.table.me.id] = None
         self._simulation.deaths += 1
         self._simulation.oracle.deaths += 1
         self._simulation.world.later(0, self._simulation.look)

@@ -133,7 +133,7 @@ class Bench:
         """Take the input of one turn."""
         member.driver.begin()
         for sender, frame in frames:
-            node = member.membership.find(sender.node_id)
+            node = member.membership.table.find(sender.node_id)
             assert node is not None
             for runs in self.decoder.feed(frame):
                 member.driver.receive(node, runs)

@@ -10,17 +10,8 @@ from disque_py.gateway.grants import ROLES
 from disque_py.gateway.rpc.calls import peer_host, snake
 from disque_py.gateway.rpc.descriptors import QUEUES, methods
 from gateways import RunningGateway
+from role_requests import CALL_ROLES, INCLUDED, status_of
 from rpc_client import RpcClient
-
-# The role that each call needs.
-NEEDS = {
-    "CreateQueue": "operate", "UpdateQueue": "operate", "DeleteQueue": "operate", "Cancel": "operate",
-    "Requeue": "operate",
-    "GetQueue": "read", "ListQueues": "read", "GetMessage": "read", "ListMessages": "read", "WaitMessage": "read",
-    "GetDepth": "read", "Enqueue": "produce", "Dequeue": "consume", "Consume": "consume", "Complete": "consume",
-    "Fail": "consume", "ExtendLease": "consume", "WatchEvents": "bodies",
-}  # fmt: skip
-INCLUDED = {"read": ("bodies", "consume", "operate")}
 
 
 @pytest.fixture(scope="module")
@@ -38,40 +29,12 @@ def guarded(nodes, tmp_path_factory):
     running.close()
 
 
-def fields_of(name, queue, job):
-    if name in ("CreateQueue", "UpdateQueue"):
-        return {"config": {"name": queue, "maxlen": 1000}}
-    if name in ("Complete", "Fail", "ExtendLease", "Cancel", "Requeue", "GetMessage"):
-        return {"id": job}
-    if name == "WaitMessage":
-        return {"id": job, "timeout_ms": 1}
-    return {} if name in ("ListQueues", "WatchEvents") else {"queue": queue}
-
-
-def status_of(rpc, name, queue, job):
-    try:
-        if name == "Consume":
-            answers = rpc.stream(name, iter([rpc.request(name, start={"queue": queue}, credit=1)]), timeout=0.3)
-            next(answers, None)
-        elif name == "WatchEvents":
-            next(rpc(name, timeout=0.3), None)
-        else:
-            rpc(name, **fields_of(name, queue, job))
-    except grpc.RpcError as error:
-        return error.code()
-    return grpc.StatusCode.OK
-
-
-def test_every_call_has_a_role():
-    assert {method.name for method in methods(QUEUES)} == set(NEEDS)
-
-
 @pytest.mark.parametrize("role", ROLES)
-@pytest.mark.parametrize("name", NEEDS)
+@pytest.mark.parametrize("name", CALL_ROLES)
 def test_a_role_opens_its_calls_on_its_queues_and_nothing_else(guarded, name, role):
     gateway, jobs = guarded
     rpc = RpcClient(gateway, login=f"Bearer dq_{role}")
-    is_open = role in ("admin", NEEDS[name], *INCLUDED.get(NEEDS[name], ()))
+    is_open = role in ("admin", CALL_ROLES[name], *INCLUDED.get(CALL_ROLES[name], ()))
     assert (status_of(rpc, name, "rpc", jobs["rpc"]) != grpc.StatusCode.PERMISSION_DENIED) == is_open
     if name not in ("ListQueues", "WatchEvents"):
         assert status_of(rpc, name, "other", jobs["other"]) == grpc.StatusCode.PERMISSION_DENIED
@@ -93,3 +56,7 @@ def test_peers_have_addresses():
 
 def test_names_of_methods_are_snake_case():
     assert snake("ExtendLease") == "extend_lease"
+
+
+def test_every_call_has_a_role():
+    assert {method.name for method in methods(QUEUES)} == set(CALL_ROLES)

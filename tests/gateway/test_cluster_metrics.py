@@ -142,7 +142,11 @@ def test_the_gateway_s_own_readers_have_names(measured, nodes):
 
 
 def test_failures_of_replication_have_a_reason(measured, nodes, queue):
-    """A node that is stopped gives no copy in time; one whose queue is paused refuses it."""
+    """There are too few nodes; a node that is stopped gives no copy in time; one whose queue is paused refuses it."""
+    missing = value(measured, "disque_replication_failures_total", reason="nodes")
+    with nodes[0].client(discover=False) as client, pytest.raises(ReplyError, match="NOREPL Not enough"):
+        client.run(client_request(queue, 9))
+    assert until(lambda: value(measured, "disque_replication_failures_total", reason="nodes") == missing + 1)
     before = value(measured, "disque_replication_failures_total", reason="timeout")
     refused = value(measured, "disque_replication_failures_total", reason="refused")
     os.kill(nodes[2].pid, signal.SIGSTOP)

@@ -10,7 +10,9 @@ import time
 import pytest
 
 from disque_py import testing
-from gateways import RunningGateway
+from disque_py.gateway import server
+from gateways import RunningGateway, until
+from issuers import Authority
 
 
 @pytest.fixture(scope="module")
@@ -27,10 +29,8 @@ def certificate(tmp_path_factory):
     return cert, key
 
 
-def over_tls(port, cert, version=None):
+def over_tls(port, cert):
     context = ssl.create_default_context(cafile=str(cert))
-    if version is not None:
-        context.maximum_version = version
     plain = socket.create_connection(("127.0.0.1", port), 10)
     with plain, context.wrap_socket(plain, server_hostname="localhost") as connection:
         connection.sendall(b"GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
@@ -48,6 +48,43 @@ def test_tls_is_served_and_the_certificate_is_read_again(make_gateway, certifica
     gateway.loop.call_soon_threadsafe(gateway.gateway.reload_certificate)
     time.sleep(0.2)
     assert over_tls(gateway.port, cert)[1] != serial
+
+
+def test_a_certificate_that_changes_is_noticed(make_gateway, certificate, monkeypatch):
+    cert, key = certificate
+    monkeypatch.setattr(server, "FILES_S", 0.05)
+    gateway = make_gateway(tls_cert=cert, tls_key=key)
+    _, serial = over_tls(gateway.port, cert)
+    words = ["openssl", "req", "-x509", "-key", str(key), "-days", "3", "-subj", "/CN=localhost"]
+    words += ["-addext", "subjectAltName=DNS:localhost", "-out", str(cert)]
+    subprocess.run(words, check=True, capture_output=True)
+
+    def is_new():
+        try:
+            return over_tls(gateway.port, cert)[1] != serial
+        except ssl.SSLError:  # The file has the new one, and the gateway still the old one.
+            return False
+
+    assert until(is_new)
+
+
+def test_an_authority_that_is_replaced_opens_nothing_any_more(make_gateway, tmp_path):
+    """A context of OpenSSL forgets no authority, so the new one is another."""
+    old, new = Authority(tmp_path, "old"), Authority(tmp_path, "new")
+    cert, key = old.sign("localhost")
+    access, bundle = tmp_path / "access.toml", tmp_path / "bundle.pem"
+    access.write_text('[[certificate]]\nname = "CN=robot"\ngrants = ["read"]\n')
+    bundle.write_bytes(old.path.read_bytes())
+    gateway = make_gateway(tls_cert=cert, tls_key=key, tls_client_ca=bundle, access_file=access)
+    context = ssl.create_default_context(cafile=str(old.path))
+    assert gateway.get("/v1/queues", tls=context).status == 401
+    context.load_cert_chain(*old.sign("robot"))
+    assert gateway.get("/v1/queues", tls=context).status == 200
+    bundle.write_bytes(new.path.read_bytes())
+    gateway.loop.call_soon_threadsafe(gateway.gateway.reload_certificate)
+    time.sleep(0.2)
+    with pytest.raises((ssl.SSLError, ConnectionError)):
+        gateway.get("/v1/queues", tls=context)
 
 
 def test_a_bad_certificate_is_an_error_at_the_start(make_gateway, tmp_path):

@@ -7,24 +7,9 @@ import pytest
 from disque_py.gateway.access_file import token_entry
 from disque_py.gateway.grants import ROLES, Principal, grant_of
 from disque_py.gateway.operations import BY_NAME, TABLE
+from role_requests import ALLOWED, ask
 
-ALLOWED = {
-    "read": {"read"},
-    "bodies": {"read", "bodies"},
-    "produce": {"produce"},
-    "consume": {"read", "consume"},
-    "operate": {"read", "operate"},
-    "admin": set(ROLES),
-}
 SECRETS = {role: f"dq_{role}" for role in ROLES}
-# Arguments that make each operation's request complete; the queue and the job are the test's.
-BODIES = {
-    "enqueue": {"body": "b"},
-    "move": {"to": "perm-to"},
-    "put_queue": {"maxlen": 1000},
-    "reschedule": {"delay_ms": 5},
-    "find_jobs": {"keys": ["k"]},
-}
 
 
 @pytest.fixture(scope="module")
@@ -49,18 +34,6 @@ def jobs(guarded):
         name: guarded.post(f"/v1/queues/{name}/jobs", {"body": "b"}, login=login).json["id"]
         for name in ("perm", "other")
     }
-
-
-def ask(guarded, jobs, operation, queue, login):
-    path = operation.path.replace("{queue}", queue).replace("{id}", jobs[queue]).replace("{name}", queue)
-    if operation.form == "lines":
-        headers = {"Content-Type": "application/x-ndjson"}
-        return guarded.request(operation.verb, path, body=b'{"body":"b"}', headers=headers, login=login)
-    value = BODIES.get(operation.name, {}) if operation.has_body else None
-    if operation.name == "complete_batch":
-        value = {"ids": [jobs[queue]]}
-    query = f"?confirm={queue}&status=errored" if operation.name == "purge_queue" else ""
-    return guarded.request(operation.verb, path + query, value, login=login)
 
 
 # A stream has no end, so another test asks for it.

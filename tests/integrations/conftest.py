@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import uuid
 
 import pytest
@@ -43,7 +42,8 @@ def run(tmp_path):
     started = []
 
     def run(url, *words):
-        environment = {**os.environ, "DISQUE_URL": url, "NOTES": str(tmp_path / "notes"), "PYTHONWARNINGS": "ignore"}
+        # A folder of the path, because the suite runs with PYTHONSAFEPATH.
+        environment = os.environ | {"DISQUE_URL": url, "PYTHONPATH": str(tmp_path), "PYTHONWARNINGS": "ignore"}
         with open(tmp_path / f"{len(started)}.log", "wb") as log:
             started.append(
                 subprocess.Popen(
@@ -62,23 +62,3 @@ def run(tmp_path):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
-
-
-@pytest.fixture
-def notes(tmp_path):
-    """Returns the numbers that the tasks of a program in the test's folder noted."""
-    path = tmp_path / "notes"
-    return lambda: [int(line) for line in path.read_text().split()] if path.exists() else []
-
-
-@pytest.fixture
-def wait_for():
-    """Waits until a condition holds, for 30 seconds at most."""
-
-    def wait_for(condition):
-        until = time.monotonic() + 30
-        while not condition():
-            assert time.monotonic() < until, "it did not happen in time"
-            time.sleep(0.05)
-
-    return wait_for

@@ -124,7 +124,7 @@ def test_an_ack_kept_for_a_late_copy_is_collected_like_any_other(make):
     broker.tombstones.add(job_id, broker.now_ms)
     world.cut("a", "b")
     member = world.members["b"]
-    sender = member.membership.find(world.members["a"].node_id)
+    sender = member.membership.table.find(world.members["a"].node_id)
     member.driver.receive(sender, [[REPLJOB, (snapshot, 1)]])
     member.driver.finish()
     assert broker.find(job_id).state == ACKED

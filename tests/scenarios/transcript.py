@@ -246,7 +246,7 @@ class Play:
 
     def node(self, machine: Machine, name: str) -> Node:
         """How a machine calls another."""
-        return machine.membership.intern(self.stage.machines[name].node_id)
+        return machine.membership.table.intern(self.stage.machines[name].node_id)
 
     # -- time, weather, looking ------------------------------------------------------------------------
 

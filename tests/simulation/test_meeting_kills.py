@@ -73,7 +73,8 @@ def play(seed: int, fuses: dict[str, int], names: str = NAMES) -> None:
 def is_whole(world: World) -> bool:
     """Each node knows every other node, and the tables have no further entry."""
     return world.is_meshed() and all(
-        len(machine.membership.nodes) == machine.membership.size == len(world.machines) for machine in world.running()
+        len(machine.membership.table.nodes) == machine.membership.table.size == len(world.machines)
+        for machine in world.running()
     )
 
 
@@ -126,21 +127,21 @@ def test_a_node_that_an_operator_emptied_does_not_come_back_by_itself(how):
         assert ask(world, "b", "CLUSTER", "RESET") == b"OK"
     else:
         for name in "ac":
-            assert ask(world, "b", "CLUSTER", "FORGET", world.machines[name].membership.me.name) == b"OK"
+            assert ask(world, "b", "CLUSTER", "FORGET", world.machines[name].membership.table.me.name) == b"OK"
     world.crash("b")
     world.restart("b")
     world.run(80_000)
-    assert len(world.machines["b"].membership.nodes) == 1
+    assert len(world.machines["b"].membership.table.nodes) == 1
 
 
 def test_a_forgotten_node_does_not_come_back_by_gossip_after_a_kill():
     """As long as it would not without one."""
     world = World(NAMES, is_prompt=False)
     world.join()
-    gone = world.machines["b"].membership.me
+    gone = world.machines["b"].membership.table.me
     assert ask(world, "a", "CLUSTER", "FORGET", gone.name) == b"OK"
     world.run(10_000)
     world.crash("a")
     world.restart("a")
     world.run(40_000)
-    assert world.machines["a"].membership.find(gone.id) is None
+    assert world.machines["a"].membership.table.find(gone.id) is None

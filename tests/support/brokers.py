@@ -223,8 +223,8 @@ def make_broker(*, seed: int = 1, node_id: bytes = ME, **settings: Any) -> Broke
     outgoing = Outgoing()
     me = Node(node_id, "127.0.0.1", 7711, 17711)
     me.datacenter, me.zone = values.datacenter, values.zone
-    cluster = Membership(me, outgoing, Random(seed), node_timeout_ms=values.cluster_node_timeout)
-    broker = Broker(cluster, outgoing, values, Random(seed + 1), NotedHost())
+    membership = Membership(me, outgoing, Random(seed), node_timeout_ms=values.cluster_node_timeout)
+    broker = Broker(membership, outgoing, values, Random(seed + 1), NotedHost())
     broker.started_ms = broker.upkeep.housekept_ms = NOW_MS
     _set_clock(broker, NOW_MS, WALL_MS)
     dispatch.install(broker, values.rename_command)
@@ -276,12 +276,12 @@ def add_node(
     place   its data centre and its zone; None: it has never said
     """
     node_id = bytes([number]) * 20
-    cluster = broker.cluster
-    cluster.load([NodeLine(node_id, f"127.0.0.{number}", 7711, 17711, 0, 0, 0, place=place)])
-    node = cluster.intern(node_id)
+    membership = broker.membership
+    membership.load([NodeLine(node_id, f"127.0.0.{number}", 7711, 17711, 0, 0, 0, place=place)])
+    node = broker.cluster.intern(node_id)
     if is_linked:
         hello = Hello(node_id, bytes([number]) * 8, "", 7711, 17711, "0.1.0", (PROTOCOL_MIN, protocol))
-        assert cluster.link_up(node, hello, node.host, "127.0.0.1") is node
+        assert membership.link_up(node, hello, node.host, "127.0.0.1") is node
     return node
 
 

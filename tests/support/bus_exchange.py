@@ -51,7 +51,7 @@ class Exchange:
         """Start a node; bus port = port + 10000."""
         me = Node(node_id or self.rng.randbytes(20), port=port, bus_port=port + 10_000)
         membership = Membership(me, Outgoing(), Random(self.rng.random()), node_timeout_ms=timeout_ms)
-        membership.now_ms, membership.wall_ms = self.now_ms, self.now_ms + 1_700_000_000_000
+        membership.table.now_ms, membership.table.wall_ms = self.now_ms, self.now_ms + 1_700_000_000_000
         self.peers[host, port + 10_000] = Peer(membership, host)
         return membership
 
@@ -87,7 +87,7 @@ class Exchange:
             self.now_ms += STEP_MS
             for peer in list(self.peers.values()):
                 membership = peer.membership
-                membership.now_ms, membership.wall_ms = self.now_ms, self.now_ms + 1_700_000_000_000
+                membership.table.now_ms, membership.table.wall_ms = self.now_ms, self.now_ms + 1_700_000_000_000
                 if self.now_ms >= membership.next_tick_ms() and not peer.is_frozen:
                     membership.tick()
             for _ in range(20):
@@ -144,15 +144,15 @@ class Exchange:
 
 def is_whole(nodes: list[Membership]) -> bool:
     """Return whether every node knows, has linked and may use exactly the others."""
-    ids = sorted(node.me.id for node in nodes)
+    ids = sorted(node.table.me.id for node in nodes)
     return all(
-        [other.id for other in node.usable] == [each for each in ids if each != node.me.id]
-        and node.linked == node.usable
-        and node.size == len(node.nodes) == len(nodes)
+        [other.id for other in node.table.usable] == [each for each in ids if each != node.table.me.id]
+        and node.table.linked == node.table.usable
+        and node.table.size == len(node.table.nodes) == len(nodes)
         for node in nodes
     )
 
 
 def seen_by(node: Membership, other: Membership) -> Node:
     """The other node as this one has it in its table."""
-    return node.nodes[other.me.id]
+    return node.table.nodes[other.table.me.id]

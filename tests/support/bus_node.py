@@ -33,8 +33,8 @@ class BusNode:
 
     async def start(self, host: str = "127.0.0.1") -> BusNode:
         await self.bus.listen([host], 0)
-        self.membership.me.bus_port = self.bus.port
-        self.membership.me.port = 1
+        self.membership.table.me.bus_port = self.bus.port
+        self.membership.table.me.port = 1
         self._ticker = asyncio.create_task(self._tick())
         return self
 
@@ -47,7 +47,7 @@ class BusNode:
         self._begin().meet("127.0.0.1", other.bus.port - 1, other.bus.port)
 
     def known(self, other: BusNode) -> Node:
-        return self.membership.nodes[other.membership.me.id]
+        return self.membership.table.nodes[other.membership.table.me.id]
 
     async def _tick(self) -> None:
         while True:
@@ -55,8 +55,8 @@ class BusNode:
             await asyncio.sleep(0.05)
 
     def _begin(self) -> Membership:
-        self.membership.now_ms = time.monotonic_ns() // 1_000_000
-        self.membership.wall_ms = time.time_ns() // 1_000_000
+        self.membership.table.now_ms = time.monotonic_ns() // 1_000_000
+        self.membership.table.wall_ms = time.time_ns() // 1_000_000
         asyncio.get_running_loop().call_soon(self._end)
         return self.membership
 

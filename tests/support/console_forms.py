@@ -13,13 +13,16 @@ class Visitor:
     def __init__(self, gateway) -> None:
         self.gateway = gateway
         self.cookies: dict[str, str] = {}
+        self._paths: dict[str, str] = {}
 
     def _remember(self, reply):
         for header in reply.cookies:
             name, _, value = header.partition(";")[0].partition("=")
-            self.cookies[name] = value
-            if "Max-Age=0" in header:
-                del self.cookies[name]
+            path = re.search("Path=([^;]*)", header)[1]
+            if "Max-Age=0" not in header:
+                self.cookies[name], self._paths[name] = value, path
+            elif self._paths.get(name) == path:  # A cookie of another path is another cookie.
+                del self.cookies[name], self._paths[name]
         return reply
 
     @property

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import http.client
 import json
+import ssl
 import threading
 import time
 from dataclasses import dataclass, field
@@ -110,15 +111,20 @@ class RunningGateway:
         headers: dict[str, str] | None = None,
         login: str = "",
         timeout: float = 20,
+        tls: ssl.SSLContext | None = None,
     ) -> Reply:
-        """Send a request, with a JSON value or with bytes as its body."""
+        """Send a request, with a JSON value or with bytes as its body; over TLS with a context."""
         found = dict(headers or {})
         if value is not None:
             body = json.dumps(value).encode()
             found.setdefault("Content-Type", "application/json")
         if login:
             found["Authorization"] = login
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
+        connection = (
+            http.client.HTTPSConnection("127.0.0.1", self.port, timeout=timeout, context=tls)
+            if tls
+            else http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
+        )
         try:
             connection.request(verb, self.settings.base_path + path, body, found)
             answer = connection.getresponse()

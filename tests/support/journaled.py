@@ -284,13 +284,13 @@ class JournaledNode:
 
     def other(self) -> Node:
         """Another node with a link to it."""
-        cluster = self.broker.cluster
-        if OTHER not in cluster.nodes:
-            cluster.load([NodeLine(OTHER, "127.0.0.2", 7711, 17711, 0, 0, 0)])
-        node = cluster.intern(OTHER)
+        membership = self.broker.membership
+        if OTHER not in membership.table.nodes:
+            membership.load([NodeLine(OTHER, "127.0.0.2", 7711, 17711, 0, 0, 0)])
+        node = membership.table.intern(OTHER)
         if not node.is_linked:
             hello = Hello(OTHER, b"2" * 8, "", 7711, 17711, "0.1.0")
-            self._turn(lambda: cluster.link_up(node, hello, node.host, "127.0.0.1") and None)
+            self._turn(lambda: membership.link_up(node, hello, node.host, "127.0.0.1") and None)
         return node
 
     def work(self, lane: int | None = None) -> bool:

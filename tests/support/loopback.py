@@ -150,7 +150,7 @@ class Loopback:
         node_id = bytes([number]) * 20
         self.driver.begin()
         self.driver.membership.load([NodeLine(node_id, f"127.0.0.{number}", 7711, 17711, 0, 0, 0)])
-        node = self.driver.membership.intern(node_id)
+        node = self.driver.membership.table.intern(node_id)
         hello = Hello(node_id, bytes([number]) * 8, "", 7711, 17711, "0.1.0")
         self.driver.membership.link_up(node, hello, node.host, "127.0.0.1")
         return node

@@ -36,7 +36,7 @@ def make_shell(**settings: Any) -> TurnLoop:
     turns = TurnLoop(asyncio.get_running_loop())
     turns.driver = Driver(
         broker,
-        broker.cluster,
+        broker.membership,
         broker.outbox.messages,
         NotedWire(),
         SystemClock(),

@@ -123,8 +123,12 @@ async def list_operations(call: Call) -> Any:
         request.node, request.is_pinned = address, True
         try:
             return await call.run(request)
-        except (DisqueConnectionError, ReplyError):
+        except DisqueConnectionError:
             return []
+        except ReplyError as error:
+            if error.code == "NOPERM":
+                raise
+            return []  # A node of an older version has no tasks.
 
     found = await asyncio.gather(*(ask(address) for _, address in nodes))
     tasks = [task for part in found for task in part if call.may_read(task.queue)]

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from disque_py.client import Address, DisqueError, NoJobError, arguments, commands
+from disque_py.client import Address, DisqueError, NoJobError, ReplyError, arguments, commands
 from disque_py.client.request import Request
 from disque_py.client.results import JobInfo
 from disque_py.gateway import shapes
@@ -279,6 +279,8 @@ async def _history_at(call: Call, address: Address, job_id: bytes, since_ms: int
             read += len(part.lines)
             number = part.next
             found += [msgspec.json.decode(line) for line in part.lines.splitlines() if job_id in line]
-    except DisqueError:  # A node without a log, or one that is away, makes the history incomplete.
+    except DisqueError as error:  # A node without a log, or one that is away, makes the history incomplete.
+        if isinstance(error, ReplyError) and error.code == "NOPERM":
+            raise
         return found, False
     return found, number >= info.next

@@ -11,9 +11,9 @@ from urllib.parse import parse_qsl
 import jinja2
 
 from disque_py import __version__
-from disque_py.gateway.console import charts, forms, shown
+from disque_py.gateway.console import charts, code_flow, forms, shown
 from disque_py.gateway.console.pages import DOOR, MENU, PAGES, View
-from disque_py.gateway.console.sessions import LOGIN, SAID, SAID_MAX, WORD, Session, cookie
+from disque_py.gateway.console.sessions import ISSUER, LOGIN, SAID, SAID_MAX, WORD, Session, cookie
 from disque_py.gateway.grants import Principal
 from disque_py.gateway.http.exchange import Answer, Exchange
 from disque_py.gateway.problems import RefusedError
@@ -39,12 +39,17 @@ LIVE: Final = frozenset(("", "queues", "queue", "nodes", "operations"))
 
 
 class Console:
-    """The console of a gateway."""
+    """The console of a cluster.
 
-    def __init__(self, service: Service) -> None:
+    clusters   name and path of each cluster of the gateway, for the switch in the header
+    """
+
+    def __init__(self, service: Service, clusters: list[tuple[str, str]] | None = None) -> None:
         self._service = service
-        self._base = service.settings.base_path
-        self._path = f"{self._base}/console/"
+        self._path = f"{service.path}/console/"
+        # A login holds for the consoles of all clusters, where the cluster knows it.
+        self._cookie_path = f"{service.settings.base_path}/"
+        self._clusters = clusters or []
         self._stranger = Principal("", (), service.logins.client)
         folder = files("disque_py.gateway.console")
         self._templates = jinja2.Environment(
@@ -83,7 +88,7 @@ class Console:
             else:
                 answer = self._error(exchange, session, error)
         if session.is_new:
-            answer.headers.append(cookie(WORD, session.word, self._path, is_secure=exchange.is_secure))
+            answer.headers.append(cookie(WORD, session.word, self._cookie_path, is_secure=exchange.is_secure))
         return answer
 
     async def _answer(self, exchange: Exchange, rest: str, session: Session) -> Answer:
@@ -109,8 +114,10 @@ class Console:
         query = {name: values[-1] for name, values in lists.items()}
         if rest == "login":
             return await self._login(exchange, session, query)
+        if rest in ("oidc", "oidc/back") and exchange.verb == "GET":
+            return await self._at_issuer(exchange, session, rest, query)
         authorization = exchange.headers.get("authorization") or session.authorization
-        principal = await self._service.login(authorization, exchange.address, DOOR)
+        principal = await self._service.login(authorization, exchange.address, DOOR, exchange.certificate)
         view = View(self._service, principal, exchange.address, query, lists)
         if exchange.verb == "POST":
             return await self._post(exchange, rest, session, view)
@@ -123,7 +130,7 @@ class Console:
             return self._page(f"live_{template}", 200, view, session, found)
         answer = self._page(template, 200, view, session, found | {"title": title, "page": rest})
         if session.said:
-            answer.headers.append(cookie(SAID, "", self._path, is_secure=exchange.is_secure, age_s=0))
+            answer.headers.append(cookie(SAID, "", self._cookie_path, is_secure=exchange.is_secure, age_s=0))
         return answer
 
     async def _post(self, exchange: Exchange, rest: str, session: Session, view: View) -> Answer:
@@ -131,7 +138,7 @@ class Console:
         view.lists.pop("back", None)
         if rest == "logout":
             answer = self._redirect("login")
-            answer.headers.append(cookie(LOGIN, "", self._path, is_secure=exchange.is_secure, age_s=0))
+            answer.headers += self._without_login(exchange, "")
             return answer
         if rest == "bulk":
             bulk = await forms.bulk_of(view)
@@ -151,7 +158,9 @@ class Console:
         else:
             raise RefusedError("NOTFOUND", "there is no such page")
         answer = self._redirect(back)
-        answer.headers.append(cookie(SAID, said[:SAID_MAX], self._path, is_secure=exchange.is_secure, age_s=SAID_S))
+        answer.headers.append(
+            cookie(SAID, said[:SAID_MAX], self._cookie_path, is_secure=exchange.is_secure, age_s=SAID_S)
+        )
         return answer
 
     @staticmethod
@@ -177,17 +186,60 @@ class Console:
                 complaint = error.text
             else:
                 answer = self._redirect("")
-                answer.headers.append(cookie(LOGIN, words, self._path, is_secure=exchange.is_secure))
+                # A password is for one cluster: the nodes of another must not see it.
+                path = self._cookie_path if token else self._path
+                answer.headers.append(cookie(LOGIN, words, path, is_secure=exchange.is_secure))
+                answer.headers += self._without_login(exchange, path)
                 return answer
         view = View(self._service, self._stranger, exchange.address, {})
         status = 401 if complaint else 200
-        extra = {
+        return self._page("login.html", status, view, session, self._login_words(complaint))
+
+    async def _at_issuer(self, exchange: Exchange, session: Session, rest: str, query: dict[str, str]) -> Answer:
+        """Begin a login at the issuer, or take its answer."""
+        settings, issuer = self._service.settings, self._service.issuer
+        if issuer is None or not settings.oidc_client_id:
+            raise RefusedError("NOTFOUND", "there is no such page")
+        scheme = "https" if exchange.is_secure else "http"
+        own = f"{scheme}://{exchange.headers.get('host', '')}{self._path}oidc/back"
+        redirect = settings.oidc_redirect or own
+        if rest == "oidc":
+            word = code_flow.new_word()
+            answer = Answer(303, b"", HTML, [("location", await code_flow.address(issuer, settings, word, redirect))])
+            answer.headers.append(
+                cookie(
+                    ISSUER, word, self._cookie_path, is_secure=exchange.is_secure, age_s=code_flow.COOKIE_S, site="Lax"
+                )
+            )
+            return answer
+        try:
+            words = await code_flow.login(issuer, settings, session.issuer_word, redirect, query)
+            await self._service.login(words, exchange.address, DOOR)
+        except RefusedError as error:
+            view = View(self._service, self._stranger, exchange.address, {})
+            return self._page("login.html", error.row.http, view, session, self._login_words(error.text))
+        # A cookie that is SameSite=Strict is not sent on a way that began at the issuer. This page begins a new one.
+        view = View(self._service, self._stranger, exchange.address, {})
+        answer = self._page("welcome.html", 200, view, session, {"title": "Logged in", "page": "login"})
+        answer.headers.append(cookie(LOGIN, words, self._cookie_path, is_secure=exchange.is_secure))
+        answer.headers.append(cookie(ISSUER, "", self._cookie_path, is_secure=exchange.is_secure, age_s=0, site="Lax"))
+        return answer
+
+    def _without_login(self, exchange: Exchange, kept: str) -> list[tuple[str, str]]:
+        """Return the headers that remove the logins of other paths than `kept`."""
+        paths = {self._cookie_path, self._path} - {kept}
+        return [cookie(LOGIN, "", path, is_secure=exchange.is_secure, age_s=0) for path in sorted(paths)]
+
+    def _login_words(self, complaint: str) -> dict[str, Any]:
+        settings = self._service.settings
+        return {
             "complaint": complaint,
-            "broker_users": self._service.settings.broker_users,
+            "tokens": bool(settings.access_file) or not settings.has_logins,
+            "broker_users": settings.broker_users,
+            "issuer": settings.oidc_issuer if settings.oidc_client_id else "",
             "title": "Log in",
             "page": "login",
         }
-        return self._page("login.html", status, view, session, extra)
 
     def _page(self, template: str, status: int, view: View, session: Session, found: dict[str, Any]) -> Answer:
         context = {
@@ -198,6 +250,8 @@ class Console:
             "who": view.principal.name,
             "has_login": self._service.logins.needs_login and bool(session.authorization),
             "base": self._path,
+            "cluster": self._service.cluster,
+            "clusters": self._clusters if len(self._clusters) > 1 else [],
             "files": f"{self._path}static/{self._tag}",
             "version": __version__,
             "title": "",

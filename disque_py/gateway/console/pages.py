@@ -61,9 +61,7 @@ class View:
     def link(self, page: str, **query: Any) -> str:
         """Return the address of a page."""
         words = {name: value for name, value in query.items() if value not in (None, "")}
-        return f"{self.service.settings.base_path}/console/{page}" + (
-            f"?{urlencode(words, doseq=True)}" if words else ""
-        )
+        return f"{self.service.path}/console/{page}" + (f"?{urlencode(words, doseq=True)}" if words else "")
 
     def here(self, page: str, **changes: Any) -> str:
         """Return the address of this view with other arguments."""
@@ -302,7 +300,8 @@ async def audit(view: View) -> dict[str, Any]:
     """The newest changes that this gateway made."""
     if not view.may("admin"):
         raise RefusedError("NOPERM", f"{view.principal.name} has no role admin")
-    return {"lines": list(view.service.audit.newest)}
+    cluster = view.service.cluster_shown
+    return {"lines": [line for line in view.service.audit.newest if line.get("cluster", "") == cluster]}
 
 
 PAGES: Final[dict[str, tuple[str, Page]]] = {

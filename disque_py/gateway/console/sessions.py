@@ -23,6 +23,7 @@ from disque_py.gateway.problems import RefusedError
 LOGIN: Final = "disque-login"
 WORD: Final = "disque-word"
 SAID: Final = "disque-said"
+ISSUER: Final = "disque-issuer"
 SAID_MAX: Final = 400
 
 
@@ -37,6 +38,7 @@ class Session:
             cookies = SimpleCookie()
         self.authorization = _decoded(cookies[LOGIN].value) if LOGIN in cookies else ""
         self.said = _decoded(cookies[SAID].value) if SAID in cookies else ""
+        self.issuer_word = _decoded(cookies[ISSUER].value) if ISSUER in cookies else ""
         self.word = cookies[WORD].value if WORD in cookies else ""
         self.is_new = not self.word
         if self.is_new:
@@ -61,10 +63,12 @@ class Session:
             raise RefusedError("NOPERM", "the form came from another site")
 
 
-def cookie(name: str, value: str, path: str, *, is_secure: bool, age_s: int | None = None) -> tuple[str, str]:
+def cookie(
+    name: str, value: str, path: str, *, is_secure: bool, age_s: int | None = None, site: str = "Strict"
+) -> tuple[str, str]:
     """Return a Set-Cookie header. `value` is text of any kind, but for the word; age 0 removes the cookie."""
     text = value if name == WORD else base64.urlsafe_b64encode(value.encode()).decode().rstrip("=")
-    words = [f"{name}={text}", f"Path={path}", "HttpOnly", "SameSite=Strict"]
+    words = [f"{name}={text}", f"Path={path}", "HttpOnly", f"SameSite={site}"]
     if is_secure:
         words.append("Secure")
     if age_s is not None:

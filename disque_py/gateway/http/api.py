@@ -11,6 +11,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Final
 
+from disque_py.gateway.clusters import PREFIX
 from disque_py.gateway.event_feed import EventFeed, EventFilter, parse_place
 from disque_py.gateway.grants import Principal
 from disque_py.gateway.http import arguments, batches, openapi, reference_page
@@ -31,7 +32,7 @@ from disque_py.gateway.http.hosts import Hosts
 from disque_py.gateway.http.routing import Routes
 from disque_py.gateway.operations import TABLE, Operation
 from disque_py.gateway.problems import RefusedError, refusal_of
-from disque_py.gateway.service import LOG, Service
+from disque_py.gateway.service import LOG, STAY_S, Login, Service
 
 DOOR: Final = "http"
 OCTETS: Final = "application/octet-stream"
@@ -51,12 +52,17 @@ class Api:
 
     service   executes the operations
     mounts    prefix of paths (`/dyno/`) → a door of its own
+    clusters  the applications of clusters, by name: their paths are below `/clusters/{name}`
     """
 
-    def __init__(self, service: Service, mounts: dict[str, Mounted] | None = None) -> None:
+    def __init__(
+        self, service: Service, mounts: dict[str, Mounted] | None = None, clusters: dict[str, Api] | None = None
+    ) -> None:
+        self._clusters = clusters or {}
         self._service = service
         self._settings = service.settings
-        self._base = service.settings.base_path
+        self._base = service.path
+        self._outer = service.settings.base_path
         self._routes = Routes(TABLE)
         self._mounts = mounts or {}
         self._hosts = Hosts(service.settings.listen.host, service.settings.hosts)
@@ -109,10 +115,20 @@ class Api:
         if not self._hosts.admits(exchange.headers.get("host", "")):
             raise RefusedError("HOST", "the Host header names no host of this gateway (hosts)")
         path = exchange.path
-        if self._base:
-            if path != self._base and not path.startswith(self._base + "/"):
-                raise RefusedError("NOTFOUND", f"paths begin with {self._base}")
-            path = path[len(self._base) :] or "/"
+        if self._outer:
+            if path != self._outer and not path.startswith(self._outer + "/"):
+                raise RefusedError("NOTFOUND", f"paths begin with {self._outer}")
+            path = path[len(self._outer) :] or "/"
+        if path.startswith(PREFIX):
+            name, _, rest = path[len(PREFIX) :].partition("/")
+            cluster = self._clusters.get(name)
+            if cluster is None:
+                raise RefusedError("NOTFOUND", "this gateway has no such cluster")
+            return await cluster.answer(exchange, "/" + rest)
+        return await self.answer(exchange, path)
+
+    async def answer(self, exchange: Exchange, path: str) -> Answer:
+        """Return the answer of this cluster for a path below its own. Raises RefusedError."""
         if not path.startswith("/v1/") or path == "/v1/openapi.json":
             plain = self._plain.get(path)
             if plain is not None:
@@ -125,8 +141,12 @@ class Api:
                 if path.startswith(prefix):
                     return await mounted(exchange, path[len(prefix) :])
         operation, texts = self._routes.find(exchange.verb, path)
-        principal = await self._service.login(exchange.headers.get("authorization", ""), exchange.address, DOOR)
+        principal = await self._login(exchange)
         return await self._operate(exchange, operation, principal, texts)
+
+    async def _login(self, exchange: Exchange) -> Principal:
+        words = exchange.headers.get("authorization", "")
+        return await self._service.login(words, exchange.address, DOOR, exchange.certificate)
 
     async def _operate(
         self, exchange: Exchange, operation: Operation, principal: Principal, texts: dict[str, str]
@@ -209,15 +229,25 @@ class Api:
         place = parse_place(exchange.headers.get("last-event-id", args.get("place", "")))
         wanted = EventFilter(principal, args.get("queue", ""), args.get("job", ""), args.get("event", ""))
         self._service.open_stream(principal)
-        return Answer(200, b"", CONTENT_TYPE, stream=self._following(principal, place, wanted))
+        login = Login(exchange.headers.get("authorization", ""), exchange.address, exchange.certificate)
+        return Answer(200, b"", CONTENT_TYPE, stream=self._following(principal, place, wanted, login))
 
     async def _following(
-        self, principal: Principal, place: dict[str, int], wanted: EventFilter
+        self, principal: Principal, place: dict[str, int], wanted: EventFilter, login: Login
     ) -> AsyncIterator[bytes]:
+        """Yield the stream's bytes, as long as the login counts and has its role."""
         feed = EventFeed(principal.client, place)
+        checked = time.monotonic()
         try:
             async for part in event_stream(feed, wanted):
+                if time.monotonic() - checked >= STAY_S:
+                    checked = time.monotonic()
+                    wanted.principal = await self._service.stay(login, wanted.principal)
+                    if not (wanted.principal.asks_broker or wanted.principal.may_somewhere("bodies")):
+                        return
                 yield part
+        except RefusedError:
+            return  # The reader comes back, and hears why.
         finally:
             self._service.close_stream(principal)
             await feed.close()
@@ -234,7 +264,7 @@ class Api:
         return Answer(503, b"no majority of the nodes answers\n", TEXT)
 
     async def _metrics(self, exchange: Exchange) -> Answer:
-        principal = await self._service.login(exchange.headers.get("authorization", ""), exchange.address, DOOR)
+        principal = await self._login(exchange)
         if not principal.may_everywhere("read"):
             raise RefusedError("NOPERM", "metrics need the role read on every queue")
         accept = exchange.headers.get("accept", "")
@@ -258,3 +288,4 @@ async def _stream(parts: AsyncIterator[bytes], send: Send, limit_s: float) -> No
     async for part in parts:
         async with asyncio.timeout(limit_s):
             await send({"type": "http.response.body", "body": part, "more_body": True})
+    await send({"type": "http.response.body", "body": b""})

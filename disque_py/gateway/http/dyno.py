@@ -63,7 +63,8 @@ class Dyno:
             if known:
                 raise RefusedError("METHOD", f"{word} has {', '.join(known)}")
             raise RefusedError("NOTFOUND", f"there is no {word!r}")
-        principal = await self._service.login(exchange.headers.get("authorization", ""), exchange.address, DOOR)
+        words = exchange.headers.get("authorization", "")
+        principal = await self._service.login(words, exchange.address, DOOR, exchange.certificate)
         body = await exchange.body(self._service.settings.body_max, "body-max")
         message_id = unquote(parts[2]) if len(parts) > 2 else ""
         visit = Visit(self._service, exchange, principal, queue, message_id, body)

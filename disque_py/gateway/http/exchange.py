@@ -15,6 +15,7 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
+from disque_py.gateway.certificates import Certificate
 from disque_py.gateway.problems import RETRY_AFTER_S, RefusedError
 
 T = TypeVar("T")
@@ -26,6 +27,7 @@ JSON: Final = "application/json"
 LINES: Final = "application/x-ndjson"
 PROBLEM: Final = "application/problem+json"
 QUERY_PAIRS_MAX: Final = 100
+_EMPTY: Final[dict[str, Any]] = {}
 # Headers of every answer: nothing of it may be guessed at, framed or kept.
 COMMON_HEADERS: Final = (
     (b"x-content-type-options", b"nosniff"),
@@ -74,6 +76,12 @@ class Exchange:
                     found.setdefault(name, []).append(value)
             self._query = found
         return self._query
+
+    @property
+    def certificate(self) -> Certificate | None:
+        """The peer's certificate, which TLS has verified."""
+        found: Certificate | None = self._scope.get("state", _EMPTY).get("certificate")
+        return found
 
     @property
     def is_secure(self) -> bool:

@@ -16,11 +16,16 @@ from disque_py.gateway.problems import RefusedError
 
 ID: Final = r"(D-[0-9a-f]{8}-.{24}-[0-9a-f]{4}|[^/]+)"
 
+KNOWN_MAX: Final = 2_000
+KNOWN_PATH: Final = 256
+
 
 class Routes:
     """The paths of operations."""
 
     def __init__(self, operations: Iterable[Operation]) -> None:
+        # The same few paths come again and again.
+        self._known: dict[tuple[str, str], tuple[Operation, dict[str, str]]] = {}
         paths: dict[str, dict[str, Operation]] = {}
         for operation in operations:
             paths.setdefault(operation.path, {})[operation.verb] = operation
@@ -32,6 +37,17 @@ class Routes:
 
     def find(self, verb: str, path: str) -> tuple[Operation, dict[str, str]]:
         """Return the operation, and name → text of its path. Raises RefusedError: NOTFOUND, METHOD, ERR."""
+        known = self._known.get((verb, path))
+        if known is not None:
+            return known
+        found = self._search(verb, path)
+        if "id" not in found[1] and len(path) <= KNOWN_PATH:  # Ids hardly come again.
+            if len(self._known) >= KNOWN_MAX:
+                self._known.clear()
+            self._known[verb, path] = found
+        return found
+
+    def _search(self, verb: str, path: str) -> tuple[Operation, dict[str, str]]:
         others: list[str] = []
         for pattern, names, verbs in self._paths:
             match = pattern.fullmatch(path)

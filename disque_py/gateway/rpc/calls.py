@@ -6,20 +6,26 @@ the broker's code in the trailing metadata `disque-code`, and `disque-unknown` w
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any, Final
 
 import grpc
 
+from disque_py.gateway import service
 from disque_py.gateway.actions.calls import Call
+from disque_py.gateway.certificates import Certificate
+from disque_py.gateway.clusters import Clusters
 from disque_py.gateway.fields import Octets
 from disque_py.gateway.grants import Principal
 from disque_py.gateway.operations import BY_NAME
 from disque_py.gateway.problems import RefusedError, refusal_of
 from disque_py.gateway.rpc import descriptors
-from disque_py.gateway.service import LOG, Service
+from disque_py.gateway.service import LOG, Login, Service
+from disque_py.gateway.x509_names import of_pem
 
 DOOR: Final = "grpc"
+CLUSTER: Final = "disque-cluster"
 STATUS: Final = {
     name: getattr(grpc.StatusCode, name)
     for name in (
@@ -33,9 +39,15 @@ class Caller:
     """One call: its principal, its metadata, and operations in its name."""
 
     def __init__(
-        self, service: Service, principal: Principal, address: str, metadata: Mapping[str, str] | None = None
+        self,
+        service: Service,
+        principal: Principal,
+        address: str,
+        metadata: Mapping[str, str] | None = None,
+        login: Login | None = None,
     ) -> None:
         self._metadata = metadata
+        self.login = login
         self.service = service
         self.principal = principal
         self.address = address
@@ -63,8 +75,8 @@ class Caller:
 class Methods:
     """The handlers of one service: a method of `target` per call, named as in the definition."""
 
-    def __init__(self, service: Service, name: str, target: Any) -> None:
-        self._service = service
+    def __init__(self, clusters: Clusters, name: str, target: Any) -> None:
+        self._clusters = clusters
         handlers = {}
         for method in descriptors.methods(name):
             work = getattr(target, snake(method.name), None)
@@ -83,7 +95,10 @@ class Methods:
         metadata = dict(context.invocation_metadata() or ())
         address = peer_host(context.peer())
         authorization = metadata.get("authorization", "") or scaler_login(request)
-        return Caller(self._service, await self._service.login(authorization, address, DOOR), address, metadata)
+        login = Login(authorization, address, certificate_of(context))
+        chosen = self._clusters.named(metadata.get(CLUSTER, "") or scaler_words(request).get("cluster", ""))
+        principal = await chosen.login(authorization, address, DOOR, login.certificate)
+        return Caller(chosen, principal, address, metadata, login)
 
     def _unary(self, work: Callable[[Caller, Any], Awaitable[Any]]) -> Any:
         async def run(request: Any, context: Any) -> Any:
@@ -98,19 +113,55 @@ class Methods:
         async def run(request: Any, context: Any) -> AsyncIterator[Any]:
             try:
                 caller = await self._caller(context, request)
-                self._service.open_stream(caller.principal)
+                caller.service.open_stream(caller.principal)
             except Exception as error:
                 await abort(context, error)
                 return
+            principal = caller.principal
+            watch = Watch(caller)
             try:
                 async for found in work(caller, request):
                     yield found
+            except asyncio.CancelledError:
+                if watch.refused is None:
+                    raise
+                await abort(context, watch.refused)
             except Exception as error:
                 await abort(context, error)
             finally:
-                self._service.close_stream(caller.principal)
+                watch.close()
+                caller.service.close_stream(principal)
 
         return run
+
+
+class Watch:
+    """A look at the login of a stream again and again. When it does not count any more, the stream's task is ended.
+
+    refused   the reason, once the login does not count
+    """
+
+    def __init__(self, caller: Caller) -> None:
+        self.refused: RefusedError | None = None
+        self._stream = asyncio.current_task()
+        self._task = asyncio.create_task(self._run(caller))
+
+    async def _run(self, caller: Caller) -> None:
+        assert caller.login is not None
+        while True:
+            await asyncio.sleep(service.STAY_S)
+            try:
+                found = await caller.service.stay(caller.login, caller.principal)
+            except RefusedError as error:
+                self.refused = error
+                if self._stream is not None:
+                    self._stream.cancel()
+                return
+            caller.principal = found
+
+    def close(self) -> None:
+        """End the looks."""
+        self._task.cancel()
 
 
 _HANDLERS: Final = {
@@ -138,16 +189,27 @@ def snake(name: str) -> str:
     return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name).lstrip("_")
 
 
+def certificate_of(context: Any) -> Certificate | None:
+    """Return the certificate of a call's connection, which TLS has verified; None if it has none."""
+    found = context.auth_context().get("x509_pem_cert")
+    return of_pem(bytes(found[0])) if found else None
+
+
 def peer_host(peer: str) -> str:
     """Return the address of a peer as gRPC names it: `ipv4:1.2.3.4:5`, `ipv6:%5B::1%5D:5`."""
     kind, _, rest = peer.partition(":")
     return rest.rpartition(":")[0].replace("%5B", "").replace("%5D", "") if kind in ("ipv4", "ipv6") else peer
 
 
+def scaler_words(request: Any) -> Mapping[str, str]:
+    """Return the scaler's metadata of a request of KEDA; other requests have none."""
+    found: Mapping[str, str] = getattr(getattr(request, "scaledObjectRef", request), "scalerMetadata", {})
+    return found
+
+
 def scaler_login(request: Any) -> str:
     """Return the login of KEDA's requests, which have no metadata of their own: the token in the scaler's metadata."""
-    reference = getattr(request, "scaledObjectRef", request)
-    words = getattr(reference, "scalerMetadata", None)
+    words = scaler_words(request)
     # With `tokenFromEnv` KEDA sends the value of a variable of the scaled deployment, under this same name.
-    given = [words[name] for name in ("token", "tokenFromEnv") if name in words] if words else []
+    given = [words[name] for name in ("token", "tokenFromEnv") if name in words]
     return f"Bearer {given[0]}" if given else ""

@@ -78,14 +78,27 @@ class Consumption:
         self._credit = min(CREDIT_MAX, self._credit + request.credit)
         if self._credit:
             self._has_credit.set()
-        settled = [settlement.id for settlement in request.settlements if await self._settle(settlement)]
+        # All at once, so that the commands share round trips.
+        found = await asyncio.gather(*map(self._settle, request.settlements), return_exceptions=True)
+        settled = [each for each in found if isinstance(each, str)]
         if settled:
             await self._out.put(([], settled))
+        for each in found:
+            if isinstance(each, BaseException):
+                raise each
 
-    async def _settle(self, settlement: Any) -> bool:
+    async def _settle(self, settlement: Any) -> str:
         if settlement.id not in self._held:
             raise RefusedError("ERR", f"this stream does not hold {settlement.id[:64]}")
-        attempt = self._held[settlement.id]
+        attempt = self._held.pop(settlement.id)
+        try:
+            await self._ask(settlement, attempt)
+        except BaseException:
+            self._held[settlement.id] = attempt
+            raise
+        return str(settlement.id)
+
+    async def _ask(self, settlement: Any, attempt: int | None) -> None:
         args: dict[str, Any] = {"id": settlement.id, "attempt": attempt}
         name = "complete"
         if settlement.failed:
@@ -97,8 +110,6 @@ class Consumption:
         except RefusedError as error:
             if error.code != "STALE":  # Its lease was over: another consumer has it.
                 raise
-        del self._held[settlement.id]
-        return True
 
     async def _take(self, start: Any) -> None:
         lease_ms = start.lease_ms if start.HasField("lease_ms") else None

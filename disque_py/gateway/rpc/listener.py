@@ -9,11 +9,12 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
+from disque_py.gateway.clusters import Clusters
 from disque_py.gateway.rpc.calls import Methods
 from disque_py.gateway.rpc.descriptors import QUEUES, SCALER, pool
 from disque_py.gateway.rpc.queues import Queues
 from disque_py.gateway.rpc.scaler import Scaler
-from disque_py.gateway.service import Service
+from disque_py.gateway.settings import Settings
 
 END_S: Final = 2.0
 
@@ -21,13 +22,13 @@ END_S: Final = 2.0
 class Listener:
     """A gRPC server.
 
-    service   executes the operations
+    clusters  execute the operations
     port      its port, once it was started
     """
 
-    def __init__(self, service: Service) -> None:
-        self._service = service
-        settings = service.settings
+    def __init__(self, clusters: Clusters) -> None:
+        self._clusters = clusters
+        settings = self._settings = clusters.main.settings
         pool()
         options = [
             ("grpc.max_receive_message_length", settings.batch_max_bytes),
@@ -42,11 +43,11 @@ class Listener:
 
     async def start(self) -> None:
         """Listen. Raises OSError."""
-        settings = self._service.settings
+        settings = self._settings
         address = settings.grpc_listen
         assert address is not None
         self._server.add_generic_rpc_handlers(
-            (Methods(self._service, QUEUES, Queues()).handler, Methods(self._service, SCALER, Scaler()).handler)
+            (Methods(self._clusters, QUEUES, Queues()).handler, Methods(self._clusters, SCALER, Scaler()).handler)
         )
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         names = (QUEUES, SCALER, health.SERVICE_NAME, reflection.SERVICE_NAME)
@@ -63,19 +64,19 @@ class Listener:
             await self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
 
     def _add_port(self, address: str) -> int:
-        settings = self._service.settings
+        settings = self._settings
         if not settings.tls_cert:
             return int(self._server.add_insecure_port(address))
-        configuration = _certificate(settings.tls_cert, settings.tls_key)
+        configuration = _certificate(settings)
 
         def fetch() -> Any:
             """Read the files for each new connection, so that a new certificate counts at once."""
             try:
-                return _certificate(settings.tls_cert, settings.tls_key)
+                return _certificate(settings)
             except OSError:
                 return None
 
-        credentials = grpc.dynamic_ssl_server_credentials(configuration, fetch)
+        credentials = grpc.dynamic_ssl_server_credentials(configuration, fetch, settings.tls_client_required)
         return int(self._server.add_secure_port(address, credentials))
 
     async def close(self) -> None:
@@ -84,6 +85,7 @@ class Listener:
         await self._server.stop(END_S)
 
 
-def _certificate(cert: str, key: str) -> Any:
-    chain = Path(cert).read_bytes()
-    return grpc.ssl_server_certificate_configuration([(Path(key or cert).read_bytes(), chain)])
+def _certificate(settings: Settings) -> Any:
+    key, chain = Path(settings.tls_key or settings.tls_cert).read_bytes(), Path(settings.tls_cert).read_bytes()
+    authorities = Path(settings.tls_client_ca).read_bytes() if settings.tls_client_required else None
+    return grpc.ssl_server_certificate_configuration([(key, chain)], authorities)

@@ -260,6 +260,9 @@ class Queues:
         feed = EventFeed(caller.principal.client, parse_place(request.place))
         try:
             async for part in feed.parts(wanted, IDLE_S):
+                if wanted.principal is not caller.principal:  # The login was looked at again.
+                    await caller.service.admit(BY_NAME["watch_events"], caller.call("watch_events", {}))
+                    wanted.principal = caller.principal
                 if part.notice:
                     yield self._event(part.place, part.notice, part.details)
                 for place, event in part.events:

@@ -1,7 +1,7 @@
 """KEDA's external scaler: how many jobs of a queue each replica has to do.
 
 Metadata of a trigger: `queue` or `match`, `states` (`pending,running`), `jobsPerReplica` (5), `oldestAgeSeconds`,
-`activation` (0), `where` (`name:value`), and `token` or `tokenFromEnv` where the gateway needs a login.
+`activation` (0), `where` (`name:value`), `cluster`, and `token` or `tokenFromEnv` where the gateway needs a login.
 """
 
 from __future__ import annotations

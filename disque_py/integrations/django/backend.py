@@ -31,10 +31,11 @@ from disque_py.integrations.django.framework import (
 )
 from disque_py.integrations.django.records import body_of, change, record_of, result_of
 from disque_py.integrations.leases import LEASE_S
+from disque_py.integrations.patience import once, persist
 from disque_py.integrations.result_slots import ELSEWHERE, INLINE, INLINE_BYTES, ResultSlots, pack, unpack
 
 URL: Final = "disque://127.0.0.1:7711"
-OPTIONS: Final = ("url", "namespace", "lease", "replicate", "result_ttl")
+OPTIONS: Final = ("url", "namespace", "lease", "replicate", "publish_once", "result_ttl")
 # A task lives so long. Its lease can be extended for half of this time.
 TTL_S: Final = 30 * 86_400
 RESULT_TTL_S: Final = 86_400
@@ -44,6 +45,10 @@ PRIORITY_STEP: Final = 10**13
 AT_ONCE_S: Final = 0.001
 
 
+# Django makes a backend for each thread. Their clients are shared, as connections cost more than objects.
+_clients: Final[dict[str, ProcessClient]] = {}
+
+
 class DisqueBackend(BaseTaskBackend):
     """A backend of Django's tasks. Its OPTIONS:
 
@@ -51,6 +56,8 @@ class DisqueBackend(BaseTaskBackend):
     namespace    name in front of those of the queues, "django" by default
     lease        seconds after which the tasks of a dead worker run again, 60 by default. Tasks may take longer
     replicate    number of copies of each task; by default the node chooses
+    publish_once   send a task again when its answer was lost, and make one job of both. It costs a round trip
+                 between the nodes; by default the error is raised
     result_ttl   seconds for which results are kept, a day by default
     """
 
@@ -65,7 +72,8 @@ class DisqueBackend(BaseTaskBackend):
         self.namespace: str = options.get("namespace", "django")
         self.lease_s = float(options.get("lease", LEASE_S))
         self.result_ttl_s = int(options.get("result_ttl", RESULT_TTL_S))
-        self.client = ProcessClient(options.get("url", URL), "django")
+        url = options.get("url", URL)
+        self.client = _clients.setdefault(url, ProcessClient(url, "django"))
 
     def check(self, **kwargs: Any) -> Iterable[checks.CheckMessage]:
         """Return what is wrong with OPTIONS, for `manage.py check`."""
@@ -108,15 +116,17 @@ class DisqueBackend(BaseTaskBackend):
         if task.run_after is not None:
             delay_s = max(0.0, task.run_after.timestamp() - time.time())
         delay = timedelta(milliseconds=-(-delay_s * 1000 // 1)) if delay_s else None
-        job_id = self.client().add_job(
-            self.queue_of(task.queue_name),
-            body_of(task, result.args, result.kwargs, now),
-            delay=delay,
-            retry=timedelta(seconds=self.lease_s),
-            ttl=TTL_S + int(delay_s),
-            replicate=self.options.get("replicate"),
-            priority=int(1000 * time.time()) - int(task.priority) * PRIORITY_STEP if task.priority else None,
-        )
+        words: dict[str, Any] = {
+            "delay": delay,
+            "retry": timedelta(seconds=self.lease_s),
+            "ttl": TTL_S + int(delay_s),
+            "replicate": self.options.get("replicate"),
+            "priority": int(1000 * time.time()) - int(task.priority) * PRIORITY_STEP if task.priority else None,
+        }
+        if self.options.get("publish_once"):
+            words |= once()
+        queue, body = self.queue_of(task.queue_name), body_of(task, result.args, result.kwargs, now)
+        job_id = persist(lambda: self.client().add_job(queue, body, **words))
         change(result, id=job_id)
         task_enqueued.send(type(self), task_result=result)
         return result
@@ -182,7 +192,7 @@ class DisqueBackend(BaseTaskBackend):
                     raise
         seconds = max(2, self.result_ttl_s)
         queue = f"{self.namespace}-results"
-        job_id = client.add_job(queue, record, ttl=seconds, delay=seconds - 1, retry_unsafe=True)
+        job_id = persist(lambda: client.add_job(queue, record, ttl=seconds, delay=seconds - 1, retry_unsafe=True))
         client.ack(job, result=pack(ELSEWHERE, job_id.encode(), until_ms))
 
     def failed(self, job: Job, result: TaskResult) -> None:
@@ -192,12 +202,10 @@ class DisqueBackend(BaseTaskBackend):
         lines = result.errors[-1].traceback.strip().splitlines()
         client.nack(job, final=True, reason=lines[-1] if lines else "", attempt=job.attempt)
 
-    def keep_results(self) -> None:
-        """Raise the time for which the nodes keep results of this backend's queues, if it is shorter than needed."""
+    def keep_results(self, queue: str) -> None:
+        """Raise the time for which the nodes keep results of one of their queues, if it is shorter than needed."""
         client = self.client()
-        for queue_name in sorted(self.queues):
-            queue = self.queue_of(queue_name)
-            settings = client.queue_settings(queue)
-            kept = settings.result_retention if settings is not None else None
-            if (kept or timedelta(hours=1)) < timedelta(seconds=self.result_ttl_s):
-                client.set_queue(queue, result_retention=self.result_ttl_s)
+        settings = client.queue_settings(queue)
+        kept = settings.result_retention if settings is not None else None
+        if (kept or timedelta(hours=1)) < timedelta(seconds=self.result_ttl_s):
+            client.set_queue(queue, result_retention=self.result_ttl_s)

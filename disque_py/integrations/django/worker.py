@@ -33,6 +33,7 @@ from disque_py.integrations.django.framework import (
 )
 from disque_py.integrations.django.records import change, result_of
 from disque_py.integrations.leases import LeaseKeeper
+from disque_py.integrations.patience import is_outage
 
 # A thread waits so long for a job before it looks whether it has to stop.
 WAIT_MS: Final = 1_000
@@ -56,10 +57,14 @@ class DisqueWorker:
     ) -> None:
         self.id = f"{socket.gethostname()}-{os.getpid()}"
         self._backend = backend
-        self._queues = [backend.queue_of(name) for name in queues or sorted(backend.queues)]
+        names = queues or sorted(backend.queues)
+        self._queues = [backend.queue_of(name) for name in names]
+        # A backend with `QUEUES: []` takes tasks of any queue.
+        self._patterns = None if names else [backend.queue_of("*")]
         self._count = threads
         self._burst = burst
         self._stopping = threading.Event()
+        self._kept: set[str] = set()
         self.leases = LeaseKeeper(backend.client, backend.lease_s)
 
     def stop(self) -> None:
@@ -68,10 +73,6 @@ class DisqueWorker:
 
     def run(self) -> None:
         """Run tasks until the worker is stopped."""
-        try:
-            self._backend.keep_results()
-        except DisqueError:
-            _log.warning("results may be kept for a shorter time than result_ttl", exc_info=True)
         threads = [threading.Thread(target=self._work, name=f"disque-task-{at}") for at in range(self._count)]
         for thread in threads:
             thread.start()
@@ -83,7 +84,12 @@ class DisqueWorker:
         while not self._stopping.is_set():
             try:
                 job = self._backend.client().get_job(
-                    *self._queues, timeout_ms=WAIT_MS, nohang=self._burst, withlease=True, lease=self.leases.lease
+                    *self._queues,
+                    match=self._patterns,
+                    timeout_ms=WAIT_MS,
+                    nohang=self._burst,
+                    withlease=True,
+                    lease=self.leases.lease,
                 )
                 if job is not None:
                     self._handle(job)
@@ -97,6 +103,7 @@ class DisqueWorker:
         self.leases.add(job)
         try:
             try:
+                self._keep_results(job.queue)
                 result = result_of(job.body, job.id, self._backend.alias)
             except Exception as error:
                 _log.exception("job %s is no task of this site", job.id)
@@ -108,12 +115,35 @@ class DisqueWorker:
                 self.execute(job, result)
             finally:
                 close_old_connections()
-            if result.status == TaskResultStatus.SUCCESSFUL:
-                self._backend.succeeded(job, result)
-            else:
-                self._backend.failed(job, result)
+            self._settle(job, result)
         finally:
             self.leases.remove(job)
+
+    def _keep_results(self, queue: str) -> None:
+        if queue not in self._kept:
+            try:
+                self._backend.keep_results(queue)
+                self._kept.add(queue)
+            except DisqueError:
+                _log.warning("results may be kept for a shorter time than result_ttl", exc_info=True)
+
+    def _settle(self, job: Job, result: TaskResult) -> None:
+        """Tell the nodes the end of a task, as soon as one can be used. The lease is being extended meanwhile."""
+        is_told = False
+        while True:
+            try:
+                if result.status == TaskResultStatus.SUCCESSFUL:
+                    self._backend.succeeded(job, result)
+                else:
+                    self._backend.failed(job, result)
+                return
+            except DisqueError as error:
+                if self._stopping.is_set() or not is_outage(error):
+                    raise
+                if not is_told:
+                    _log.warning("the end of task %s can't be told yet: %s", job.id, error)
+                is_told = True
+            self._stopping.wait(PAUSE_S)
 
     def execute(self, job: Job, result: TaskResult) -> None:
         """Run a task, and write its end into the result."""

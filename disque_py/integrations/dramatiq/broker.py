@@ -6,6 +6,7 @@
 * A message that failed for good gets NACK FINAL: it is errored, or goes to the dead-letter queue that the queue's
   settings name. A node that does not know the word gets it as a job of `<queue>.XQ`, for seven days.
 * Dramatiq counts retries itself. It adds the message again, with a delay, and acknowledges the old one.
+* An outage is Dramatiq's ConnectionClosed: it then tries again, in producers (Retries) and in workers.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any, Final
 
@@ -22,10 +24,11 @@ from dramatiq.errors import BrokerConnectionError, ConnectionClosed, QueueJoinTi
 from dramatiq.message import Message
 from dramatiq.middleware import Interrupt, Middleware, raise_thread_exception
 
-from disque_py.client import DisqueConnectionError, DisqueError, Job, ReplyError
+from disque_py.client import DisqueError, Job, ReplyError
 from disque_py.client.dialect import is_misunderstood
 from disque_py.client.processes import ProcessClient
 from disque_py.integrations.leases import LEASE_S, LeaseKeeper
+from disque_py.integrations.patience import is_outage, once, persist
 
 # A message without an age limit lives so long. Its lease can be extended for half of this time.
 TTL_S: Final = 30 * 86_400
@@ -33,12 +36,25 @@ TTL_S: Final = 30 * 86_400
 BEYOND_AGE_S: Final = 86_400
 # Dead letters of nodes without NACK FINAL are kept so long.
 DEAD_S: Final = 7 * 86_400
+# The figures of a queue are exact while its jobs stand still. One that becomes due meanwhile may be missing in a look.
+EMPTY_LOOKS: Final = 2
 # `broker_priority` comes before the time of creation in milliseconds.
 PRIORITY_STEP: Final = 10**13
 
 
 class Canceled(Interrupt):
     """Raised in a worker's thread when its message was canceled."""
+
+
+@contextmanager
+def _outages() -> Iterator[None]:
+    """Turn the errors of an outage into Dramatiq's."""
+    try:
+        yield
+    except DisqueError as error:
+        if not is_outage(error):
+            raise
+        raise ConnectionClosed(error) from None
 
 
 class DisqueBroker(Broker):
@@ -49,6 +65,8 @@ class DisqueBroker(Broker):
     namespace    name in front of those of the queues, "dramatiq" by default; "": none
     lease        seconds after which the messages of a dead worker come back, 60 by default. Tasks may take longer
     replicate    number of copies of each message; by default the node chooses
+    publish_once   send a message again when its answer was lost, and make one job of both. It costs a round trip
+                 between the nodes; by default the error is raised
     """
 
     def __init__(
@@ -59,11 +77,13 @@ class DisqueBroker(Broker):
         namespace: str = "dramatiq",
         lease: float = LEASE_S,
         replicate: int | None = None,
+        publish_once: bool = False,
     ) -> None:
         super().__init__(middleware=middleware)
         self.queues: set[str] = set()
         self.namespace = namespace
         self.replicate = replicate
+        self.publish_once = publish_once
         self.actor_options.add("broker_priority")
         self._client = ProcessClient(url, "dramatiq")
         self._running: dict[str, int] = {}
@@ -112,18 +132,18 @@ class DisqueBroker(Broker):
         options = {name: value for name, value in message.options.items() if name != "disque_job_id"}
         body = Message(**{**message.asdict(), "options": options}).encode()
         priority = message.options.get("broker_priority", self._actor_option(message, "broker_priority"))
-        try:
-            job_id = self._client().add_job(
-                self.queue_of(queue_name),
-                body,
-                replicate=self.replicate,
-                delay=timedelta(milliseconds=delay) if delay else None,
-                retry=self.leases.lease,
-                ttl=self._ttl_s(message, delay or 0),
-                priority=None if priority is None else int(1000 * time.time()) - int(priority) * PRIORITY_STEP,
-            )
-        except DisqueConnectionError as error:
-            raise ConnectionClosed(error) from None
+        words: dict[str, Any] = {
+            "replicate": self.replicate,
+            "delay": timedelta(milliseconds=delay) if delay else None,
+            "retry": self.leases.lease,
+            "ttl": self._ttl_s(message, delay or 0),
+        }
+        if priority is not None:
+            words["priority"] = int(1000 * time.time()) - int(priority) * PRIORITY_STEP
+        if self.publish_once:
+            words |= once()
+        with _outages():
+            job_id = persist(lambda: self._client().add_job(self.queue_of(queue_name), body, **words))
         message = message.copy(options={"disque_job_id": job_id})
         self.emit_after("enqueue", message, delay)
         return message
@@ -160,10 +180,8 @@ class DisqueBroker(Broker):
         job_id = message.options.get("disque_job_id")
         if job_id is None:
             raise ValueError("only a message that `send` returned can be canceled")
-        try:
+        with _outages():
             return bool(self._client().cancel(job_id))
-        except DisqueConnectionError as error:
-            raise ConnectionClosed(error) from None
 
     def _interrupt(self, job: Job) -> None:
         thread_id = self._running.get(job.id)
@@ -193,13 +211,14 @@ class DisqueBroker(Broker):
         Raises QueueJoinTimeout.
         """
         deadline = None if timeout is None else time.monotonic() + timeout / 1000
-        while True:
+        looks = 0
+        while looks < EMPTY_LOOKS:
             stat = self._client().qstat(self.queue_of(queue_name), cluster=True)
-            if stat is None or stat.len + stat.invisible + stat.running == 0:
-                return
-            if deadline is not None and time.monotonic() >= deadline:
+            looks = looks + 1 if stat is None or stat.len + stat.invisible + stat.running == 0 else 0
+            if not looks and deadline is not None and time.monotonic() >= deadline:
                 raise QueueJoinTimeout(queue_name)
-            time.sleep(interval / 1000)
+            if looks < EMPTY_LOOKS:
+                time.sleep(interval / 1000)
 
 
 class _Threads(Middleware):
@@ -285,12 +304,10 @@ class _DisqueConsumer(Consumer):
             self._has_room.wait(self._timeout_ms / 1000)
             return False
         leases = self._broker.leases
-        try:
+        with _outages():
             jobs = self._broker.client.get_jobs(
                 self._queue, count=room, timeout_ms=self._timeout_ms, withlease=True, lease=leases.lease
             )
-        except DisqueConnectionError as error:
-            raise ConnectionClosed(error) from None
         leases.add(*jobs)
         self._out.update(job.id for job in jobs)
         self._fetched.extend(jobs)
@@ -299,10 +316,8 @@ class _DisqueConsumer(Consumer):
     def ack(self, message: DisqueMessage) -> None:
         """Acknowledge a message. Raises ConnectionClosed."""
         job = message.job
-        try:
+        with _outages():
             self._broker.client.ack(job)
-        except DisqueConnectionError as error:
-            raise ConnectionClosed(error) from None
         self._settled(job)
 
     def nack(self, message: DisqueMessage) -> None:
@@ -312,7 +327,7 @@ class _DisqueConsumer(Consumer):
     def _set_aside(self, job: Job, error: BaseException | None) -> None:
         client = self._broker.client
         reason = None if error is None else f"{type(error).__name__}: {error}"
-        try:
+        with _outages():
             try:
                 client.nack(job, final=True, reason=reason, attempt=job.attempt)
             except ReplyError as refusal:
@@ -320,8 +335,6 @@ class _DisqueConsumer(Consumer):
                     raise
                 client.add_job(f"{job.queue}.XQ", job.body, ttl=DEAD_S, retry_unsafe=True)
                 client.ack(job)
-        except DisqueConnectionError as lost:
-            raise ConnectionClosed(lost) from None
         self._settled(job)
 
     def requeue(self, messages: Iterable[DisqueMessage]) -> None:
@@ -340,9 +353,8 @@ class _DisqueConsumer(Consumer):
     def _put_back(self, jobs: list[Job]) -> None:
         if jobs:
             try:
-                self._broker.client.nack(*jobs, delay=0)
-            except DisqueConnectionError as error:
-                raise ConnectionClosed(error) from None
+                with _outages():
+                    self._broker.client.nack(*jobs, delay=0)
             finally:
                 for job in jobs:
                     self._settled(job)

@@ -22,6 +22,7 @@ from dramatiq.rate_limits.backend import RateLimiterBackend
 
 from disque_py.client import Disque, LockHeldError
 from disque_py.client.processes import ProcessClient
+from disque_py.integrations.patience import persist
 from disque_py.integrations.result_slots import ResultSlots
 
 # A lock is held for the time of three commands. One of a program that ended is free after this time.
@@ -149,8 +150,8 @@ class _Board:
             raise TimeoutError("the nodes were too slow: the lock may be over")
         last_ms = max(pair[1] for pair in self.values.values()) - int(1000 * time.time())
         body = json.dumps(self.values)
-        self._client.add_job(
-            self._queue, body, priority=-self._fence, ttl=max(1, -(-last_ms // 1000)), retry_unsafe=True
-        )
+        # A board that is added twice is the same board twice.
+        words: dict[str, Any] = {"priority": -self._fence, "ttl": max(1, -(-last_ms // 1000)), "retry_unsafe": True}
+        persist(lambda: self._client.add_job(self._queue, body, **words), self._until - time.monotonic())
         if self._old:
             self._client.ack(*self._old)

@@ -21,9 +21,9 @@ import logging
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import TimeoutError as FutureTimeoutError
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Final, NamedTuple
@@ -31,6 +31,7 @@ from typing import Any, Final, NamedTuple
 from disque_py.client import AsyncDisque, DisqueError, Job
 from disque_py.client.heartbeat import Heartbeat
 from disque_py.integrations.kombu.urls import TransportOptions
+from disque_py.integrations.patience import is_outage
 
 _log = logging.getLogger(__name__)
 
@@ -42,6 +43,17 @@ AGAIN_S: Final = 0.5
 CLOSE_S: Final = 5.0
 # A binding of a program that lives is written again at this interval (bindings.py).
 REFRESH_S: Final = 200.0
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
+    """Report what a node refuses for good. It would be refused again, and other jobs wait."""
+    try:
+        yield
+    except DisqueError as error:
+        if is_outage(error):
+            raise
+        _log.warning("jobs can't be settled, and come again after their lease: %s", error)
 
 
 class Delivery(NamedTuple):
@@ -93,6 +105,9 @@ class Courier:
         os.set_blocking(self.wake_fd, False)
         os.set_blocking(self._wake_end, False)
         self._options = options
+        self._returned: deque[Delivery] = deque()
+        self._consumed: dict[int, list[str]] = {}
+        self._has_given_back = False
         self._pid = os.getpid()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -107,11 +122,43 @@ class Courier:
 
     def consume(self, feed: int, queues: list[str], prefetch: int) -> None:
         """Fetch jobs of these queues for a feed from now on; none: stop fetching."""
+        self._consumed[feed] = list(queues)
         self._call(self._consume, feed, list(queues), prefetch)
+
+    def consumes(self, queue: str) -> bool:
+        """Return whether a feed fetches jobs of this queue."""
+        return any(queue in queues for queues in self._consumed.values())
 
     def hold(self, feed: int, tag: str, job: Job) -> None:
         """Keep the lease of a job that was fetched by another client, until it is settled."""
         self._call(self._hold, feed, tag, job)
+
+    def take(self, queue: str, *, aside: bool) -> Job | None:
+        """Return the oldest job of a queue from the inbox, or from those that were put `aside`; None: no job.
+
+        The caller holds the job from now on.
+        """
+        waiting = self._returned if aside else self.inbox
+        for delivery in list(waiting):
+            if delivery.job.queue == queue:
+                try:
+                    waiting.remove(delivery)
+                except (ValueError, IndexError):  # Another thread took it.
+                    continue
+                self._call(self._let_go, delivery.feed, delivery.tag)
+                return delivery.job
+        return None
+
+    def put_aside(self, feed: int, tag: str, job: Job) -> None:
+        """Keep a delivery for the next `take` of its queue, with its lease."""
+        self._returned.append(Delivery(feed, tag, job))
+
+    def give_back(self, is_meant: Callable[[Delivery], bool]) -> None:
+        """Give those deliveries back that were put aside and are meant."""
+        for delivery in filter(is_meant, list(self._returned)):
+            with suppress(ValueError, IndexError):
+                self._returned.remove(delivery)
+                self.nack(delivery.feed, delivery.tag)
 
     def ack(self, feed: int, tag: str) -> None:
         """Acknowledge a delivery soon. An unknown tag is ignored."""
@@ -119,11 +166,26 @@ class Courier:
 
     def nack(self, feed: int, tag: str, delay: timedelta | None = None, *, final: bool = False) -> None:
         """Give a delivery back soon: after a delay, or never to be delivered again. An unknown tag is ignored."""
+        self._has_given_back = True
         self._call(self._nack, feed, tag, delay, final)
 
     def nack_all(self, feed: int) -> None:
         """Give all deliveries of a feed back soon."""
+        for delivery in list(self._returned):
+            if delivery.feed == feed:
+                with suppress(ValueError, IndexError):
+                    self._returned.remove(delivery)
+        self._has_given_back = True
         self._call(self._nack_all, feed)
+
+    def flush(self) -> None:
+        """Wait until the nodes know what was given back before. It takes CLOSE_S at most."""
+        loop = self._loop
+        if self._has_given_back and self.is_ours and loop is not None:
+            self._has_given_back = False
+            done = asyncio.run_coroutine_threadsafe(self._settle(), loop)
+            with suppress(FutureTimeoutError, DisqueError):
+                done.result(CLOSE_S)
 
     def refresh(self, key: object, work: Callable[[AsyncDisque], Coroutine[Any, Any, object]] | None) -> None:
         """Do this work every REFRESH_S from now on; None: no longer."""
@@ -155,7 +217,7 @@ class Courier:
         os.close(self.wake_fd)
         os.close(self._wake_end)
 
-    def _call(self, function: Callable[..., None], *words: object) -> None:
+    def _call(self, function: Callable[..., object], *words: object) -> None:
         if not self.is_ours:
             return
         if self._loop is None:
@@ -288,12 +350,14 @@ class Courier:
             nacks, self._nacks = self._nacks, []
             try:
                 if acks:
-                    await self._client.ack_jobs(acks)
+                    with _refusals():
+                        await self._client.ack_jobs(acks)
                     acks = []
                 while nacks:
                     # A NACK names its attempt, so it may be sent again.
                     job, delay, is_final = nacks[0]
-                    await self._client.nack(job, delay=delay, final=is_final, attempt=job.attempt)
+                    with _refusals():
+                        await self._client.nack(job, delay=delay, final=is_final, attempt=job.attempt)
                     nacks.pop(0)
             finally:
                 self._acks += acks

@@ -7,6 +7,10 @@ It derives from kombu's virtual transport, which has exchanges and bindings of o
 * Publishing uses a blocking client, because a GETJOB that waits holds its connection.
 * A message that is given back is a NACK of its job. It is not a new message, so it keeps its age and its counters.
 * A channel that closes gives back what it has not settled.
+* A program may consume a queue by one connection and poll it by another, as Celery does with `rpc://`. So a poll also
+  looks at what the program's other couriers have fetched and not handed over. A polled message of a queue that ends
+  with the program goes back to a place of its own, and the next poll gets it first. So messages keep their order:
+  Celery takes the last one for the state of a task.
 """
 
 from __future__ import annotations
@@ -24,20 +28,33 @@ from typing import Any, Final
 from kombu.transport import base, virtual
 
 import disque_py
-from disque_py.client import AsyncDisque, Disque, DisqueConnectionError, DisqueError, NoReplError, ReplyError
+from disque_py.client import (
+    AsyncDisque,
+    Disque,
+    DisqueConnectionError,
+    DisqueError,
+    Job,
+    LeavingError,
+    LoadingError,
+    ReplyError,
+)
 from disque_py.integrations.kombu import wire
 from disque_py.integrations.kombu.bindings import Bindings, address, binding
 from disque_py.integrations.kombu.courier import Courier
 from disque_py.integrations.kombu.urls import masked, read_options, split_urls
+from disque_py.integrations.patience import persist
 
 # A message that was delivered before and is given back waits. Otherwise a consumer that always rejects would spin.
+# A program that polls decides itself how fast it does so.
 REQUEUE_DELAY: Final = timedelta(seconds=1)
 GET_MS: Final = 100
-# As long as nodes may need to find that another one is dead: twice their default time-out.
-PUBLISH_S: Final = 30.0
+POLL_S: Final = 0.01
 # Messages of one turn of kombu's event loop. It has at most as many as the feeds may hold.
 READ_MAX: Final = 10_000
 TEXT: Final = "utf-8"
+
+
+_transports: weakref.WeakSet[Transport] = weakref.WeakSet()
 
 
 class QoS(virtual.QoS):
@@ -45,6 +62,7 @@ class QoS(virtual.QoS):
 
     def ack(self, delivery_tag: str) -> None:
         """Acknowledge a message."""
+        self.channel.polled.pop(delivery_tag, None)
         self.channel.courier.ack(self.channel.number, delivery_tag)
         self._quick_ack(delivery_tag)
 
@@ -52,8 +70,12 @@ class QoS(virtual.QoS):
         """Give a message back, or spend its last attempt: then it is errored, or a dead letter."""
         message = self._delivered.get(delivery_tag)
         info = (message.delivery_info if message is not None else None) or {}
-        delay = REQUEUE_DELAY if requeue and info.get("redelivered") else None
-        self.channel.courier.nack(self.channel.number, delivery_tag, delay, final=not requeue)
+        polled = self.channel.polled.pop(delivery_tag, None)
+        if requeue and polled is not None and self.channel.keeps(polled):
+            self.channel.courier.put_aside(self.channel.number, delivery_tag, polled)
+        else:
+            delay = REQUEUE_DELAY if requeue and polled is None and info.get("redelivered") else None
+            self.channel.courier.nack(self.channel.number, delivery_tag, delay, final=not requeue)
         self._quick_ack(delivery_tag)
 
     def restore_unacked(self) -> list[Any]:
@@ -85,6 +107,7 @@ class Channel(virtual.Channel):
         self.courier = connection.courier
         self.callbacks: dict[str, Any] = {}
         self._no_ack: set[str] = set()
+        self.polled: dict[str, Job] = {}
         # The names under which the queues of direct exchanges are read as well, and queues that end with a program.
         self._read_as: dict[str, set[str]] = {}
         self._transient: dict[str, int | None] = {}
@@ -96,6 +119,8 @@ class Channel(virtual.Channel):
         self._tag_to_queue[consumer_tag] = queue
         self._active_queues.append(queue)
         self._consumers.add(consumer_tag)
+        for each in self.connection.siblings():
+            each.courier.give_back(lambda delivery: delivery.job.queue == queue)
         self.callbacks[queue] = callback
         (self._no_ack.add if no_ack else self._no_ack.discard)(queue)
         self._fetch()
@@ -146,14 +171,32 @@ class Channel(virtual.Channel):
     def basic_get(self, queue: str, no_ack: bool = False, **options: Any) -> Any:
         """Return one message, or None."""
         transport = self.connection
-        job = transport.commands.get_job(
-            queue, timeout_ms=GET_MS, withcounters=True, withlease=True, lease=transport.options.lease
-        )
+        job = transport.take_fetched(queue) or self._poll(queue)
         if job is None:
             return None
         tag = f"{job.id}.{job.attempt or 0}"
         self.courier.hold(self.number, tag, job)
+        if not no_ack:
+            self.polled[tag] = job
         return self._message(queue, tag, job, no_ack=no_ack)
+
+    def _poll(self, queue: str) -> Job | None:
+        transport = self.connection
+        until = time.monotonic() + GET_MS / 1000
+        while transport.is_consumed_here(queue):  # A later message must not pass one that the consumer fetches.
+            job: Job | None = transport.take_fetched(queue)
+            if job is not None or time.monotonic() > until:
+                return job
+            time.sleep(POLL_S)
+        self.courier.flush()  # A message that was given back comes before later ones.
+        found: Job | None = transport.commands.get_job(
+            queue, timeout_ms=GET_MS, withcounters=True, withlease=True, lease=transport.options.lease
+        )
+        return found
+
+    def keeps(self, job: Job) -> bool:
+        """Return whether a polled message that goes back waits in this program: its queue is of this program only."""
+        return job.queue in self._transient
 
     def _get(self, queue: str, timeout: float | None = None) -> Any:
         raise Empty  # The courier fetches; drain_events reads its inbox.
@@ -171,14 +214,7 @@ class Channel(virtual.Channel):
         transport = self.connection
         found = wire.options_of(message, time.time(), transport.options, ttl_ms)
         body = wire.dump(message)
-        until = time.monotonic() + PUBLISH_S
-        while True:
-            try:
-                transport.commands.add_job(queue, body, **found)
-                return
-            except NoReplError:  # A node died, and the others don't know it yet.
-                if "key" not in found or time.monotonic() > until:
-                    raise
+        persist(lambda: transport.commands.add_job(queue, body, **found))
 
     def _put_fanout(self, exchange: str, message: dict[str, Any], routing_key: str, **options: Any) -> None:
         for bound in self.connection.bindings.of(exchange):
@@ -295,7 +331,7 @@ class Transport(virtual.Transport):
     default_port = 7711
     driver_type = "disque"
     driver_name = "disque-py"
-    connection_errors = (*base.Transport.connection_errors, DisqueConnectionError, OSError)
+    connection_errors = (*base.Transport.connection_errors, DisqueConnectionError, LeavingError, LoadingError, OSError)
     channel_errors = (*base.Transport.channel_errors, ReplyError)
     implements = base.Transport.implements.extend(
         asynchronous=True, exchange_type=frozenset(["direct", "topic", "fanout"]), heartbeats=False
@@ -309,6 +345,7 @@ class Transport(virtual.Transport):
         self.courier = Courier(self.options)
         self.bindings = Bindings(self.commands)
         self._hub: Any = None
+        _transports.add(self)
         # kombu may drop a connection without closing it.
         weakref.finalize(self, self.commands.close)
         weakref.finalize(self, self.courier.close)
@@ -343,6 +380,20 @@ class Transport(virtual.Transport):
             ready, _, _ = select.select([self.courier.wake_fd], [], [], left)
             if not ready:
                 raise TimeoutError
+
+    def take_fetched(self, queue: str) -> Job | None:
+        """Return a job of a queue that this program has fetched and not handed over; None if there is none."""
+        # Deliveries that were put aside are older.
+        found = (each.courier.take(queue, aside=aside) for aside in (True, False) for each in self.siblings())
+        return next((job for job in found if job is not None), None)
+
+    def is_consumed_here(self, queue: str) -> bool:
+        """Return whether a consumer of this program fetches messages of a queue."""
+        return any(each.courier.consumes(queue) for each in self.siblings())
+
+    def siblings(self) -> list[Transport]:
+        """Return this program's transports of the same URLs, this one included."""
+        return [each for each in list(_transports) if each.urls == self.urls and each.courier.is_ours]
 
     def _deliver(self, most: int) -> int:
         """Hand over what is in the inbox now, and return the number of messages."""

@@ -19,18 +19,17 @@ import json
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
-from uuid import uuid4
 
 from kombu.utils.json import dumps, loads
 
 from disque_py.client.results import Job
 from disque_py.integrations.kombu.urls import DAY_S, TransportOptions
+from disque_py.integrations.patience import once
 
 CONTENT_TYPE: Final = "application/x-disque-json"
 PRIORITY_STEP: Final = 10**13
 PRIORITY_MAX: Final = 9
 TRANSIENT: Final = 1
-WINDOW_S: Final = 60
 
 
 def dump(value: Any) -> str:
@@ -69,8 +68,7 @@ def options_of(
     # A lease can be extended in the first half of a TTL only, so the delay counts twice.
     found["ttl"] = timedelta(milliseconds=max(1, round((ttl_s + 2 * delay_s) * 1000)))
     if options.publish_once and not is_transient:
-        # A repetition within the window finds the first job. Its end frees no memory for longer than that.
-        found.update(key=str(uuid4()), window=WINDOW_S, retry_unsafe=True)
+        found.update(once())
     if is_transient:
         found.update(replicate=1, async_=True)
     priority = min(max(int(_number(properties.get("priority"), 1) or 0), 0), PRIORITY_MAX)

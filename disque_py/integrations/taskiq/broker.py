@@ -3,15 +3,18 @@
 * The labels `delay` (seconds) and `priority` (larger first) become the job's own, and `queue_name` its queue.
 * A worker waits in GETJOB. Acks of one turn of the event loop leave in one command.
 * A thread extends the leases of all jobs that this process holds (leases.py), also while a task blocks the loop.
-* Taskiq decides when a message is acknowledged. If a task ended and nothing acknowledged its message, as may happen
-  with manual acknowledgements, its lease runs out and the message comes again.
+* Taskiq decides when a message is acknowledged. If Taskiq drops a message that nothing acknowledged, as with manual
+  acknowledgements or after an error in a middleware, its lease runs out and the message comes again.
+* While no node can be used, a worker goes on with the tasks that it has, and keeps their acknowledgements.
 * Jobs of a schedule share one body. Their task ids are made of the schedule and the tick, so each has its own result.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
+import weakref
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import suppress
 from datetime import timedelta
@@ -22,6 +25,7 @@ from taskiq import AckableMessage, AsyncBroker, BrokerMessage, TaskiqMessage, Ta
 from disque_py.client import AsyncDisque, DisqueError, Job
 from disque_py.client.processes import ProcessClient
 from disque_py.integrations.leases import LEASE_S, LeaseKeeper
+from disque_py.integrations.patience import apersist, is_outage, once
 
 # A message lives so long. Its lease can be extended for half of this time.
 TTL_S: Final = 30 * 86_400
@@ -30,9 +34,14 @@ PRIORITY_STEP: Final = 10**13
 # Jobs that one GETJOB brings at most. More of them would wait here while other workers are free.
 FETCH_COUNT: Final = 10
 
+# The pause after an error of the connection; the client has tried for its own patience before.
+PAUSE_S: Final = 0.5
+
 # The task id of a schedule's body begins so, and its tick is appended.
 TICKING: Final = "schedule:"
 TICK: Final = "x-disque-tick"
+
+_log = logging.getLogger(__name__)
 
 
 def add_options(labels: dict[str, Any], lease: timedelta) -> dict[str, Any]:
@@ -55,6 +64,8 @@ class DisqueBroker(AsyncBroker):
     lease         seconds after which the messages of a dead worker come back, 60 by default. Tasks may take longer
     fetch_count   messages that a worker fetches at once at most, 10 by default
     replicate     number of copies of each message; by default the node chooses
+    publish_once   send a message again when its answer was lost, and make one job of both. It costs a round trip
+                  between the nodes; by default the error is raised
     """
 
     def __init__(
@@ -66,6 +77,7 @@ class DisqueBroker(AsyncBroker):
         lease: float = LEASE_S,
         fetch_count: int = FETCH_COUNT,
         replicate: int | None = None,
+        publish_once: bool = False,
         task_id_generator: Callable[[], str] | None = None,
     ) -> None:
         super().__init__()
@@ -76,12 +88,14 @@ class DisqueBroker(AsyncBroker):
         self.queues = (queue_name, *queues)
         self.fetch_count = fetch_count
         self.replicate = replicate
+        self.publish_once = publish_once
         self._client: AsyncDisque | None = None
         self._extender = ProcessClient(url, "taskiq-leases")
         self.leases = LeaseKeeper(self._extender, lease)
         self.held: dict[str, Job] = {}
         self._acks: list[tuple[Job, asyncio.Future[None]]] = []
         self._sending: set[asyncio.Task[None]] = set()
+        self._is_closing = False
         self.add_middlewares(_Ends(self))
 
     @property
@@ -93,6 +107,7 @@ class DisqueBroker(AsyncBroker):
 
     async def shutdown(self) -> None:
         """Put back what is not done, and close the connections."""
+        self._is_closing = True
         await super().shutdown()
         held, self.held = list(self.held.values()), {}
         with suppress(DisqueError):
@@ -102,25 +117,23 @@ class DisqueBroker(AsyncBroker):
         if self._client is not None:
             await self._client.close()
             self._client = None
+        self._is_closing = False
 
     async def kick(self, message: BrokerMessage) -> None:
         """Add a message. Raises the client library's errors; Taskiq raises SendTaskError for them."""
-        await self.client.add_job(
-            message.labels.get("queue_name") or self.queue_name,
-            message.message,
-            replicate=self.replicate,
-            meta={"task": message.task_id},
-            **add_options(message.labels, self.leases.lease),
-        )
+        words = add_options(message.labels, self.leases.lease)
+        words.update(replicate=self.replicate, meta={"task": message.task_id})
+        if self.publish_once:
+            words |= once()
+        queue = message.labels.get("queue_name") or self.queue_name
+        await apersist(lambda: self.client.add_job(queue, message.message, **words))
 
     async def listen(self) -> AsyncGenerator[AckableMessage, None]:
         """Yield messages. Those that were fetched and not yielded go back when the generator is closed."""
         fetched: list[Job] = []
         try:
             while True:
-                fetched = await self.client.get_jobs(
-                    *self.queues, count=self.fetch_count, withlease=True, withmeta=True, lease=self.leases.lease
-                )
+                fetched = await self._fetch()
                 self.leases.add(*fetched)
                 fetched.reverse()
                 while fetched:
@@ -128,6 +141,19 @@ class DisqueBroker(AsyncBroker):
         finally:
             with suppress(DisqueError):
                 await self._put_back(fetched)
+
+    async def _fetch(self) -> list[Job]:
+        is_told = False
+        while True:
+            try:
+                return await self.client.get_jobs(
+                    *self.queues, count=self.fetch_count, withlease=True, withmeta=True, lease=self.leases.lease
+                )
+            except DisqueError as error:  # It would end the worker and the tasks that run.
+                if not is_told:
+                    _log.warning("no messages can be fetched: %s", error)
+                is_told = True
+            await asyncio.sleep(PAUSE_S)
 
     def _message(self, job: Job) -> AckableMessage:
         meta = job.meta or {}
@@ -137,7 +163,10 @@ class DisqueBroker(AsyncBroker):
             message.task_id = task_id = f"{task_id.removeprefix(TICKING)}:{meta[TICK]}"
             data = self.formatter.dumps(message).message
         self.held[task_id] = job
-        return AckableMessage(data=data, ack=lambda: self._ack(task_id, job))
+        made = AckableMessage(data=data, ack=lambda: self._ack(task_id, job))
+        # Taskiq drops the message without a word if a middleware or a label is in error.
+        weakref.finalize(made, self.leases.remove, job).atexit = False
+        return made
 
     async def _put_back(self, jobs: list[Job]) -> None:
         for job in jobs:
@@ -169,7 +198,7 @@ class DisqueBroker(AsyncBroker):
 
     async def _send_acks(self, acks: list[tuple[Job, asyncio.Future[None]]]) -> None:
         try:
-            await self.client.ack_jobs([job for job, _ in acks])
+            await self._ack_jobs([job for job, _ in acks])
         except BaseException as error:
             for _, done in acks:
                 if not done.done():
@@ -180,6 +209,20 @@ class DisqueBroker(AsyncBroker):
             for _, done in acks:
                 if not done.done():
                     done.set_result(None)
+
+    async def _ack_jobs(self, jobs: list[Job]) -> None:
+        is_told = False
+        while True:
+            try:
+                await self.client.ack_jobs(jobs)
+                return
+            except DisqueError as error:  # The leases are being extended, so the tasks don't run twice.
+                if self._is_closing or not is_outage(error):
+                    raise
+                if not is_told:
+                    _log.warning("acknowledgements are delayed: %s", error)
+                is_told = True
+            await asyncio.sleep(PAUSE_S)
 
 
 class _Ends(TaskiqMiddleware):

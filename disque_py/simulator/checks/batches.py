@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from disque_py.core.batch_state import CALLBACK_ID, CALLBACK_QUEUE, DONE, LIVE
+from disque_py.core.id_sets import pack_id
 from disque_py.core.keeping import META_BATCH
 from disque_py.simulator.checks.cluster_invariants import jobs_of, may_have_died
 from disque_py.simulator.clients.connection import Connection, words
@@ -31,6 +32,7 @@ DONE_AFTER: Final = "a batch is done when its jobs are over"
 ONE_CALLBACK: Final = "a batch has one callback"
 ENDS: Final = "a batch whose jobs are over is done"
 CLOSED: Final = "a closed batch takes no job"
+RECORDED: Final = "a producer hears of a job after a keeper"
 WAITS: Final = "BATCH WAIT ends with its batch"
 # Callbacks go there. No client of a plan takes them; the liveness phase does.
 CALLED: Final = b"called"
@@ -107,6 +109,20 @@ class BatchBook:
         known = self.by_name[self.name_of[promise.number]]
         if 0 < known.closed_ms < promise.added_ms and self._is_calm(known):
             raise RuleBrokenError(CLOSED, f"{promise} was added to {known.name!r}, closed before", promise.id)
+        if self._losses.amnesia_ms < promise.added_ms and not self._is_recorded(known.name, promise.id):
+            raise RuleBrokenError(RECORDED, f"{promise} of {known.name!r} was answered", promise.id)
+
+    def _is_recorded(self, name: bytes, job_id: bytes) -> bool:
+        """Whether a node has the id of a job of a batch, or one that is down, or reads its journal, may have it."""
+        key = pack_id(job_id)
+        assert key is not None
+        for machine in self._world.machines.values():
+            if not machine.is_up or machine.broker.is_loading:
+                return True
+            batch = machine.broker.batches.by_name.get(name)
+            if batch is not None and any(part.status_of(key) is not None for part in batch.parts.values()):
+                return True
+        return False
 
     def closing(self, name: bytes) -> None:
         """A CLOSE is about to be sent."""

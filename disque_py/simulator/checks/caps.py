@@ -3,6 +3,9 @@
 The check counts the leases that run on all nodes, by the queue and the value of its cap, and the deliveries of the last
 span of a rate. It counts only what began when all nodes were linked, no fault lasted, and the cap was old enough that
 all nodes knew it. Leases of before may still run: a change of a cap ends none (spec CP2).
+
+In a partition that lasts, all sides together stay below one and a half times the cap, as long as all nodes know the
+same nodes. That holds from two node time-outs after its beginning on.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from disque_py.simulator.oracle import Oracle, RuleBrokenError
 from disque_py.simulator.world.world import World
 
 BOUND: Final = "a cap stays inside its bound"
+PARTS: Final = "the sides of a partition share a cap"
 # All nodes know a cap that was set so long ago, and follow one coordinator so long after a fault.
 CALM_MS: Final = 3_000
 
@@ -46,7 +50,8 @@ class CapBook:
         world = self._world
         if self._oracle.faults or not world.is_meshed():
             self._whole_ms = world.now_ms
-        since_ms = self._since_ms()
+        since_ms, steady_ms = self._since_ms(), self._steady_ms()
+        parts: dict[tuple[bytes, bytes], int] = {}
         running: dict[tuple[bytes, bytes], int] = {}
         limits = self._limits()
         leases: dict[tuple[bytes, int], int] = {}
@@ -61,12 +66,21 @@ class CapBook:
                             key = (job.id, job.attempt)
                             began_ms = leases[key] = self._leases.get(key, world.now_ms)
                             running[name, value] = running.get((name, value), 0) + (began_ms > since_ms)
+                            parts[name, value] = parts.get((name, value), 0) + (began_ms > steady_ms)
         self._leases = leases
         for (name, value), count in running.items():
             self.most = max(self.most, count)
             limit = limits.get(name)
             if limit is not None and 0 < limit.running < count:
                 raise RuleBrokenError(BOUND, f"{count} of {limit.running} leases run for {value!r} of {name!r}")
+        for (name, value), count in parts.items():
+            limit = limits.get(name)
+            if limit is not None and 0 < limit.running * 3 < count * 2 and self._is_agreed():
+                raise RuleBrokenError(PARTS, f"{count} leases of {limit.running} run for {value!r} of {name!r}")
+
+    def _is_agreed(self) -> bool:
+        """Whether all nodes know the same nodes: the part of a side depends on how many these are."""
+        return len({frozenset(machine.membership.nodes) for machine in self._world.running()}) == 1
 
     def delivered(self, entries: list[Any]) -> None:
         """Consumers got these jobs; RuleBrokenError if they are too many in the span of a rate."""
@@ -92,6 +106,10 @@ class CapBook:
         """Return since when nothing was wrong with the cluster and the caps."""
         unrest_ms = self._oracle.unrest_ms + self._oracle.aftermath_ms if self._oracle.unrest_ms else 0
         return max(self.changed_ms, unrest_ms, self._whole_ms) + CALM_MS
+
+    def _steady_ms(self) -> int:
+        """Return since when no fault began or ended, and nodes have noticed those that last."""
+        return max(self.changed_ms, self._oracle.unrest_ms + self._oracle.aftermath_ms) + CALM_MS
 
     def _limits(self) -> dict[bytes, Limit]:
         """Return the caps that nodes know. While nothing is wrong they are the same everywhere."""

@@ -81,7 +81,7 @@ class CollectionChecker:
                 self.pauses.heard(machine, run[1:])
             elif kind == SETACK:
                 for item in run[1:]:
-                    if machine.membership.me.id in item[1]:
+                    if machine.membership.table.me.id in item[1]:
                         self._world.later(0, self._asked, machine, machine.runs, item[0])
             elif kind == LEFT_OK:
                 for item in run[1:]:
@@ -131,9 +131,9 @@ class CollectionChecker:
     def _is_torn(self) -> bool:
         """Return whether a node was told to forget another that is there, and has not met it again."""
         running = self._world.running()
-        present = [machine.membership.me.id for machine in running]
+        present = [machine.membership.table.me.id for machine in running]
         return any(
-            node_id in machine.forgot and machine.membership.find(node_id) is None
+            node_id in machine.forgot and machine.membership.table.find(node_id) is None
             for machine in running
             for node_id in present
         )

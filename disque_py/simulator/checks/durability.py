@@ -209,7 +209,7 @@ class DurabilityChecker:
         giver = self._machine.world.machines.get(node.host)
         if giver is None or not giver.is_up or exchange(node).answers.get(number) != answers:
             return []
-        us = giver.broker.cluster.find(self._machine.membership.me.id)
+        us = giver.broker.cluster.find(self._machine.membership.table.me.id)
         batch = exchange(us).pending.get(number) if us is not None and us.core is not None else None
         return batch.jobs if batch is not None else []
 

@@ -88,7 +88,7 @@ class Leases:
         HOLDERS comes from a node that has taken the job a moment ago, perhaps for the second time in another process.
         """
         broker = self._world.machines[receiver].broker
-        taker = self._world.machines[sender].membership.me.id
+        taker = self._world.machines[sender].membership.table.me.id
         for run in runs:
             at = NAMING.get(run[0])
             if at is None:
@@ -126,7 +126,7 @@ class Leases:
         race_ms = TURNS_MS + 2 * world.traffic.delay_ms[1]
         if not race_ms < passed_ms < lease.left_ms - lease.left_ms // DRIFT_SHARE - TURNS_MS:
             return
-        if machine is not lease.machine and machine.membership.me.id not in lease.told:
+        if machine is not lease.machine and machine.membership.table.me.id not in lease.told:
             return  # It was given the job by a holder, and the leasing node does not know that (spec L2).
         since_ms = lease.seen_ms - SETTLED_MS
         if promise.freed_ms > since_ms or self._losses.mishap_ms > since_ms or lease.machine.runs != lease.run:
@@ -155,9 +155,9 @@ class Leases:
             return
         since_ms = now_ms - HEARD_MS
         job = knower.broker.find(promise.id)
-        if job is None or job.state != ACKED or machine.membership.me.id not in [node.id for node in job.holders]:
+        if job is None or job.state != ACKED or machine.membership.table.me.id not in [node.id for node in job.holders]:
             return
-        named_ms = self.named.get((knower.name, promise.id, machine.membership.me.id), 0)
+        named_ms = self.named.get((knower.name, promise.id, machine.membership.table.me.id), 0)
         if max(promise.ack_answered_ms, promise.freed_ms, named_ms) > since_ms or not is_well(knower, since_ms):
             return
         if self._is_whole(knower, machine, since_ms):
@@ -180,7 +180,7 @@ class Leases:
                 known = other.broker.find(job.id) if other is not machine else None
                 if known is not None and known.state != ACKED:
                     break
-                if known is not None and other.membership.me.id in [node.id for node in job.holders]:
+                if known is not None and other.membership.table.me.id in [node.id for node in job.holders]:
                     knowers.append((other, other.runs))
             else:
                 if knowers and not self._losses.may_come_back(job.id):

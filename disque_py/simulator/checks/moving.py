@@ -175,7 +175,7 @@ class Play:
         found = [(machine, machine.broker.find(job_id)) for machine in self._machines]
         aware = {node.id for _, job in found if job is not None and job.state == QUEUED for node in job.holders}
         for machine, job in found:
-            if job is not None and job.queue != TARGET and machine.membership.me.id in aware:
+            if job is not None and job.queue != TARGET and machine.membership.table.me.id in aware:
                 raise RuleBrokenError("holders know of a move", f"{job.queue!r} on {machine.name}", job_id)
 
 

@@ -88,7 +88,7 @@ class RepairChecker:
         knowers = [
             (other, other.runs)
             for other in self._world.running()
-            if other is not machine and machine.membership.me.id in holder_ids(other, job_id)
+            if other is not machine and machine.membership.table.me.id in holder_ids(other, job_id)
         ]
         known = self.copies.setdefault(job_id, {}).get(machine.name)
         if known is None:
@@ -183,7 +183,7 @@ class RepairChecker:
             return False
         up = self._world.running()
         forgotten = {node_id for other in self._world.machines.values() for node_id in other.forgot}
-        if machine.membership.me.id in forgotten:
+        if machine.membership.table.me.id in forgotten:
             return False
         for other in up:
             known = other.broker.find(promise.id)
@@ -192,7 +192,7 @@ class RepairChecker:
         return any(
             other.is_up
             and other.runs == run
-            and other.membership.me.id not in forgotten
+            and other.membership.table.me.id not in forgotten
             and promise.id not in self.excused
             and not other.count("jobs_evicted")
             for other, run in copy.knowers
@@ -208,7 +208,7 @@ class RepairChecker:
         copies: dict[bytes, int] = {}
         wanted: dict[bytes, int] = {}
         over: dict[bytes, None] = {}
-        older = {machine.membership.me.id for machine in up if machine.version < REPAIR}
+        older = {machine.membership.table.me.id for machine in up if machine.version < REPAIR}
         able = len(up) - len(older)
         for machine in up:
             broker = machine.broker

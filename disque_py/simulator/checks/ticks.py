@@ -1,7 +1,8 @@
-"""Ticks of schedules: one job per tick, while nothing is wrong. Spec SD4.
+"""Ticks of schedules: one job per tick, in time, while nothing is wrong. Spec SD4, SD6.
 
 Two jobs of one tick break the rule if all nodes were linked, and no fault lasted, since a while before the first one
-was seen. A recorded tick must not fall on any node (spec SD5).
+was seen. A recorded tick must not fall on any node (spec SD5). A tick is recorded within seconds, although each node
+leaves it to those before it in rank.
 """
 
 from __future__ import annotations
@@ -14,8 +15,11 @@ from disque_py.simulator.world.world import World
 
 ONE_JOB: Final = "one job per tick"
 NEVER_FALLS: Final = "the last recorded tick never falls"
+IN_TIME: Final = "a tick is fired in time"
 # A tick may be tried by several nodes for so long after a fault.
 CALM_MS: Final = 5_000
+# The last node in rank waits four seconds longer than the first. An ADDJOB that is refused is tried every second.
+LATE_MS: Final = 8_000
 
 
 class Seen(NamedTuple):
@@ -33,10 +37,21 @@ class TickBook:
         self._oracle = oracle
         self.jobs: dict[tuple[bytes, bytes], dict[bytes, Seen]] = {}
         self._last: dict[tuple[str, int, bytes, int], int] = {}
+        # Whether all nodes were linked, and none leaves, at each look since this moment.
+        self._whole_ms = world.now_ms
 
     def look(self) -> None:
         """Look at the jobs and the schedules of all nodes; RuleBrokenError."""
         is_settled = self._world.is_meshed() and not self._oracle.faults
+        now_ms = self._world.now_ms
+        if not is_settled or any(machine.broker.is_leaving for machine in self._world.running()):
+            self._whole_ms = now_ms
+        failing = {
+            schedule.name
+            for machine in self._world.running()
+            for schedule in machine.broker.recurring.known.values()
+            if schedule.fails
+        }
         for machine in self._world.running():
             for shard in machine.broker.shards:
                 for job in shard.values():
@@ -49,6 +64,10 @@ class TickBook:
                 if last_ms < self._last.get(key, 0):
                     raise RuleBrokenError(NEVER_FALLS, f"{schedule.name!r} of {machine.name} went back to {last_ms}")
                 self._last[key] = last_ms
+                is_wanted = schedule.next_ms and not schedule.is_paused and schedule.name not in failing
+                late_ms = machine.broker.wall_ms - schedule.next_ms
+                if is_wanted and late_ms > LATE_MS and now_ms > self._whole_ms + LATE_MS + CALM_MS:
+                    raise RuleBrokenError(IN_TIME, f"{schedule.name!r} is {late_ms} ms late on {machine.name}")
 
     def seen(self, tick: tuple[bytes, bytes], job_id: bytes, *, is_settled: bool) -> None:
         """Note a job of a tick; RuleBrokenError if it is the second one."""

@@ -78,10 +78,12 @@ def quorum_at(machine: Machine) -> int:
     if not machine.is_up:
         return 0
     here = zone_of(machine)[0]
-    places = {other.membership.me.id: zone_of(other)[0] for other in machine.world.machines.values() if other.runs}
+    places = {
+        other.membership.table.me.id: zone_of(other)[0] for other in machine.world.machines.values() if other.runs
+    }
     known = [
         node
-        for node in machine.membership.nodes.values()
+        for node in machine.membership.table.nodes.values()
         if not node.flags & (LEAVING | HANDSHAKE) and not node.is_newcomer and places.get(node.id) == here
     ]
     return len(known) // 2 + 1

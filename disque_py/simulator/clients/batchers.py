@@ -75,7 +75,8 @@ class Batcher(Actor):
             self._count += 1
             self._add(line, b"batch %d of %d" % (self._count, self.number))
         elif dice < 0.7:
-            name = rng.choice(names)
+            is_open = rng.random() < 0.9  # A closed batch refuses jobs.
+            name = rng.choice(names if is_open else list(self.book.by_name)[-4:])
             for _ in range(rng.choice((1, 1, 2, 4))):
                 self._add(line, name)
         elif dice < 0.8:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 from disque_py.simulator.checks.claims import ClaimBook
 from disque_py.simulator.clients.connection import words
-from disque_py.simulator.clients.workload import RECONNECT_MS, Actor, Line
+from disque_py.simulator.clients.workload import LEASE_TOO_LONG, OLDER_NODE, RECONNECT_MS, Actor, Line
 
 if TYPE_CHECKING:
     from disque_py.simulator.oracle import Oracle
@@ -53,8 +53,8 @@ class ClaimProducer(Actor):
     REFUSALS: ClassVar[tuple[str, ...]] = (
         "ERR type needs voters",
         "ERR assign needs voters",
-        "ERR the lease is above claim-lease-max",
-        "ERR not while node",
+        LEASE_TOO_LONG,
+        OLDER_NODE,
     )
 
     def __init__(self, world: World, oracle: Oracle, plan: Plan, client: ClientPlan) -> None:
@@ -104,8 +104,8 @@ class ClaimWorker(Actor):
         "NOJOB",
         "TOOLATE",
         "CANCELED",
-        "ERR the lease is above",
-        "ERR not while node",
+        LEASE_TOO_LONG,
+        OLDER_NODE,
     )
 
     def __init__(self, world: World, oracle: Oracle, plan: Plan, client: ClientPlan) -> None:

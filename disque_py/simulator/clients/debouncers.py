@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from disque_py.simulator.clients.connection import words
 from disque_py.simulator.clients.keyed_producers import KeyBook, Label, Use
-from disque_py.simulator.clients.workload import BODIES, RECONNECT_MS, Actor
+from disque_py.simulator.clients.workload import BODIES, OLDER_NODE, RECONNECT_MS, Actor
 from disque_py.simulator.oracle import Promise, RuleBrokenError
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class WindowBook(KeyBook):
 class Debouncer(Actor):
     """One producer; `book` is shared by all."""
 
-    REFUSALS: ClassVar[tuple[str, ...]] = ("ERR not while node",)
+    REFUSALS: ClassVar[tuple[str, ...]] = (OLDER_NODE,)
     book: KeyBook
 
     def __init__(self, world: World, oracle: Oracle, plan: Plan, client: ClientPlan) -> None:

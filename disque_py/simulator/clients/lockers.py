@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from disque_py.simulator.checks.locks import LockBook
 from disque_py.simulator.clients.connection import words
-from disque_py.simulator.clients.workload import RECONNECT_MS, Actor, Line
+from disque_py.simulator.clients.workload import LEASE_TOO_LONG, RECONNECT_MS, Actor, Line
 from disque_py.simulator.oracle import RuleBrokenError
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class Locker(Actor):
         "LOCKDONE",
         "LOCKSPENT",
         "FENCED",
-        "ERR the lease is above claim-lease-max",
+        LEASE_TOO_LONG,
     )
 
     def __init__(self, world: World, oracle: Oracle, plan: Plan, client: ClientPlan) -> None:
@@ -187,7 +187,7 @@ class VoterKeeper(Actor):
         return ["ADD" if dice < 0.65 else "REMOVE", rng.choice(known)]
 
     def _name(self, machine: Machine) -> bytes:
-        return machine.membership.me.id.hex().encode()
+        return machine.membership.table.me.id.hex().encode()
 
     def _answered(self, reply: Any, about: Any) -> None:
         if reply == b"OK" or str(reply).startswith("ERR there are voters"):

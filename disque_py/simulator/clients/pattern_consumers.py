@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Final
 from disque_py.resp.glob import matches
 from disque_py.simulator.clients.connection import words
 from disque_py.simulator.clients.keyed_producers import META
-from disque_py.simulator.clients.workload import Consumer, Line
+from disque_py.simulator.clients.workload import LEASE_TOO_LONG, Consumer, Line
 from disque_py.simulator.oracle import RuleBrokenError
 
 PATTERNS: Final = (("q*",), ("q*",), ("q[0-3]",), ("q*1", "q0"), ("q?", "q1?"), ("none*", "q0*"))
@@ -20,7 +20,7 @@ MATCHES: Final = "patterns take queues that match"
 class PatternConsumer(Consumer):
     """A consumer that names no queue. Where some queue needs claims, a long LEASE is refused."""
 
-    REFUSALS: ClassVar[tuple[str, ...]] = ("ERR the lease is above claim-lease-max",)
+    REFUSALS: ClassVar[tuple[str, ...]] = (LEASE_TOO_LONG,)
 
     _count = 0
 

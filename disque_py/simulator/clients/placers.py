@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from disque_py.simulator.checks.zones import Asked
 from disque_py.simulator.clients.connection import Request, words
-from disque_py.simulator.clients.workload import BODIES, RECONNECT_MS, Actor
+from disque_py.simulator.clients.workload import BODIES, OLDER_NODE, RECONNECT_MS, Actor
 from disque_py.simulator.oracle import RuleBrokenError
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ FORGETFUL: Final = frozenset(
 class Placer(Actor):
     """Adds jobs with ZONES and REPLICATE QUORUM."""
 
-    REFUSALS = ("ERR ZONES", "ERR syntax error: REPLICATE QUORUM", "ERR not while node", "ERR too many tasks")
+    REFUSALS = ("ERR ZONES", "ERR syntax error: REPLICATE QUORUM", OLDER_NODE, "ERR too many tasks")
 
     def __init__(self, world: World, oracle: Oracle, plan: Plan, client: ClientPlan) -> None:
         super().__init__(world, oracle, plan, client)

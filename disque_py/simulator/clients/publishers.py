@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from disque_py.simulator.clients.connection import words
-from disque_py.simulator.clients.workload import BODIES, OUTSTANDING_MAX, RECONNECT_MS, Actor
+from disque_py.simulator.clients.workload import BODIES, OLDER_NODE, OUTSTANDING_MAX, RECONNECT_MS, Actor
 from disque_py.simulator.oracle import Promise, RuleBrokenError
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ BIND_SHARE: Final = 0.02
 class Publisher(Actor):
     """Publishes to one topic, which is bound to all queues of the plan from the first act on."""
 
-    REFUSALS: ClassVar[tuple[str, ...]] = ("ERR not while node", "ERR no such topic")
+    REFUSALS: ClassVar[tuple[str, ...]] = (OLDER_NODE, "ERR no such topic")
 
     def __init__(self, world: World, oracle: Oracle, plan: Plan, client: ClientPlan) -> None:
         super().__init__(world, oracle, plan, client)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from disque_py.simulator.checks.ticks import TickBook
 from disque_py.simulator.clients.connection import words
-from disque_py.simulator.clients.workload import RECONNECT_MS, Actor
+from disque_py.simulator.clients.workload import OLDER_NODE, RECONNECT_MS, Actor
 
 if TYPE_CHECKING:
     from disque_py.simulator.oracle import Oracle
@@ -28,7 +28,7 @@ QUEUE: Final = "ticks"
 class Timekeeper(Actor):
     """One operator, on any node."""
 
-    REFUSALS: ClassVar[tuple[str, ...]] = ("ERR no such schedule", "ERR not while node", "NOREPL")
+    REFUSALS: ClassVar[tuple[str, ...]] = ("ERR no such schedule", OLDER_NODE, "NOREPL")
 
     def __init__(self, world: World, oracle: Oracle, plan: Plan, client: ClientPlan) -> None:
         super().__init__(world, oracle, plan, client)

@@ -119,12 +119,19 @@ class Waiter(Actor):
             line.ask([(words("PROGRESS", promise.id, rng.randrange(101), "some"), self.nothing, "PROGRESS")], 1)
             self.world.later(1 + int(rng.expovariate(1 / 100)), self._finish, promise, machine)
             return
+        self._acknowledge(promise, line)
+        other = self.line
+        if dice < 0.5 and other is not None and other.is_open:
+            self._acknowledge(promise, other)  # With another result, at another node perhaps.
+
+    def _acknowledge(self, promise: Promise, line: Line) -> None:
         self._count += 1
         result = b"%d of %d for %d" % (self._count, self.number, promise.number)
         self.book.finishing(promise.id, result)
         self.oracle.acknowledging(promise, self.world.now_ms)
         counts = not line.broker.is_leaving and bool(line.broker.cluster.linked)
-        line.ask([(words("ACKJOB", promise.id, "RESULT", result), self._acked, (promise, line, counts))], self.travel())
+        request = words("ACKJOB", promise.id, "RESULT", result)
+        line.ask([(request, self._acked, (promise, line, counts))], self.travel())
 
     def _acked(self, reply: Any, about: tuple[Promise, Line, bool]) -> None:
         promise, line, counts = about

@@ -29,6 +29,9 @@ RECONNECT_MS: Final = 80
 LOOK_AGAIN_MS: Final = 20
 OUTSTANDING_MAX: Final = 200
 TRAVEL_MS: Final = 3
+# Refusals that several actors are prepared for: a node runs an older version; the lease is longer than voters allow.
+OLDER_NODE: Final = "ERR not while node"
+LEASE_TOO_LONG: Final = "ERR the lease is above claim-lease-max"
 # Answers that a well-behaved client must be prepared for.
 EXPECTED_ERRORS: Final = (
     "NOREPL", "LEAVING", "PAUSED", "OOM", "MAXLEN", "NOJOB", "TOOLATE", "MISCONF", "LOADING", "UNREACHABLE", "NOLOG",

@@ -102,7 +102,7 @@ class OperatorFaults:
         some = others[fault.picks[1] % len(others) :]
         for other in some:
             self._targets.tear(other, machine.name, "was told to forget it")
-            self._targets.forget_on(other, machine.membership.me.id)
+            self._targets.forget_on(other, machine.membership.table.me.id)
         told = " ".join(other.name for other in some)
         return f"{told} forget {machine.name}", lambda: self._meet_again(machine, some)
 
@@ -120,10 +120,10 @@ class OperatorFaults:
         machine = up[fault.picks[0] % len(up)]
         is_hard = fault.picks[1] % 2 == 0
         self._targets.losses.flushing(machine)
-        old_id = machine.membership.me.id  # It may have been reset before, a moment ago.
+        old_id = machine.membership.table.me.id  # It may have been reset before, a moment ago.
         self._targets.called[old_id] = None
         self._targets.tear(machine, "", "was reset")
-        machine.forgot.update(dict.fromkeys(node.id for node in machine.membership.nodes.values()))
+        machine.forgot.update(dict.fromkeys(node.id for node in machine.membership.table.nodes.values()))
         self._targets.ask(machine, "CLUSTER", "RESET", "HARD" if is_hard else "SOFT")
         return f"reset {machine.name}{' hard' if is_hard else ''}", lambda: self._back(machine, old_id)
 
@@ -156,7 +156,7 @@ class OperatorFaults:
 
     def _back(self, machine: Machine, old_id: bytes) -> None:
         if machine.is_up:
-            machine.node_id = machine.membership.me.id
+            machine.node_id = machine.membership.table.me.id
         others = [other for other in self._targets.up() if other is not machine]
         if machine.node_id != old_id:
             self._targets.gone[f"{machine.name} as {old_id.hex()[:8]}"] = old_id

@@ -220,7 +220,7 @@ class ProcessFaults:
         others = self._targets.up()
         for other in others:
             self._targets.tear(other, machine.name, "was told to forget it")
-            self._targets.forget_on(other, machine.membership.me.id)
+            self._targets.forget_on(other, machine.membership.table.me.id)
         return f"{machine.name} is forgotten, and comes late", lambda: self._come_late(machine, others)
 
     def _come_late(self, machine: Machine, others: list[Machine]) -> None:

@@ -94,9 +94,9 @@ class Targets:
         """Shut a node down and forget it everywhere."""
         if machine.is_up:
             machine.die()
-        self.gone[machine.name] = machine.membership.me.id
+        self.gone[machine.name] = machine.membership.table.me.id
         for other in self.up():
-            self.forget_on(other, machine.membership.me.id)
+            self.forget_on(other, machine.membership.table.me.id)
 
     # -- an operator -------------------------------------------------------------------------------
 
@@ -138,7 +138,7 @@ class Targets:
 
         A node was reset, and killed before the reset was on disk. The nodes that forgot it have to meet it again.
         """
-        present = {machine.membership.me.id: machine for machine in self.up()}
+        present = {machine.membership.table.me.id: machine for machine in self.up()}
         for name, node_id in list(self.gone.items()):
             back = present.get(node_id)
             if back is not None:
@@ -197,7 +197,7 @@ class Targets:
         Nodes don't pass FORGET on (docs/commands.md).
         """
         for machine in self.up():
-            known = {node.id for node in machine.membership.known_nodes() if not node.flags & FORGOTTEN}
+            known = {node.id for node in machine.membership.table.known_nodes() if not node.flags & FORGOTTEN}
             for node_id in self.gone.values():
                 if node_id in known:
                     self.forget_on(machine, node_id)
@@ -207,7 +207,7 @@ class Targets:
 
         Perhaps such an id was never forgotten.
         """
-        present = [machine.membership.me.id for machine in self.up()]
+        present = [machine.membership.table.me.id for machine in self.up()]
         known = {*present, *self.gone.values()}
         for node_id in self.called:
             if node_id not in known:
@@ -216,7 +216,7 @@ class Targets:
 
 def is_linked(machine: Machine, other: Machine) -> bool:
     """Return whether a node has the link that it dialed to another."""
-    node = machine.membership.find(other.membership.me.id)
+    node = machine.membership.table.find(other.membership.table.me.id)
     return node is not None and node.is_linked
 
 

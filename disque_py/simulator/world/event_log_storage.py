@@ -211,12 +211,12 @@ class EventLogStorage:
             before = self.current
             may_end = self.had_trouble or self.was_off or self._watched is not None
             # A node continues its own log; after CLUSTER RESET HARD it is another node.
-            may_end |= before is not None and before.node != self.machine.membership.me.id
+            may_end |= before is not None and before.node != self.machine.membership.table.me.id
             if before is not None and before.safe > before.first_seq and not may_end:
                 raise RuleBrokenError(
                     "a log goes on", f"{self.machine.name} begins another log than {before.log_id}", self.machine.name
                 )
-            known = self.logs[log.log_id] = Written(log.log_id, log.next_seq, self.machine.membership.me.id)
+            known = self.logs[log.log_id] = Written(log.log_id, log.next_seq, self.machine.membership.table.me.id)
             self.was_off = False
         self.current = known
         self._watched = log

@@ -159,7 +159,7 @@ class Machine:
         self.membership = Membership(
             me, outgoing, rng, node_timeout_ms=values.cluster_node_timeout, versions=(PREVIOUS, self.version)
         )
-        self.membership.now_ms, self.membership.wall_ms = self.now_ms(), self.wall_ms()
+        self.membership.table.now_ms, self.membership.table.wall_ms = self.now_ms(), self.wall_ms()
         self.broker = Broker(self.membership, outgoing, values, rng, SimHost(self))
         dispatch.install(self.broker)
         self.attempts, self.pipes, self.incoming, self.held, self.clients = {}, {}, {}, [], {}

@@ -68,7 +68,7 @@ class Pipe:
         self.hello = hello
         # That of the process: a machine whose next process is another version still runs this one until it ends.
         self.version = target.membership.protocol_with(hello)
-        self.ends = (dialer.runs, hello.id, target.runs, target.membership.me.id, self.version)
+        self.ends = (dialer.runs, hello.id, target.runs, target.membership.table.me.id, self.version)
         self.decoder: Decoder = decoder(self.version)
         self.node: Node | None = None
         self.sender: Node | None = None

@@ -217,8 +217,8 @@ class World:
         """Return whether each node that is up has links to all other such nodes, and to no more."""
         machines = self.running()
         return all(
-            len(machine.membership.linked) == len(machines) - 1
-            and not machine.membership.newcomers
+            len(machine.membership.table.linked) == len(machines) - 1
+            and not machine.membership.table.newcomers
             and not machine.broker.is_loading
             for machine in machines
         )

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 
-from celery import Celery
-from celery.exceptions import Reject
+from celery import Celery, group
+from celery.exceptions import Reject, SoftTimeLimitExceeded
 
 URL = os.environ["DISQUE_URL"]
-app = Celery("tests", broker=URL, backend=URL)
+app = Celery("tests", broker=URL, backend=os.environ.get("RESULTS", URL))
 app.conf.update(
-    broker_transport_options={"visibility_timeout": float(os.environ.get("LEASE", "60"))},
+    broker_transport_options={
+        "visibility_timeout": float(os.environ.get("LEASE", "60")),
+        "native_delay": os.environ.get("NATIVE_DELAY", "yes"),
+    },
+    task_track_started=True,
+    task_default_queue=os.environ.get("QUEUE", "celery"),
     task_acks_late=True,
     worker_prefetch_multiplier=2,
     broker_connection_retry_on_startup=True,
@@ -51,6 +57,52 @@ def run(word: str, seconds: float = 0) -> str:
 @app.task
 def fail() -> None:
     raise ValueError("no")
+
+
+@app.task(soft_time_limit=1, time_limit=30)
+def softly() -> str:
+    try:
+        time.sleep(60)
+    except SoftTimeLimitExceeded:
+        return "in time"
+    return "late"
+
+
+@app.task(time_limit=1)
+def endless() -> None:
+    time.sleep(60)
+
+
+@app.task(bind=True, reject_on_worker_lost=True)
+def dies_once(self) -> int:
+    """Kill the pool's process in the first run."""
+    note("dying")
+    if not self.request.delivery_info["redelivered"]:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return 7
+
+
+@app.task
+def rejected() -> None:
+    raise Reject("never", requeue=False)
+
+
+@app.task(bind=True)
+def replaced(self, number: int) -> int:
+    return self.replace(group(add.s(number, 1), add.s(number, 2)))
+
+
+@app.task(bind=True, autoretry_for=(OSError,), retry_backoff=1, max_retries=1)
+def tries_again(self) -> int:
+    if not self.request.retries:
+        raise OSError
+    return self.request.retries
+
+
+@app.task(ignore_result=True)
+def silent(word: str) -> str:
+    note(word)
+    return word
 
 
 @app.task(bind=True, max_retries=3)

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 HERE = Path(__file__).parent
-START_SECONDS = 30
+START_SECONDS = 90
 
 
 class CeleryWorker:

@@ -1,4 +1,4 @@
-"""Celery with real workers: its program alone, workers and nodes that are killed."""
+"""Celery with real workers: canvas, results, retries, control."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from celery import Celery, chain, chord, group
 from celery.exceptions import TaskRevokedError, TimeoutError
 from celery_workers import CeleryWorker
 
-from disque_py.testing import cluster, node
+from disque_py.testing import node
+from waits import eventually
 
 
 def client_of(url, lease=60):
@@ -49,64 +50,56 @@ def send(app, name, *words, **options):
     return task(app, name).apply_async(words, **options)
 
 
-def eventually(condition, seconds=20):
-    until = time.monotonic() + seconds
-    while not (found := condition()):
-        assert time.monotonic() < until, "it did not happen in time"
-        time.sleep(0.05)
-    return found
-
-
 def test_a_task_returns_its_result(app):
-    assert send(app, "add", 1, 2).get(timeout=10) == 3
+    assert send(app, "add", 1, 2).get(timeout=60) == 3
 
 
 def test_a_long_result_arrives(app):
-    assert len(send(app, "big", 200_000).get(timeout=10)) == 200_000
+    assert len(send(app, "big", 200_000).get(timeout=60)) == 200_000
 
 
 def test_a_failure_is_raised_where_the_result_is_read(app):
     result = send(app, "fail")
     with pytest.raises(Exception, match="no"):
-        result.get(timeout=10)
+        result.get(timeout=60)
     assert result.state == "FAILURE"
 
 
 def test_a_retried_task_ends_with_the_result_of_its_last_run(app):
-    assert send(app, "third_time").get(timeout=10) == 2
+    assert send(app, "third_time").get(timeout=60) == 2
 
 
 def test_a_rejected_task_comes_again_marked_as_redelivered(app, worker):
-    assert send(app, "reject_once").get(timeout=10) is True
+    assert send(app, "reject_once").get(timeout=60) is True
     assert len(worker.lines("rejecting")) == 2
 
 
 def test_a_countdown_is_kept_by_the_broker_and_ends_on_time(app, worker):
     began = time.time()
-    result = send(app, "run", "late", countdown=1)
-    assert app.control.inspect(timeout=0.5).scheduled() == {"w@test": []}
-    result.get(timeout=10)
-    assert 1 <= float(worker.lines("late")[0][2]) - began < 1.5
+    result = send(app, "run", "late", countdown=3)
+    assert eventually(app.control.inspect(["w@test"], timeout=2).scheduled) == {"w@test": []}
+    result.get(timeout=60)
+    assert float(worker.lines("late")[0][2]) - began >= 3
 
 
 def test_an_expired_task_is_recorded_as_revoked(app, worker):
     result = send(app, "run", "expired", countdown=0.3, expires=0.1)
     with pytest.raises(TaskRevokedError):
-        result.get(timeout=10)
+        result.get(timeout=60)
     assert worker.lines("expired") == []
 
 
 def test_groups_chains_and_chords_work(app):
     add, total = task(app, "add"), task(app, "total")
-    assert group(add.clone((n, n)) for n in range(5))().get(timeout=10) == [0, 2, 4, 6, 8]
-    assert chain(add.clone((1, 1)), add.clone((3,))).delay().get(timeout=10) == 5
-    assert chord([add.clone((n, n)) for n in range(5)], total.clone()).delay().get(timeout=20) == 20
+    assert group(add.clone((n, n)) for n in range(5))().get(timeout=60) == [0, 2, 4, 6, 8]
+    assert chain(add.clone((1, 1)), add.clone((3,))).delay().get(timeout=60) == 5
+    assert chord([add.clone((n, n)) for n in range(5)], total.clone()).delay().get(timeout=60) == 20
 
 
 def test_a_saved_group_is_restored(app):
     made = group(task(app, "add").clone((n, n)) for n in range(3))()
     made.save()
-    assert app.GroupResult.restore(made.id).get(timeout=10) == [0, 2, 4]
+    assert app.GroupResult.restore(made.id).get(timeout=60) == [0, 2, 4]
 
 
 def test_an_unknown_task_is_pending_and_a_wait_ends(app):
@@ -117,11 +110,11 @@ def test_an_unknown_task_is_pending_and_a_wait_ends(app):
 
 
 def test_workers_answer_inspect_and_obey_control(app):
-    assert app.control.inspect(timeout=1).ping() == {"w@test": {"ok": "pong"}}
-    revoked = send(app, "run", "revoked", countdown=1)
-    app.control.revoke(revoked.id)
+    assert eventually(app.control.inspect(["w@test"]).ping) == {"w@test": {"ok": "pong"}}
+    revoked = send(app, "run", "revoked", countdown=3)
+    assert app.control.revoke(revoked.id, reply=True, timeout=60, destination=["w@test"])
     with pytest.raises(TaskRevokedError):
-        revoked.get(timeout=10)
+        revoked.get(timeout=60)
 
 
 def test_events_reach_a_monitor(app):
@@ -132,52 +125,8 @@ def test_events_reach_a_monitor(app):
             time.sleep(1.1)  # Producers remember bindings for a second.
             result = send(app, "add", 1, 1)
             while not found:
-                own.drain_events(timeout=10)
+                own.drain_events(timeout=60)
     assert found[0]["uuid"] == result.id
-
-
-def test_a_task_longer_than_its_lease_runs_once(tmp_path):
-    with node() as broker, client_of(broker.url) as app:
-        worker = CeleryWorker(tmp_path, broker.url, "-P", "solo", LEASE="2").start()
-        other = CeleryWorker(tmp_path, broker.url, "-c", "1", name="other", LEASE="2").start()
-        try:
-            results = [send(app, "run", f"long-{n}", 5) for n in range(3)]
-            for result in results:
-                result.get(timeout=30)
-            assert [len(worker.lines(f"long-{n}")) for n in range(3)] == [1, 1, 1]
-        finally:
-            worker.stop()
-            other.stop()
-
-
-def test_the_tasks_of_a_killed_worker_are_back_after_the_lease(tmp_path):
-    with node() as broker, client_of(broker.url) as app:
-        first = CeleryWorker(tmp_path, broker.url, "-c", "2", name="first", LEASE="2").start()
-        results = [send(app, "run", f"job-{n}", 1) for n in range(4)]
-        eventually(lambda: first.lines("job-0"))
-        first.kill()
-        killed_at = time.time()
-        second = CeleryWorker(tmp_path, broker.url, "-c", "2", name="second", LEASE="2").start()
-        try:
-            assert [result.get(timeout=20) for result in results] == [f"job-{n}" for n in range(4)]
-            again = [float(line[2]) for line in second.lines("job-0")][-1]
-            assert again - killed_at < 2 + 2
-        finally:
-            second.stop()
-
-
-def test_no_task_is_lost_when_a_node_is_killed(tmp_path):
-    with cluster(3, cluster_node_timeout=1000) as nodes:
-        url = ";".join(each.url for each in nodes)
-        with client_of(url, 3) as app:
-            worker = CeleryWorker(tmp_path, url, "-c", "2", LEASE="3").start()
-            try:
-                results = [send(app, "add", n, 0) for n in range(100)]
-                nodes.kill(0)
-                results += [send(app, "add", n, 0) for n in range(100, 200)]
-                assert [result.get(timeout=40) for result in results] == list(range(200))
-            finally:
-                worker.stop()
 
 
 def test_a_stopped_worker_gives_back_what_it_has_not_started(tmp_path):
@@ -196,7 +145,7 @@ def test_the_program_of_the_page_prints_its_sum(shared_node, tmp_path):
     page = (Path(__file__).parents[3] / "docs/integrations/celery.md").read_text(encoding="utf-8")
     program = re.findall(r"```python\n(.*?)```", page, re.DOTALL)[0]
     (tmp_path / "shop.py").write_text(program, encoding="utf-8")
-    environment = os.environ | {"DISQUE_URL": f"{shared_node.url}?name=shop"}
+    environment = os.environ | {"DISQUE_URL": f"{shared_node.url}?name=shop", "PYTHONPATH": str(tmp_path)}
     words = [sys.executable, "-m", "celery", "-A", "shop", "worker", "-P", "solo", "-Q", "shop", "-n", "shop@test"]
     with (tmp_path / "log").open("wb") as log:
         worker = subprocess.Popen(words, cwd=tmp_path, env=environment, stdout=log, stderr=log)
@@ -207,5 +156,5 @@ def test_the_program_of_the_page_prints_its_sum(shared_node, tmp_path):
             )
         finally:
             worker.terminate()
-            worker.wait(15)
+            worker.wait(60)
     assert done.stdout == "5\n"

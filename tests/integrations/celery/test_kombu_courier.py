@@ -13,6 +13,7 @@ pytest.importorskip("kombu", reason="the extra celery is not installed")
 
 from disque_py.integrations.kombu.courier import Courier
 from disque_py.integrations.kombu.urls import read_options
+from waits import eventually
 
 
 @pytest.fixture
@@ -28,7 +29,7 @@ def courier(shared_node):
     made.close()
 
 
-def next_of(courier, seconds=5):
+def next_of(courier, seconds=60):
     until = time.monotonic() + seconds
     while not courier.inbox:
         left = until - time.monotonic()
@@ -36,13 +37,6 @@ def next_of(courier, seconds=5):
         select.select([courier.wake_fd], [], [], left)
         courier.drain_wake()
     return courier.inbox.popleft()
-
-
-def eventually(condition, seconds=5):
-    until = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < until, "it did not happen in time"
-        time.sleep(0.02)
 
 
 def test_a_feed_fetches_no_more_than_its_limit(client, courier):
@@ -108,3 +102,25 @@ def test_a_forked_child_leaves_the_courier_to_its_parent(client, courier):
     assert os.waitpid(child, 0)[1] == 0
     courier.nack(1, held.tag)
     assert next_of(courier).job.nacks == 1
+
+
+def test_a_job_that_was_put_aside_is_taken_before_later_ones(client, courier):
+    client.add_jobs("aside", ["a", "b"])
+    courier.consume(1, ["aside"], 0)
+    eventually(lambda: len(courier.inbox) == 2)
+    first = courier.take("aside", aside=False)
+    courier.hold(2, "tag", first)
+    courier.put_aside(2, "tag", first)
+    assert courier.take("aside", aside=True).body == b"a"
+    assert courier.take("aside", aside=True) is None
+    assert courier.take("aside", aside=False).body == b"b"
+
+
+def test_jobs_that_were_put_aside_go_back_with_their_feed(client, courier):
+    client.add_job("aside-back", "a")
+    courier.consume(1, ["aside-back"], 0)
+    held = next_of(courier)
+    courier.consume(1, [], 0)
+    courier.put_aside(1, held.tag, held.job)
+    courier.nack_all(1)
+    assert client.get_job("aside-back", timeout_ms=60_000).id == held.job.id

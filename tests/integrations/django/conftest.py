@@ -33,6 +33,22 @@ def fail():
 def long():
     return "x" * 100_000
 
+@task
+def strange():
+    return object()
+
+@task
+def leave():
+    raise SystemExit("gone")
+
+@task
+def tangled():
+    raise ValueError(ValueError("twice"))
+
+@task(takes_context=True)
+def own_id(context):
+    return context.task_result.id
+
 @task(takes_context=True)
 def attempt(context):
     return context.attempt
@@ -105,4 +121,4 @@ def start(backend):
     for worker, _ in running:
         worker.stop()
     for _, thread in running:
-        thread.join(10)
+        thread.join(60)

@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from datetime import timedelta
 from functools import partial
 
 import pytest
 
+from waits import eventually
+
 
 def ended(backend, result):
     """Wait for the end of a task."""
-    return backend.wait_result(result.id, timeout=10)
-
-
-def eventually(condition, seconds=10):
-    """Wait until a condition holds."""
-    until = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < until, "it did not happen in time"
-        time.sleep(0.02)
+    return backend.wait_result(result.id, timeout=60)
 
 
 def test_a_result_is_read_by_the_id_of_its_job(tasks, backend, start, client):
@@ -72,7 +65,7 @@ def test_a_larger_priority_runs_first(tasks, start):
 
 
 def test_a_running_task_is_running(tasks, backend, start):
-    result = tasks.note.enqueue(1, pause=0.5)
+    result = tasks.note.enqueue(1, pause=2)
     start()
     eventually(lambda: tasks.ran)
     assert backend.get_result(result.id).status == "RUNNING"

@@ -48,4 +48,4 @@ def start(broker):
 
     yield start
     for worker in workers:
-        worker.stop(5_000)
+        worker.stop(60_000)

@@ -9,6 +9,8 @@ import dramatiq
 from dramatiq.middleware import GroupCallbacks
 from dramatiq.rate_limits import Barrier, BucketRateLimiter, ConcurrentRateLimiter, WindowRateLimiter
 
+from waits import eventually
+
 
 def test_only_so_many_run_at_a_time(limits):
     limiter = ConcurrentRateLimiter(limits, "printer", limit=1)
@@ -29,14 +31,13 @@ def test_no_increment_is_lost_between_threads(limits):
 
 
 def test_a_counter_ends_with_its_time(limits):
-    assert limits.add("count", 1, 50)
-    assert not limits.add("count", 1, 50)
-    time.sleep(0.1)
-    assert limits.add("count", 1, 50)
+    assert limits.add("count", 1, 2_000)
+    assert not limits.add("count", 1, 2_000)
+    eventually(lambda: limits.add("count", 1, 2_000))
 
 
 def test_a_bucket_takes_so_many_per_time(limits):
-    limiter = BucketRateLimiter(limits, "mail", limit=2, bucket=60_000)
+    limiter = BucketRateLimiter(limits, "mail", limit=2, bucket=86_400_000)
     taken = []
     for _ in range(3):
         with limiter.acquire(raise_on_failure=False) as acquired:
@@ -57,7 +58,7 @@ def test_a_barrier_frees_all_when_the_last_one_comes(limits):
     barrier = Barrier(limits, "start", ttl=60_000)
     assert barrier.create(parties=2)
     passed = []
-    first = threading.Thread(target=lambda: passed.append(barrier.wait(timeout=5_000)))
+    first = threading.Thread(target=lambda: passed.append(barrier.wait(timeout=60_000)))
     first.start()
     time.sleep(0.2)
     assert barrier.wait(block=False)
@@ -74,4 +75,4 @@ def test_a_group_calls_back_when_all_its_messages_are_done(broker, limits, start
     group.add_completion_callback(finish.message())
     start()
     group.run()
-    assert done.wait(15)
+    assert done.wait(60)

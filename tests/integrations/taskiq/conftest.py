@@ -39,7 +39,7 @@ async def working(broker, **options):
     finish = asyncio.Event()
     broker.is_worker_process = True
     with ThreadPoolExecutor(4) as executor:
-        receiver = Receiver(broker, executor, **{"max_async_tasks": 10, "wait_tasks_timeout": 5, **options})
+        receiver = Receiver(broker, executor, **{"max_async_tasks": 10, "wait_tasks_timeout": 60, **options})
         listening = asyncio.create_task(receiver.listen(finish))
         try:
             yield
@@ -49,7 +49,7 @@ async def working(broker, **options):
             await broker.shutdown()
 
 
-async def eventually(condition, seconds=10):
+async def eventually(condition, seconds=60):
     """Wait until a condition holds."""
     async with asyncio.timeout(seconds):
         while not condition():

@@ -43,7 +43,7 @@ def test_a_delay_is_the_jobs_own(broker, work, client, name):
         assert client.qlen(name, status="invisible") == 1
         async with working(broker):
             await eventually(lambda: ran)
-        assert 0.6 <= ran[0] - sent_at < 1.5
+        assert ran[0] - sent_at >= 0.6
 
     asyncio.run(main())
 
@@ -135,8 +135,7 @@ def test_a_message_that_a_task_acknowledges_itself(broker, work, client, name):
         await note.kiq()
         async with working(broker):
             await eventually(lambda: len(deliveries) == 2)
-            await asyncio.sleep(0.2)
-            assert client.qlen(name, status="running") == 0
+            await eventually(lambda: client.qlen(name, status="running") == 0)
 
     asyncio.run(main())
     assert deliveries == [1, 2]
@@ -157,7 +156,7 @@ def test_a_task_is_tried_again(broker, work):
     async def main():
         task = await note.kiq()
         async with working(broker):
-            result = await task.wait_result(timeout=10)
+            result = await task.wait_result(timeout=60)
         assert result.return_value == "printed"
 
     asyncio.run(main())
@@ -194,5 +193,24 @@ def test_no_node_is_an_error_of_taskiq():
         with pytest.raises(SendTaskError):
             await note.kiq()
         await broker.shutdown()
+
+    asyncio.run(main())
+
+
+def test_a_message_that_taskiq_drops_comes_again(broker, work, client, name):
+    """A label of a wrong kind is an error of Taskiq before the task runs, and nothing acknowledges the message."""
+    working, eventually = work
+
+    @broker.task(task_name="note")
+    async def note() -> None:
+        pass
+
+    async def main():
+        await note.kicker().with_labels(ack_type="never").kiq()
+        await note.kiq()
+        async with working(broker):
+            await eventually(lambda: not client.qlen(name))
+        job = client.get_job(name, timeout_ms=60_000)
+        assert b"never" in job.body
 
     asyncio.run(main())

@@ -53,7 +53,7 @@ def test_an_error_is_a_result(shared_node, name):
 
 def test_a_waiting_reader_is_told(shared_node, name):
     async def story(backend):
-        waiting = asyncio.create_task(backend.wait_result("task", timeout=10))
+        waiting = asyncio.create_task(backend.wait_result("task", timeout=60))
         await asyncio.sleep(0.1)
         await backend.set_result("task", result(42))
         assert (await waiting).return_value == 42

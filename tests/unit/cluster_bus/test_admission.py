@@ -18,7 +18,7 @@ STRANGER = Hello(b"s" * 20, b"run-one-", "", 7999, 17999)
 
 def lone() -> Membership:
     membership = Membership(Node(b"a" * 20, port=7001, bus_port=17001), Outgoing(), Random(1), node_timeout_ms=2000)
-    membership.now_ms = 1_000_000
+    membership.table.now_ms = 1_000_000
     return membership
 
 
@@ -33,7 +33,7 @@ def meet_from(node: Membership, hello: Hello, host: str = "10.0.0.9", entries: l
 
 def give_up(node: Membership) -> None:
     """Let the time pass in which newcomers must be reached."""
-    node.now_ms += node.node_timeout_ms + 1
+    node.table.now_ms += node.node_timeout_ms + 1
     node.tick()
 
 
@@ -41,20 +41,20 @@ def test_a_newcomer_does_not_count_until_it_was_reached():
     """Any peer can say MEET; the quorum and the copies of jobs must not wait for a node that does not exist."""
     node = lone()
     meet_from(node, STRANGER)
-    newcomer = node.nodes[STRANGER.id]
-    assert (node.size, node.usable, list(node.newcomers)) == (1, (), [newcomer])
+    newcomer = node.table.nodes[STRANGER.id]
+    assert (node.table.size, node.table.usable, list(node.table.newcomers)) == (1, (), [newcomer])
     node.link_up(newcomer, STRANGER)
-    assert (node.size, node.usable, list(node.newcomers)) == (2, (newcomer,), [])
+    assert (node.table.size, node.table.usable, list(node.table.newcomers)) == (2, (newcomer,), [])
 
 
 def test_a_newcomer_that_can_not_be_reached_is_given_up_and_leaves_no_trace():
     node = lone()
     meet_from(node, STRANGER)
-    newcomer = node.nodes[STRANGER.id]
+    newcomer = node.table.nodes[STRANGER.id]
     give_up(node)
-    assert list(node.nodes.values()) == [node.me]
+    assert list(node.table.nodes.values()) == [node.table.me]
     assert newcomer.flags == FORGOTTEN
-    assert node.intern(STRANGER.id) is not newcomer
+    assert node.table.intern(STRANGER.id) is not newcomer
     assert node.tray.forgotten == []
 
 
@@ -62,7 +62,7 @@ def test_the_core_is_told_of_the_end_of_a_newcomer_only_if_it_knows_it():
     """The core then walks over all acknowledged jobs. Strangers must not be able to start that."""
     node = lone()
     meet_from(node, STRANGER)
-    newcomer = node.nodes[STRANGER.id]
+    newcomer = node.table.nodes[STRANGER.id]
     newcomer.core = "interest and hand-overs"
     give_up(node)
     assert node.tray.forgotten == [newcomer]
@@ -71,28 +71,28 @@ def test_the_core_is_told_of_the_end_of_a_newcomer_only_if_it_knows_it():
 def test_a_newcomer_that_claims_the_id_of_a_holder_changes_nothing_about_the_holder():
     """Jobs name it and wait for its confirmation. A liar that can't be reached must not end the wait."""
     node = lone()
-    holder = node.intern(STRANGER.id)
+    holder = node.table.intern(STRANGER.id)
     meet_from(node, STRANGER)
     give_up(node)
     assert holder.flags == UNKNOWN
-    assert node.intern(STRANGER.id) is holder
+    assert node.table.intern(STRANGER.id) is holder
 
 
 def test_a_newcomer_that_jobs_name_meanwhile_is_still_their_holder_when_it_is_given_up():
     """Others reached it and gave it copies. Flagged forgotten, it would count as one that knows of every ack."""
     node = lone()
     meet_from(node, STRANGER)
-    holder = node.intern(STRANGER.id)
+    holder = node.table.intern(STRANGER.id)
     give_up(node)
-    assert list(node.nodes.values()) == [node.me]
+    assert list(node.table.nodes.values()) == [node.table.me]
     assert holder.flags == UNKNOWN
-    assert node.intern(STRANGER.id) is holder
+    assert node.table.intern(STRANGER.id) is holder
 
 
 def test_a_newcomer_that_jobs_name_can_be_forgotten():
     node = lone()
     meet_from(node, STRANGER)
-    holder = node.intern(STRANGER.id)
+    holder = node.table.intern(STRANGER.id)
     node.forget(holder)
     assert holder.flags == FORGOTTEN
     assert node.tray.forgotten == [holder]
@@ -102,11 +102,11 @@ def test_a_node_that_comes_back_as_another_process_after_it_was_forgotten_is_rep
     """The core numbers hand-overs per process. It would answer the new one with answers meant for the old one."""
     node = lone()
     meet_from(node, STRANGER)
-    known = node.nodes[STRANGER.id]
+    known = node.table.nodes[STRANGER.id]
     node.link_up(known, STRANGER)
     node.forget(known)
     meet_from(node, STRANGER)
-    assert node.nodes[STRANGER.id] is known
+    assert node.table.nodes[STRANGER.id] is known
     assert node.tray.new_runs == []
     node.forget(known)
     meet_from(node, STRANGER._replace(run=b"run-two-"))
@@ -119,7 +119,7 @@ def test_a_newcomer_has_no_word_about_failures():
     first, second = exchange.start_joined(2)
     other = seen_by(first, second)
     meet_from(first, STRANGER, entries=[[other.id, "10.0.0.1", 7002, 17002, FAIL, -1, -1]])
-    first.receive(first.nodes[STRANGER.id], STRANGER, "10.0.0.9", "", FAIL_NODE, [[other.id]])
+    first.receive(first.table.nodes[STRANGER.id], STRANGER, "10.0.0.9", "", FAIL_NODE, [[other.id]])
     assert not other.flags
     assert not other.reports
 
@@ -128,19 +128,19 @@ def test_one_host_brings_so_many_newcomers_at_once_and_then_some_a_second():
     node = lone()
     for hello in strangers(1000):
         meet_from(node, hello)
-    assert len(node.newcomers) == NEWCOMERS_BURST
+    assert len(node.table.newcomers) == NEWCOMERS_BURST
     assert node.ignored["too many newcomers from one host"] == 1000 - NEWCOMERS_BURST
-    node.now_ms += 1000
+    node.table.now_ms += 1000
     for hello in strangers(1000, 2001):
         meet_from(node, hello)
-    assert len(node.newcomers) == NEWCOMERS_BURST + NEWCOMERS_PER_S
+    assert len(node.table.newcomers) == NEWCOMERS_BURST + NEWCOMERS_PER_S
 
 
 def test_all_hosts_together_bring_no_more_newcomers_than_there_may_be():
     node = lone()
     for number, hello in enumerate(strangers(1000)):
         meet_from(node, hello, f"10.0.{number % 250}.1")
-    assert len(node.newcomers) == len(node.nodes) - 1 == NEWCOMERS_MAX
+    assert len(node.table.newcomers) == len(node.table.nodes) - 1 == NEWCOMERS_MAX
     assert node.ignored["too many newcomers"] == 1000 - NEWCOMERS_MAX
 
 
@@ -148,10 +148,10 @@ def test_gossip_starts_only_so_many_handshakes():
     node = lone()
     entries = [[number.to_bytes(20, "big"), "10.9.9.9", number, number, 0, -1, -1] for number in range(1, 4000)]
     meet_from(node, STRANGER, entries=entries)
-    assert node.handshake_count == NEWCOMERS_BURST
+    assert node.table.handshake_count == NEWCOMERS_BURST
     for number in range(250):
         meet_from(node, STRANGER, f"10.0.{number}.1", entries)
-    assert node.handshake_count == HANDSHAKES_MAX
+    assert node.table.handshake_count == HANDSHAKES_MAX
     assert node.ignored["too many handshakes"] > 0
 
 
@@ -174,9 +174,9 @@ def test_a_crowd_of_newcomers_costs_no_save():
     node.links.announced_host = "10.0.0.1"
     for hello in strangers(100):
         meet_from(node, hello)
-    assert len(node.newcomers) == 100
+    assert len(node.table.newcomers) == 100
     assert (node.tray.must_write, node.tray.must_save) == (False, False)
-    node.now_ms += TICK_MS
+    node.table.now_ms += TICK_MS
     node.tick()
     assert not node.tray.must_save
 
@@ -185,7 +185,7 @@ def test_a_member_is_written_before_it_is_told_of_anything():
     node = lone()
     (hello,) = strangers(1)
     meet_from(node, hello)
-    (newcomer,) = node.newcomers
+    (newcomer,) = node.table.newcomers
     assert not node.tray.must_write
     node.link_up(newcomer, hello, "10.0.0.9", "10.0.0.1")
     assert node.tray.must_write
@@ -217,8 +217,8 @@ def test_a_crowd_above_a_hosts_rate_limit_comes_in_all_the_same():
 
 def test_a_table_larger_than_any_cluster_grows_no_more_by_itself():
     node = lone()
-    node.size = MEMBERS_MAX
+    node.table.size = MEMBERS_MAX
     meet_from(node, STRANGER, entries=[[b"b" * 20, "10.9.9.9", 1, 1, 0, -1, -1]])
-    assert len(node.nodes) == 1
+    assert len(node.table.nodes) == 1
     node.meet("10.0.0.9", 7999)
-    assert len(node.nodes) == 2
+    assert len(node.table.nodes) == 2

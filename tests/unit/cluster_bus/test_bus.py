@@ -73,10 +73,10 @@ def test_a_killed_node_that_comes_back_is_linked_again():
         first, second = nodes
         port = second.bus.port
         await second.bus.close()
-        await until(lambda: not first.membership.linked)
+        await until(lambda: not first.membership.table.linked)
         await until(lambda: first.lost == [first.known(second)])
         await second.bus.listen(["127.0.0.1"], port)
-        await until(lambda: first.membership.linked)
+        await until(lambda: first.membership.table.linked)
 
     run(story, {}, {})
 
@@ -89,7 +89,7 @@ def test_messages_of_a_former_process_are_not_read_once_the_next_one_is_reached(
         first, second = nodes
         node = first.known(second)
         old = first.bus._incoming[node.id]
-        second.membership.me.run = b"another."
+        second.membership.table.me.run = b"another."
         first.bus.dial(node)
         await until(lambda: first.lost == [node] and not old.is_open)
         await until(lambda: node.id in first.bus._incoming)
@@ -103,7 +103,7 @@ def test_nodes_with_different_secrets_stay_apart_and_say_why(secrets: tuple[byte
     async def story(nodes: list[BusNode]) -> None:
         nodes[0].meet(nodes[1])
         await until(lambda: any(node.bus.rejected["wrong secret"] for node in nodes))
-        assert all(node.membership.size == 1 for node in nodes)
+        assert all(node.membership.table.size == 1 for node in nodes)
         assert any("secret" in line for node in nodes for line in node.log)
 
     run(story, {"secret": secrets[0]}, {"secret": secrets[1]})
@@ -125,7 +125,7 @@ def test_garbage_is_counted_each_time_and_logged_once():
 def test_meeting_oneself_leaves_nothing():
     async def story(nodes: list[BusNode]) -> None:
         nodes[0].meet(nodes[0])
-        await until(lambda: len(nodes[0].membership.nodes) == 1)
+        await until(lambda: len(nodes[0].membership.table.nodes) == 1)
 
     run(story, {})
 
@@ -194,7 +194,7 @@ def test_a_stalled_node_is_cut_off_when_too_much_lies_unsent():
     async def story(nodes: list[BusNode]) -> None:
         await join(nodes)
         first, second = nodes
-        incoming = second.bus._incoming[first.membership.me.id]
+        incoming = second.bus._incoming[first.membership.table.me.id]
         assert incoming._transport is not None
         incoming._transport.pause_reading()
         for _ in range(64):
@@ -331,7 +331,7 @@ def test_a_second_link_of_a_node_replaces_its_first():
     async def story(nodes: list[BusNode]) -> None:
         await join(nodes)
         first, second = nodes
-        older = second.bus._incoming[first.membership.me.id]
+        older = second.bus._incoming[first.membership.table.me.id]
         first.bus.dial(first.known(second))
         assert first.known(second) not in first.bus._ready
         await until(lambda: first.known(second) in first.bus._ready)

@@ -83,7 +83,7 @@ def test_a_frame_with_one_byte_changed_is_refused_or_incomplete_but_never_believ
     damaged = bytearray(FRAME)
     damaged[at] ^= change
     try:
-        assert Decoder(1000).feed(bytes(damaged)) == []
+        assert Decoder(1000, (1, 1)).feed(bytes(damaged)) == []
     except FrameError:
         pass
 

@@ -21,7 +21,7 @@ STRANGER = Hello(b"s" * 20, b"run-one-", "", 7999, 17999)
 
 def lone() -> Membership:
     membership = Membership(Node(b"a" * 20, port=7001, bus_port=17001), Outgoing(), Random(1), node_timeout_ms=2000)
-    membership.now_ms = 1_000_000
+    membership.table.now_ms = 1_000_000
     return membership
 
 
@@ -72,16 +72,16 @@ def test_meeting_oneself_vanishes():
     exchange = Exchange()
     node = exchange.start(7001)
     node.meet("10.0.0.1", 7001)
-    assert len(node.nodes) == 2
+    assert len(node.table.nodes) == 2
     exchange.run(500)
-    assert list(node.nodes.values()) == [node.me]
+    assert list(node.table.nodes.values()) == [node.table.me]
 
 
 def test_a_second_meeting_with_the_same_address_is_one_handshake():
     node = lone()
     node.meet("10.0.0.9", 7009)
     node.meet("10.0.0.9", 7009)
-    assert [each.flags for each in node.nodes.values() if each is not node.me] == [HANDSHAKE]
+    assert [each.flags for each in node.table.nodes.values() if each is not node.table.me] == [HANDSHAKE]
     assert [(each.host, each.port, each.bus_port) for each in dialed(node)] == [("10.0.0.9", 7009, 17009)]
 
 
@@ -97,9 +97,9 @@ def test_an_unanswered_handshake_ends_after_the_node_time_out():
     node = exchange.start(7001)
     node.meet("10.0.0.9", 7009)
     exchange.run(1900)
-    assert len(node.nodes) == 2
+    assert len(node.table.nodes) == 2
     exchange.run(300)
-    assert len(node.nodes) == 1
+    assert len(node.table.nodes) == 1
     assert any(name == "handshake-failed" for name, _ in exchange.peer(node).notices)
 
 
@@ -111,24 +111,24 @@ def test_a_second_meeting_gives_a_handshake_the_whole_time_again():
     exchange.run(1900)
     node.meet("10.0.0.9", 7009)
     exchange.run(1900)
-    assert len(node.nodes) == 2
+    assert len(node.table.nodes) == 2
     exchange.run(300)
-    assert len(node.nodes) == 1
+    assert len(node.table.nodes) == 1
 
 
 def test_a_handshake_does_not_count_for_size_and_groups():
     node = lone()
     node.meet("10.0.0.9", 7009)
-    assert (node.size, node.usable, node.linked) == (1, (), ())
+    assert (node.table.size, node.table.usable, node.table.linked) == (1, (), ())
 
 
 def test_a_name_is_replaced_by_the_address_it_led_to():
     node = lone()
     node.meet("seed.example.org", 7999)
     found = node.link_up(dialed(node)[0], STRANGER, "10.0.0.9", "10.0.0.1")
-    assert found is node.intern(STRANGER.id)
+    assert found is node.table.intern(STRANGER.id)
     assert (found.host, found.port, found.bus_port) == ("10.0.0.9", 7999, 17999)
-    assert node.me.host == "10.0.0.1"
+    assert node.table.me.host == "10.0.0.1"
 
 
 def test_an_announced_host_wins_over_the_address_of_the_socket():
@@ -162,13 +162,13 @@ def test_the_same_node_under_a_second_address_is_met_there_and_the_link_is_close
     node.meet("192.168.0.9", 7999)
     assert node.link_up(dialed(node)[1], STRANGER) is None
     assert [(nodes, kind) for nodes, kind, _ in node.outgoing.take()] == [((found,), MEET)]
-    assert node.size == len(node.nodes) == 2
+    assert node.table.size == len(node.table.nodes) == 2
 
 
 def test_a_known_node_without_link_takes_over_the_link_of_a_handshake():
     node = lone()
     node.receive(None, STRANGER, "10.0.0.9", "", MEET, [heartbeat_item()])
-    known = node.nodes[STRANGER.id]
+    known = node.table.nodes[STRANGER.id]
     node.meet("192.168.0.9", 7999)
     assert node.link_up(dialed(node)[1], STRANGER, "192.168.0.9") is known
     assert known.is_linked
@@ -183,13 +183,13 @@ def test_a_link_for_a_node_forgotten_meanwhile_is_closed():
     node.forget(handshake)
     assert node.link_up(handshake, STRANGER) is None
     node.link_down(handshake)
-    assert len(node.nodes) == 1
+    assert len(node.table.nodes) == 1
 
 
 def test_a_placeholder_of_a_job_becomes_the_node_when_it_is_met():
     exchange = Exchange()
     first, second = exchange.start(7001), exchange.start(7002)
-    named = first.intern(second.me.id)
+    named = first.table.intern(second.table.me.id)
     assert named.flags == UNKNOWN
     second.meet("10.0.0.1", 7001)
     exchange.run(500)
@@ -210,11 +210,11 @@ def test_of_a_stranger_only_meet_counts():
     node.receive(None, STRANGER, "10.0.0.9", "10.0.0.1", FAIL_NODE, [[b"x" * 20]])
     assert node.ignored["stranger"] == 3
     assert [name for name, _ in node.tray.notices].count("unknown-member") == 1
-    assert node.size == 1
+    assert node.table.size == 1
     node.receive(None, STRANGER, "10.0.0.9", "10.0.0.1", MEET, [heartbeat_item()])
-    newcomer = node.nodes[STRANGER.id]
+    newcomer = node.table.nodes[STRANGER.id]
     assert newcomer.host == "10.0.0.9"
-    assert node.me.host == "10.0.0.1"
+    assert node.table.me.host == "10.0.0.1"
     assert node.accept(STRANGER, "10.0.0.9", "10.0.0.1") is newcomer
 
 
@@ -222,8 +222,8 @@ def test_a_ping_from_a_stranger_brings_a_node_back_that_lost_its_table():
     """The stranger dialed it by its id, so they have been members of one cluster."""
     node = lone()
     node.receive(None, STRANGER, "10.0.0.9", "10.0.0.1", PING, [heartbeat_item()])
-    assert node.nodes[STRANGER.id].is_newcomer
-    assert list(node.tray.dials) == [node.nodes[STRANGER.id]]
+    assert node.table.nodes[STRANGER.id].is_newcomer
+    assert list(node.tray.dials) == [node.table.nodes[STRANGER.id]]
     assert "coming-back" in [name for name, _ in node.tray.notices]
 
 
@@ -231,7 +231,7 @@ def test_a_node_that_knows_others_believes_no_ping_of_a_stranger():
     node = lone()
     node.load([NodeLine(b"o" * 20, "10.0.0.5", 7001, 17001, 0, 0, 0)])
     node.receive(None, STRANGER, "10.0.0.9", "10.0.0.1", PING, [heartbeat_item()])
-    assert STRANGER.id not in node.nodes
+    assert STRANGER.id not in node.table.nodes
 
 
 def test_a_node_comes_back_while_it_tries_to_reach_a_seed():
@@ -239,7 +239,7 @@ def test_a_node_comes_back_while_it_tries_to_reach_a_seed():
     node = lone()
     node.meet("10.0.0.7", 7999)
     node.receive(None, STRANGER, "10.0.0.9", "10.0.0.1", PING, [heartbeat_item()])
-    assert STRANGER.id in node.nodes
+    assert STRANGER.id in node.table.nodes
 
 
 def test_a_node_at_whose_address_another_one_was_expected_says_what_helps():
@@ -263,7 +263,7 @@ def test_a_newcomer_that_is_given_up_leaves_a_reset_node_alone():
     node.reset(hard=False)
     node.receive(None, STRANGER, "10.0.0.9", "10.0.0.1", MEET, [heartbeat_item()])
     assert node.admission.is_alone
-    node.admission.expel(node.nodes[STRANGER.id])
+    node.admission.expel(node.table.nodes[STRANGER.id])
     assert "vars alone" in node.dump()
 
 
@@ -271,7 +271,7 @@ def test_the_last_member_can_be_forgotten_while_a_handshake_goes_on():
     node = lone()
     node.load([NodeLine(b"o" * 20, "10.0.0.5", 7001, 17001, 0, 0, 0)])
     node.meet("10.0.0.7", 7999)
-    node.forget(node.nodes[b"o" * 20])
+    node.forget(node.table.nodes[b"o" * 20])
     assert node.admission.is_alone
 
 
@@ -291,14 +291,14 @@ def test_a_meeting_goes_on_after_a_kill():
     again = lone()
     again.load(parse(node.dump()))
     again.resume(parse_notes(node.dump(), 0))
-    assert again.find_handshake("10.0.0.9", 7999) is not None
+    assert again.table.find_handshake("10.0.0.9", 7999) is not None
 
 
 def test_a_meeting_that_was_given_up_is_not_begun_again():
     node = lone()
     node.meet("10.0.0.9", 7999)
     node.tray.must_save = False
-    node.now_ms += 2_001
+    node.table.now_ms += 2_001
     node.tick()
     assert node.tray.must_save
     assert "10.0.0.9" not in node.dump()
@@ -311,18 +311,18 @@ def test_a_node_that_has_not_answered_is_met_again_by_the_next_process():
     found = node.link_up(placeholder, STRANGER, "10.0.0.9", "10.0.0.1")
     again = lone()
     again.load(parse(node.dump()))
-    assert again.nodes[STRANGER.id].must_meet
+    assert again.table.nodes[STRANGER.id].must_meet
     node.receive(found, STRANGER, "10.0.0.9", "10.0.0.1", PONG, [heartbeat_item()])
     assert node.tray.must_write
     again = lone()
     again.load(parse(node.dump()))
-    assert not again.nodes[STRANGER.id].must_meet
+    assert not again.table.nodes[STRANGER.id].must_meet
 
 
 def test_a_meet_from_ourselves_is_ignored():
     node = lone()
     node.receive(None, node.hello(), "10.0.0.1", "10.0.0.1", MEET, [heartbeat_item()])
-    assert node.size == 1
+    assert node.table.size == 1
 
 
 def test_a_kind_of_a_newer_version_is_ignored_and_counted():
@@ -347,13 +347,13 @@ def test_an_idle_cluster_sends_few_heartbeats_and_all_stay_heard_of():
     exchange.run(20_000)
     assert is_whole(nodes)
     assert [len(exchange.peer(node).notices) for node in nodes] == before
-    assert all(exchange.now_ms - other.pong_received_ms <= 2500 for node in nodes for other in node.linked)
+    assert all(exchange.now_ms - other.pong_received_ms <= 2500 for node in nodes for other in node.table.linked)
 
 
 def test_memory_levels_reach_all_nodes_with_the_next_tick():
     exchange = Exchange()
     first, second, third = exchange.start_joined(3)
-    first.memory_level = 2
+    first.table.me.memory_level = 2
     exchange.run(2 * TICK_MS)
     assert seen_by(second, first).memory_level == seen_by(third, first).memory_level == 2
 
@@ -367,7 +367,7 @@ def test_places_reach_all_nodes_at_once_and_stand_in_the_file():
     assert {(seen_by(node, first).datacenter, seen_by(node, first).zone) for node in (second, third)} == {
         ("east", "rack 1")
     }
-    assert [line.place for line in parse(second.dump()) if line.id == first.me.id] == [("east", "rack 1")]
+    assert [line.place for line in parse(second.dump()) if line.id == first.table.me.id] == [("east", "rack 1")]
 
 
 def test_an_answer_lost_with_a_link_is_asked_for_again():
@@ -387,15 +387,15 @@ def test_an_answer_lost_with_a_link_is_asked_for_again():
 def test_a_lone_node_wakes_once_a_second_others_ten_times():
     node = lone()
     node.tick()
-    assert node.next_tick_ms() == node.now_ms + LONE_TICK_MS
+    assert node.next_tick_ms() == node.table.now_ms + LONE_TICK_MS
     node.meet("10.0.0.9", 7009)
-    assert node.next_tick_ms() == node.now_ms + TICK_MS
+    assert node.next_tick_ms() == node.table.now_ms + TICK_MS
 
 
 def test_a_node_that_asks_many_times_in_a_moment_is_answered_once():
     exchange = Exchange()
     first, second = exchange.start_joined(2)
-    first.now_ms += 1
+    first.table.now_ms += 1
     items = [heartbeat_item(port=7002, bus_port=17002)] * 200
     first.receive(seen_by(first, second), second.hello(), "10.0.0.1", "", PING, items)
     assert sum(len(sent) for _, kind, sent in first.outgoing.take() if kind == PONG) == 1
@@ -414,11 +414,11 @@ def test_a_majority_agrees_on_a_failure_right_after_the_time_out():
     first, second, third = exchange.start_joined(3)
     exchange.stop(third)
     exchange.run(1900)
-    assert len(first.usable) == 2
+    assert len(first.table.usable) == 2
     exchange.run(1300)
     assert seen_by(first, third).flags == seen_by(second, third).flags == FAIL
-    assert first.usable == (seen_by(first, second),)
-    assert first.size == 3
+    assert first.table.usable == (seen_by(first, second),)
+    assert first.table.size == 3
 
 
 def test_a_frozen_process_is_suspected_and_its_link_tried_anew():
@@ -439,24 +439,24 @@ def test_a_node_without_a_link_counts_no_longer_for_copies_after_a_second():
     first, second, third = exchange.start_joined(3)
     exchange.stop(third)
     exchange.run(800)
-    assert first.counted == 2
+    assert first.table.counted == 2
     exchange.run(200)
-    assert (first.counted, second.counted) == (1, 1)
-    exchange.start(third.me.port, node_id=third.me.id).load(parse(dump(third.nodes.values())))
+    assert (first.table.counted, second.table.counted) == (1, 1)
+    exchange.start(third.table.me.port, node_id=third.table.me.id).load(parse(dump(third.table.nodes.values())))
     exchange.run(2_000)
-    assert (first.counted, second.counted) == (2, 2)
+    assert (first.table.counted, second.table.counted) == (2, 2)
 
 
 def test_a_node_that_has_just_started_counts_those_it_has_not_reached():
     """Its file names them. Alone it is a minority."""
     exchange = Exchange()
     first, *_ = exchange.start_joined(3)
-    again = Exchange().start(7001, node_id=first.me.id)
-    again.load(parse(dump(first.nodes.values())))
-    assert again.counted == 2
-    again.now_ms += 5_000
+    again = Exchange().start(7001, node_id=first.table.me.id)
+    again.load(parse(dump(first.table.nodes.values())))
+    assert again.table.counted == 2
+    again.table.now_ms += 5_000
     again.tick()
-    assert again.counted == 2
+    assert again.table.counted == 2
 
 
 def test_two_nodes_alone_never_get_past_suspicion():
@@ -499,7 +499,9 @@ def test_a_failure_we_hear_of_wrongly_is_healed_by_the_next_answer():
     exchange = Exchange()
     first, second, third = exchange.start_joined(3)
     hello = second.hello()
-    first.receive(seen_by(first, second), hello, "10.0.0.1", "10.0.0.1", FAIL_NODE, [[third.me.id], [first.me.id]])
+    first.receive(
+        seen_by(first, second), hello, "10.0.0.1", "10.0.0.1", FAIL_NODE, [[third.table.me.id], [first.table.me.id]]
+    )
     assert seen_by(first, third).flags == FAIL
     exchange.run(200)
     assert is_whole([first, second, third])
@@ -521,11 +523,11 @@ def test_everything_heals_when_failed_nodes_come_back():
     first, second, third = exchange.start_joined(3)
     exchange.stop(third)
     exchange.run(5000)
-    back = exchange.start(7003, node_id=third.me.id)
-    back.load(parse(dump(third.nodes.values())))
+    back = exchange.start(7003, node_id=third.table.me.id)
+    back.load(parse(dump(third.table.nodes.values())))
     exchange.run(1500)
     assert is_whole([first, second, back])
-    assert [node.id for node in exchange.peer(first).new_runs] == [back.me.id]
+    assert [node.id for node in exchange.peer(first).new_runs] == [back.table.me.id]
 
 
 # -- addresses -----------------------------------------------------------------------------------------------
@@ -535,8 +537,8 @@ def test_a_node_restarted_on_another_port_is_found_within_a_second():
     exchange = Exchange()
     first, second, third = exchange.start_joined(3)
     exchange.stop(third)
-    moved = exchange.start(7500, node_id=third.me.id)
-    moved.load(parse(dump(third.nodes.values())))
+    moved = exchange.start(7500, node_id=third.table.me.id)
+    moved.load(parse(dump(third.table.nodes.values())))
     exchange.run(1000)
     assert is_whole([first, second, moved])
     assert seen_by(first, moved).port == 7500
@@ -560,10 +562,10 @@ def test_a_failing_node_is_found_where_others_say_it_is():
     exchange = Exchange()
     first, second, third = exchange.start_joined(3)
     seen_by(first, third).flags |= PFAIL
-    entry = [third.me.id, "10.9.9.9", 7003, 17003, 0, -1, -1]
+    entry = [third.table.me.id, "10.9.9.9", 7003, 17003, 0, -1, -1]
     item = [heartbeat_item(port=7002, bus_port=17002)[0], [entry]]
     first.receive(seen_by(first, second), second.hello(), "10.0.0.1", "10.0.0.1", PING, [item])
-    assert first.find_handshake("10.9.9.9", 7003) is not None
+    assert first.table.find_handshake("10.9.9.9", 7003) is not None
 
 
 # -- forgetting ----------------------------------------------------------------------------------------------
@@ -577,8 +579,8 @@ def test_a_forgotten_node_is_out_of_everything_and_gossip_does_not_bring_it_back
     exchange.run(5000)
     assert first.tray.forgotten == [gone]
     assert gone.flags == FORGOTTEN
-    assert first.usable == (seen_by(first, second),)
-    assert first.intern(third.me.id) is gone
+    assert first.table.usable == (seen_by(first, second),)
+    assert first.table.intern(third.table.me.id) is gone
 
 
 def test_gossip_brings_it_back_after_a_minute():
@@ -606,7 +608,7 @@ def test_meet_brings_it_back_at_once():
 def test_heartbeats_of_a_forgotten_node_are_ignored_its_reports_void():
     exchange = Exchange()
     first, second, third = exchange.start_joined(3)
-    seen_by(first, second).reports[seen_by(first, third)] = first.now_ms
+    seen_by(first, second).reports[seen_by(first, third)] = first.table.now_ms
     first.forget(seen_by(first, third))
     assert seen_by(first, second).reports == {}
     exchange.run(3000)
@@ -616,31 +618,31 @@ def test_heartbeats_of_a_forgotten_node_are_ignored_its_reports_void():
 def test_a_soft_reset_forgets_all_other_nodes_and_keeps_the_id():
     exchange = Exchange()
     first, *_ = exchange.start_joined(3)
-    old_id = first.me.id
+    old_id = first.table.me.id
     first.reset(hard=False)
-    assert (first.size, first.linked, len(first.tray.forgotten)) == (1, (), 2)
+    assert (first.table.size, first.table.linked, len(first.tray.forgotten)) == (1, (), 2)
     assert first.tray.must_save
-    assert first.me.id == old_id
+    assert first.table.me.id == old_id
 
 
 def test_a_hard_reset_takes_another_id_and_others_notice_at_their_next_link():
     exchange = Exchange()
     first, second, third = exchange.start_joined(3)
-    old_id = first.me.id
+    old_id = first.table.me.id
     first.set_leaving(True)
     first.reset(hard=True)
-    assert first.me.id != old_id
-    assert first.me.flags & LEAVING
+    assert first.table.me.id != old_id
+    assert first.table.me.flags & LEAVING
     for node in (second, third):  # The reset closed the links that they had dialed.
-        exchange.peer(node).links.pop(node.nodes[old_id])
-        node.link_down(node.nodes[old_id])
+        exchange.peer(node).links.pop(node.table.nodes[old_id])
+        node.link_down(node.table.nodes[old_id])
     exchange.run(1000)
-    assert second.nodes[old_id].flags & NOADDR
+    assert second.table.nodes[old_id].flags & NOADDR
     first.set_leaving(False)
     first.meet("10.0.0.1", 7002)
     exchange.run(1000)
-    assert first.me.id in second.nodes
-    assert first.me.id in third.nodes
+    assert first.table.me.id in second.table.nodes
+    assert first.table.me.id in third.table.nodes
 
 
 # -- leaving, saving -------------------------------------------------------------------------------------------
@@ -652,8 +654,8 @@ def test_leaving_is_known_everywhere_in_a_moment_and_taken_back_likewise():
     first.set_leaving(True)
     exchange.run(100)
     assert seen_by(second, first).flags == seen_by(third, first).flags == LEAVING
-    assert second.usable == (seen_by(second, third),)
-    assert second.size == 3
+    assert second.table.usable == (seen_by(second, third),)
+    assert second.table.size == 3
     first.set_leaving(False)
     exchange.run(100)
     assert is_whole([first, second, third])
@@ -663,21 +665,21 @@ def test_a_restart_finds_the_cluster_from_the_file_alone():
     exchange = Exchange()
     first, second = exchange.start_joined(2)
     second.set_leaving(True)
-    text = dump(second.nodes.values())
+    text = dump(second.table.nodes.values())
     exchange.stop(second)
-    back = exchange.start(7002, node_id=second.me.id)
+    back = exchange.start(7002, node_id=second.table.me.id)
     back.load(parse(text))
-    assert back.me.flags & LEAVING
-    assert back.me.host == "10.0.0.1"
+    assert back.table.me.flags & LEAVING
+    assert back.table.me.host == "10.0.0.1"
     exchange.run(500)
-    assert back.linked[0].id == first.me.id
+    assert back.table.linked[0].id == first.table.me.id
 
 
 def test_a_ping_in_flight_before_a_restart_begins_now():
     node = lone()
-    text = f"{'62' * 20} h:1 fail 5 7 connected\n{node.me.name.decode()} :7001 myself 0 0 connected\n"
+    text = f"{'62' * 20} h:1 fail 5 7 connected\n{node.table.me.name.decode()} :7001 myself 0 0 connected\n"
     node.load(parse(text))
-    other = node.nodes[b"b" * 20]
+    other = node.table.nodes[b"b" * 20]
     assert (other.ping_sent_ms, other.pong_received_ms, other.fail_at_ms) == (1_000_000, 1_000_000, 1_000_000)
     assert other.flags == FAIL
 
@@ -686,11 +688,11 @@ def test_a_ping_in_flight_before_a_restart_begins_now():
 def test_with_any_seed_a_cluster_becomes_whole_and_the_epoch_tells(seed: int):
     exchange = Exchange(seed)
     nodes = exchange.start_joined(5)
-    epoch = nodes[0].epoch
+    epoch = nodes[0].table.epoch
     assert is_whole(nodes)
     exchange.stop(nodes[4])
     exchange.run(200)
-    assert nodes[0].epoch > epoch
+    assert nodes[0].table.epoch > epoch
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -705,8 +707,8 @@ def test_after_any_faults_the_cluster_is_whole_again_after_healing(seed: int):
             old = nodes[at]
             exchange.stop(old)
             exchange.run(rng.choice([0, 500, 4000]))
-            nodes[at] = exchange.start(7100 + step, node_id=old.me.id)
-            nodes[at].load(parse(dump(old.nodes.values())))
+            nodes[at] = exchange.start(7100 + step, node_id=old.table.me.id)
+            nodes[at].load(parse(dump(old.table.nodes.values())))
         elif what in ("freeze", "thaw"):
             exchange.peer(nodes[at]).is_frozen = what == "freeze"
         elif what == "cut":
@@ -714,7 +716,7 @@ def test_after_any_faults_the_cluster_is_whole_again_after_healing(seed: int):
         elif what == "heal":
             exchange.cut.clear()
         elif what == "meet":
-            nodes[at].meet("10.0.0.1", rng.choice(nodes).me.port)
+            nodes[at].meet("10.0.0.1", rng.choice(nodes).table.me.port)
         else:
             nodes[at].set_leaving(rng.random() < 0.5)
         exchange.run(rng.choice([0, 100, 1000, 5000]))
@@ -722,7 +724,7 @@ def test_after_any_faults_the_cluster_is_whole_again_after_healing(seed: int):
     for node in nodes:
         exchange.peer(node).is_frozen = False
         node.set_leaving(False)
-        node.meet("10.0.0.1", nodes[0].me.port)  # A node that moved while all others did can't find them.
+        node.meet("10.0.0.1", nodes[0].table.me.port)  # A node that moved while all others did can't find them.
     exchange.run(15_000)
     assert is_whole(nodes)
 
@@ -738,7 +740,7 @@ def test_the_log_is_told_of_a_failure_with_its_address_and_of_the_state_of_the_c
     exchange.partition(nodes[:2], nodes[2:])
     exchange.run(6000)
     few, many = notes(exchange, nodes[0]), notes(exchange, nodes[4])
-    assert many["node-failed"]["address"] in {f"{node.me.host}:{node.me.port}" for node in nodes[:2]}
+    assert many["node-failed"]["address"] in {f"{node.table.me.host}:{node.table.me.port}" for node in nodes[:2]}
     assert many["node-failed"]["reason"]
     assert few["cluster-fail"] == {"lost": 3, "size": 5}
     assert "cluster-fail" not in many

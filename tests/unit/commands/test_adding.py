@@ -298,6 +298,18 @@ def test_a_minority_refuses_a_job_rather_than_make_fewer_copies():
     assert error_of(broker, client, "ADDJOB", "q", "body", 0).startswith("NOREPL")
 
 
+def test_refusals_for_want_of_nodes_and_zones_are_counted():
+    """INFO tells them apart from timeouts: a node is away, and no producer waited."""
+    broker, client = start()
+    add_node(broker, 2)
+    broker.cluster.refresh()
+    error_of(broker, client, "ADDJOB", "q", "body", 0, "REPLICATE", 3)
+    error_of(broker, client, "ADDJOB", "q", "body", 0, "REPLICATE", 2, "ZONES", 2)
+    told = ask_parsed(broker, client, "INFO", "jobs").decode()
+    assert "total_replication_short_of_nodes:1\r\n" in told
+    assert "total_replication_short_of_zones:1\r\n" in told
+
+
 def test_a_majority_does_not_count_suspected_nodes():
     broker, client = start()
     add_node(broker, 2).flags |= PFAIL
@@ -322,7 +334,7 @@ def test_replicate_default_overrides_it():
 def test_one_node_short_says_why_no_copy_can_be_kept_here(replicate, is_explained):
     broker, client = start()
     add_node(broker)
-    broker.cluster.set_leaving(True)
+    broker.membership.set_leaving(True)
     text = error_of(broker, client, "ADDJOB", "q", "body", 0, "REPLICATE", replicate)
     assert text == "NOREPL Not enough reachable nodes for the requested replication level" + is_explained * (
         ", since I'm unable to hold a copy of the message for the following reason: I'm leaving the cluster"

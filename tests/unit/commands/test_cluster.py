@@ -38,7 +38,7 @@ def test_info_counts_nodes():
     add_node(broker, 2)
     add_node(broker, 3, is_linked=False).flags |= PFAIL
     broker.cluster.refresh()
-    broker.cluster.meet("10.0.0.9", 7711)
+    broker.membership.meet("10.0.0.9", 7711)
     fields = fields_of(ask_parsed(broker, make_client(broker), "CLUSTER", "INFO"))
     assert fields["cluster_known_nodes"] == "4"
     assert (fields["cluster_reachable_nodes"], fields["cluster_size"]) == ("1", "3")
@@ -50,7 +50,7 @@ def test_the_state_is_fail_when_most_nodes_are_lost():
     broker = make_broker()
     second = add_node(broker, 2)
     second.flags |= FAIL
-    broker.cluster.meet("10.0.0.9", 7711)
+    broker.membership.meet("10.0.0.9", 7711)
     assert b"cluster_state:ok" in told(broker, "INFO")
     add_node(broker, 3).flags |= PFAIL
     assert b"cluster_state:fail" in told(broker, "INFO")

@@ -81,7 +81,7 @@ def test_other_values_the_broker_keeps_copies_of():
         broker.stats.log_slow([b"x"], 1, 1, 128)
     ask(broker, client, "CONFIG", "SET", "cluster-node-timeout", 2000)
     ask(broker, client, "CONFIG", "SET", "slowlog-max-len", 1)
-    assert (broker.cluster.node_timeout_ms, broker.tombstones.keep_ms, len(broker.stats.slowlog)) == (2000, 4000, 1)
+    assert (broker.membership.node_timeout_ms, broker.tombstones.keep_ms, len(broker.stats.slowlog)) == (2000, 4000, 1)
 
 
 def test_resetstat_resets_the_counters_of_info_but_not_those_of_the_bus():

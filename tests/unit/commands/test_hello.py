@@ -40,7 +40,7 @@ def test_a_leaving_node_says_so_of_itself():
 
 def test_a_handshake_is_listed_too():
     broker = make_broker()
-    broker.cluster.meet("10.0.0.9", 7711)
+    broker.membership.meet("10.0.0.9", 7711)
     assert ask_parsed(broker, make_client(broker), "HELLO")[3][1:] == [b"10.0.0.9", b"7711", b"5"]
 
 

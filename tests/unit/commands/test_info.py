@@ -114,7 +114,7 @@ def test_commandstats_show_called_commands_by_original_names():
 def test_the_reasons_of_ignored_messages_are_fields():
     broker = make_broker()
     broker.stats.ignored("holders of an unknown job")
-    broker.cluster.ignored["stranger"] += 2
+    broker.membership.ignored["stranger"] += 2
     fields = fields_of(info(broker, "cluster"))
     assert fields["cluster_stats_messages_ignored"] == "3"
     assert fields["cluster_ignored_holders_of_an_unknown_job"] == "1"
@@ -130,7 +130,7 @@ def test_every_field_is_explained_in_the_docs():
     text = (Path(__file__).resolve().parents[3] / "docs" / "info.md").read_text(encoding="utf-8")
     broker = make_broker()
     broker.host.fields.append(("disque_build_id", "c0ffee"))
-    broker.cluster.set_leaving(True)
+    broker.membership.set_leaving(True)
     shown = fields_of(info(broker, "default"))
     reasons = ("cluster_ignored_", "cluster_links_rejected_")
     assert [name for name in shown if f"`{name}`" not in text and not name.startswith(reasons)] == []

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from disque_py.commands.subcommands import ANY, Form, form_of, text_of
+import pytest
+
+from disque_py.commands.subcommands import ANY, SHOWN_BYTES_MAX, Form, form_of, run_form, syntax_error, text_of
+from disque_py.core.errors import CommandError
 from disque_py.resp.replies import error
 
 
@@ -22,6 +25,19 @@ def test_a_form_needs_its_name_in_any_case_and_its_number_of_words():
 
 def test_without_a_word_there_is_no_form():
     assert form_of(FORMS, [b"X"]) is None
+
+
+@pytest.mark.plain
+@pytest.mark.parametrize(("words", "wrong"), [(["Pop"], "Pop"), (["get"], "get"), (["get", "a", "b", "c"], "c")])
+def test_a_request_is_refused_with_the_word_that_is_wrong(words, wrong):
+    """An unknown subcommand, or the last word of a request with too few or too many."""
+    with pytest.raises(CommandError) as refused:
+        run_form(FORMS, None, None, [b"X", *[word.encode() for word in words]])
+    assert refused.value.text == f"ERR syntax error: '{wrong}'"
+
+
+def test_a_long_word_is_cut_in_its_error():
+    assert syntax_error(b"x" * 500).text == f"ERR syntax error: '{'x' * SHOWN_BYTES_MAX}'"
 
 
 def test_any_bytes_survive_an_error_text():

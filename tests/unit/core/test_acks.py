@@ -131,7 +131,7 @@ def test_a_forgotten_member_counts_as_confirmed():
     job = hold(broker, b, c)
     acks.ack_here(broker, job.id)
     say(broker, b, GOTACK, (job.id, pack(broker.me, b, c), 1))
-    broker.cluster.forget(c)
+    broker.membership.forget(c)
     advance(broker, 2000)
     assert broker.find(job.id) is None
 
@@ -345,7 +345,7 @@ def test_no_dummy_ack_is_kept_where_it_is_of_no_use(reason):
     if reason != "alone":
         add_node(broker)
     if reason == "leaving":
-        broker.cluster.set_leaving(True)
+        broker.membership.set_leaving(True)
     if reason == "known as done":
         broker.tombstones.add(job_id, broker.now_ms)
     assert acks.ack_here(broker, job_id) == 0
@@ -354,7 +354,7 @@ def test_no_dummy_ack_is_kept_where_it_is_of_no_use(reason):
 
 def test_a_leaving_node_passes_an_ack_of_an_unknown_job_on_and_keeps_nothing():
     broker, b, c = make_cluster()
-    broker.cluster.set_leaving(True)
+    broker.membership.set_leaving(True)
     assert acks.ack_here(broker, make_id()) == 0
     assert sent(broker) == [((b, c), SETACK, (make_id(), b"", 0))]
     assert broker.job_count == 0
@@ -511,7 +511,7 @@ def start_replicated(*, leaving=False, retry_s=30):
     broker = make_broker()
     node = add_node(broker)
     if leaving:
-        broker.cluster.set_leaving(True)
+        broker.membership.set_leaving(True)
     producer = make_client(broker)
     assert ask(broker, producer, "ADDJOB", "q", "body", 0, "RETRY", retry_s, "REPLICATE", 1 if leaving else 2) == b""
     (job,) = [job for shard in broker.shards for job in shard.values()]

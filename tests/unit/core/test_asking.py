@@ -164,7 +164,7 @@ def test_an_unknown_job_may_be_on_a_node_that_is_not_linked():
     broker, _, [node, _] = start()
     answers = Answers()
     refuse_unreachable(broker, [make_id(1)], answers)
-    broker.cluster.links.back_off(node)
+    broker.membership.links.back_off(node)
     broker.cluster.refresh()
     with pytest.raises(CommandError, match="UNREACHABLE No node that holds the job can be asked now"):
         refuse_unreachable(broker, [make_id(1)], answers)

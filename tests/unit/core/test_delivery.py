@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from brokers import add_node, ask, ask_parsed, make_broker, make_client, pass_time
-from cluster_bus.messages import LEASED, NEEDJOBS
+from cluster_bus.messages import NEEDJOBS
 from copies import advance, hold, hold_queued, sent_of
 from disque_py.core import delivery
 from disque_py.core.client import RUNNING, WAITS_FOR_JOBS
@@ -63,13 +63,13 @@ def test_counters_come_on_demand():
     assert entry == [b"q", job.id, b"body", b"nacks", 2, b"additional-deliveries", 3]
 
 
-def test_a_delivery_starts_the_lease_and_tells_the_holders():
+def test_a_delivery_starts_the_lease():
     broker = make_broker()
     node = add_node(broker)
     job = hold_queued(broker, node, retry_s=30)
     get(broker, make_client(broker), "FROM", "q")
     assert (job.state, job.is_leased_here, job.attempt) == (ACTIVE, True, 1)
-    assert sent_of(broker, LEASED) == [((node,), (job.id, 30_000, 1, 2))]
+    assert job.requeue_at_ms == broker.now_ms + 30_000
     queue = broker.queues[b"q"]
     assert (queue.jobs_out, broker.stats.jobs_delivered) == (1, 1)
 

@@ -323,7 +323,7 @@ def test_a_delivery_under_a_token_can_be_repeated_and_extended():
 
 
 def test_jobs_of_a_token_that_need_no_claim_may_be_leased_for_any_time():
-    """Spec EX1. Whatever other jobs of the node run under claims."""
+    """Spec EX1. This holds also if other jobs of the node run under claims."""
     world = exclusive()
     add(world, "a", "ann")
     assert len(get(world, "a")) == 1

@@ -261,7 +261,7 @@ def start_once(*, count=1, timeout_ms=0, delay_s=0):
     """We leave; a producer adds an at-most-once job."""
     broker = make_broker()
     nodes = [add_node(broker, number) for number in range(2, 2 + count)]
-    broker.cluster.set_leaving(True)
+    broker.membership.set_leaving(True)
     producer = make_client(broker)
     words = ("ADDJOB", "q", "body", timeout_ms, "RETRY", 0, "DELAY", delay_s)
     assert ask(broker, producer, *words) == b""
@@ -326,7 +326,7 @@ def test_a_job_whose_taker_died_is_not_given_to_another_process():
 def test_a_producer_is_answered_when_its_job_comes_back():
     """It had been taken there, and the producer waits to hear that. The answer itself was lost with a link."""
     broker, node, producer, job = start_once()
-    broker.cluster.set_leaving(False)
+    broker.membership.set_leaving(False)
     say(broker, node, YOURJOBS, (1, 0, [snapshot_of(broker, job)]))
     assert producer.out == [b"+%b\r\n" % job.id]
 
@@ -335,7 +335,7 @@ def test_a_producer_is_answered_when_its_job_comes_back():
 def test_a_producer_hears_of_its_job_with_the_event_that_it_was_added(comes_back):
     """It is back, or done, before the answer. So it had been taken, and this node says that it was added."""
     broker, node, producer, job = start_once()
-    broker.cluster.set_leaving(False)
+    broker.membership.set_leaving(False)
     broker.events = Noted()
     if comes_back:
         say(broker, node, YOURJOBS, (1, 0, [snapshot_of(broker, job)]))

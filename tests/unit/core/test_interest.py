@@ -394,7 +394,7 @@ def test_a_hint_is_not_answered(reason):
         elif reason == "paused":
             broker.queues[b"q"].paused = 1
         else:
-            broker.cluster.set_leaving(True)
+            broker.membership.set_leaving(True)
     sent(broker)
     say(broker, b, HINT, (b"q", 3))
     assert sent_of(broker, NEEDJOBS) == []

@@ -227,7 +227,7 @@ def test_a_job_that_was_named_exists_even_if_its_creator_says_otherwise_later():
     creator = add_node(broker, 1)
     job_id = b"D-" + creator.name[:8] + other_id()[10:]
     say(broker, creator, REPLJOB, ((job_id, *keyed_snapshot(broker, creator)[1:]), NEW_KEY))
-    broker.cluster.link_down(creator)
+    broker.membership.link_down(creator)
     assert add(broker, client) == b"+%b\r\n" % job_id
     say(broker, creator, DELJOB, (job_id, None, CREATION_ABORTED))
     assert broker.find(job_id) is not None

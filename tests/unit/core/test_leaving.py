@@ -224,7 +224,7 @@ def test_a_forgotten_holder_need_not_answer():
     job = hold(broker, b, c)
     step(broker)
     say(broker, b, LEFT_OK, (job.id, HAS))
-    broker.cluster.forget(c)
+    broker.membership.forget(c)
     pass_time(broker, 1000)
     step(broker)
     assert broker.find(job.id) is None

@@ -190,7 +190,7 @@ def test_one_roomy_node_is_not_enough_for_a_default_of_more_copies():
 
 def test_a_leaving_node_never_keeps_a_copy():
     broker = make_broker()
-    broker.cluster.set_leaving(True)
+    broker.membership.set_leaving(True)
     assert memory.replicates_externally(broker, 3)
 
 

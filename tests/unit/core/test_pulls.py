@@ -318,7 +318,7 @@ def test_a_node_that_would_not_take_jobs_asks_for_none(reason):
     queue = broker.queue(b"q")
     pulls.imported(broker, queue, node)
     if reason == "leaving":
-        broker.cluster.set_leaving(True)
+        broker.membership.set_leaving(True)
     else:
         queue.paused = 1
     queue.waiting[make_client(broker)] = None

@@ -149,7 +149,7 @@ def test_a_failed_node_is_suspect_after_repair_after():
     """Spec RC2. A node that answers in between begins anew."""
     broker, second, _, lost = make_cluster(repair_after=60)
     hold(broker, second, lost)
-    broker.cluster.links.back_off(lost)
+    broker.membership.links.back_off(lost)
     lost.flags |= 4
     lost.fail_at_ms = broker.now_ms
     broker.cluster.refresh()
@@ -199,7 +199,7 @@ def test_a_broken_link_begins_the_turn_anew():
     hold(broker, second, third, lost, replicate=4)
     forget(broker, lost)
     answer(broker, second)
-    broker.cluster.links.back_off(third)
+    broker.membership.links.back_off(third)
     broker.cluster.refresh()
     dispatch.link_lost(broker, third)
     sent(broker)
@@ -295,7 +295,7 @@ def test_a_member_out_of_reach_counts_until_its_copies_are_suspect():
     """Spec RC5. It is asked when it is linked again."""
     broker, second, third, lost = make_cluster()
     hold(broker, second, third, lost, replicate=3)
-    broker.cluster.links.back_off(third)
+    broker.membership.links.back_off(third)
     broker.cluster.refresh()
     forget(broker, lost)
     answer(broker, second)
@@ -512,12 +512,12 @@ def test_the_era_grows_with_each_absence(cause):
     if cause == "forget":
         forget(broker, lost)
     elif cause == "sleep":
-        repair.look(broker, broker.cluster.node_timeout_ms + 1)
+        repair.look(broker, broker.membership.node_timeout_ms + 1)
     elif cause == "recovery":
-        broker.cluster.recoveries += 1
+        broker.membership.recoveries += 1
         repair.look(broker, 100)
     else:
-        span_ms = broker.cluster.node_timeout_ms + (1 if cause == "long break" else 0)
+        span_ms = broker.membership.node_timeout_ms + (1 if cause == "long break" else 0)
         second.unlinked_ms = broker.now_ms - span_ms
         dispatch.link_up(broker, second)
     assert broker.era == era + (cause != "short break")
@@ -540,14 +540,14 @@ def test_show_and_info_tell_of_repairs():
 def test_the_log_tells_of_missing_copies_only():
     """Spec RC10. A node that restarts is no news."""
     broker, second, third, job = make_missing()
-    names = [name for name, _ in broker.cluster.tray.notices]
+    names = [name for name, _ in broker.membership.tray.notices]
     assert names.count("repair-started") == 1
     answer(broker, third, HAS_NONE)
     answer(broker, second)
     say(broker, third, GOTJOB, job.id)
     go_on(broker)
     advance(broker, 10 * SECOND)
-    assert "repair-finished" in [name for name, _ in broker.cluster.tray.notices]
+    assert "repair-finished" in [name for name, _ in broker.membership.tray.notices]
 
 
 # -- whole clusters -----------------------------------------------------------------------------------------
@@ -573,7 +573,7 @@ def test_every_job_gets_its_copies_again(how):
     lost.die()
     if how == "forgotten":
         for name in "acd":
-            world.ask(name, "CLUSTER", "FORGET", lost.membership.me.id.hex())
+            world.ask(name, "CLUSTER", "FORGET", lost.membership.table.me.id.hex())
     elif how == "wiped":
         lost.start()
     world.run(20_000)
@@ -588,7 +588,7 @@ def test_a_node_that_joins_takes_missing_copies():
     lost = world.machines["b"]
     lost.die()
     for name in "ac":
-        world.ask(name, "CLUSTER", "FORGET", lost.membership.me.id.hex())
+        world.ask(name, "CLUSTER", "FORGET", lost.membership.table.me.id.hex())
     world.run(10_000)
     assert copies_in(world) == [2]
     world.add("e")

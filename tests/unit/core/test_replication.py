@@ -186,12 +186,12 @@ def test_a_producer_that_asked_for_no_number_waits_for_no_node_out_of_sight():
     ask(broker, producer, "ADDJOB", "q", "body", 0)
     ask(broker, strict, "ADDJOB", "q", "body", 0, "REPLICATE", 3)
     by_default, by_number = broker.copies.waiting_repl
-    broker.cluster.link_down(c)
+    broker.membership.link_down(c)
     say(broker, b, GOTJOB, by_default.id, by_number.id)
     dispatch.settle(broker)
     assert by_default.state == WAIT_REPL
     broker.cluster.now_ms += 900
-    broker.cluster.tick()
+    broker.membership.tick()
     dispatch.settle(broker)
     assert (by_default.state, by_default.replicate) == (QUEUED, 2)
     assert producer.out == [b"+" + by_default.id + b"\r\n"]
@@ -268,7 +268,7 @@ def test_async_is_answered_at_once_and_wants_no_confirmation():
 
 def test_without_an_own_copy_a_confirmed_node_is_told_to_queue_the_job():
     broker, b, c = make_cluster()
-    broker.cluster.set_leaving(True)
+    broker.membership.set_leaving(True)
     producer, job = add(broker, 0, "REPLICATE", 2, "DELAY", 3)
     assert sent_of(broker, REPLJOB)[0][1][0][4] == pack(b, c)
     confirm(broker, job, b, c)
@@ -284,7 +284,7 @@ def test_a_node_asked_for_a_copy_we_do_not_keep_learns_of_nodes_asked_later():
     believe to be alone, forget the job with its ack, and the other one would queue it again.
     """
     broker, b, c = make_cluster()
-    broker.cluster.set_leaving(True)
+    broker.membership.set_leaving(True)
     _, job = add(broker, 0, "REPLICATE", 1)
     ((first,), _) = sent_of(broker, REPLJOB)[0]
     advance(broker, EXTEND_MS)
@@ -295,9 +295,9 @@ def test_a_node_asked_for_a_copy_we_do_not_keep_learns_of_nodes_asked_later():
 def test_a_node_that_keeps_no_copy_is_no_holder_for_one_that_leaves():
     """It forgets the job as soon as its producer is answered."""
     broker, b, _ = make_cluster()
-    broker.cluster.set_leaving(True)
+    broker.membership.set_leaving(True)
     _, job = add(broker, 0, "REPLICATE", 2)
-    broker.cluster.set_leaving(False)
+    broker.membership.set_leaving(False)
     sent(broker)
     say(broker, b, REPLJOB, (snapshot_of(broker, job), 0))
     assert sent(broker) == [((b,), REFUSED, (job.id, REFUSED_BUSY))]
@@ -306,7 +306,7 @@ def test_a_node_that_keeps_no_copy_is_no_holder_for_one_that_leaves():
 
 def test_jobs_that_others_hold_for_us_count_as_added():
     broker, b, c = make_cluster()
-    broker.cluster.set_leaving(True)
+    broker.membership.set_leaving(True)
     _, job = add(broker, 0, "REPLICATE", 2)
     confirm(broker, job, b, c)
     assert broker.stats.jobs_added == 1
@@ -315,7 +315,7 @@ def test_jobs_that_others_hold_for_us_count_as_added():
 def test_async_without_an_own_copy_waits_like_any_other():
     """The producer would get the id of a job that no node holds."""
     broker, b, c = make_cluster()
-    broker.cluster.set_leaving(True)
+    broker.membership.set_leaving(True)
     producer, job = add(broker, 0, "ASYNC", "REPLICATE", 2)
     confirm(broker, job, b)
     assert producer.out == []
@@ -328,7 +328,7 @@ def test_async_never_answers_for_a_job_that_is_nowhere():
     """The only usable node has no link at the moment: a copy must be kept, or the job refused."""
     broker = make_broker()
     add_node(broker, is_linked=False)
-    broker.cluster.set_leaving(True)
+    broker.membership.set_leaving(True)
     reply = ask(broker, make_client(broker), "ADDJOB", "q", "body", 0, "ASYNC", "REPLICATE", 1)
     assert reply.startswith(b"-NOREPL") or broker.job_count == 1 or sent_of(broker, REPLJOB)
 
@@ -407,7 +407,7 @@ def test_a_copy_is_refused_with_the_reason(reason):
     if reason == "paused":
         ask(broker, client, "PAUSE", "q", "in")
     else:
-        broker.cluster.set_leaving(True)
+        broker.membership.set_leaving(True)
         sent(broker)
     expected = REFUSED_PAUSED if reason == "paused" else REFUSED_LEAVING
     say(broker, b, REPLJOB, (snapshot(broker, b, broker.me), 0), (snapshot(broker, b, broker.me, number=2), 1))

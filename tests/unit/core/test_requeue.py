@@ -100,7 +100,44 @@ def test_a_delivery_is_told_to_the_other_holders():
     broker, b, c = make_cluster()
     job = hold_queued(broker, b, c, retry_s=30)
     ask(broker, make_client(broker), "GETJOB", "FROM", "q")
-    assert sent_of(broker, LEASED) == [((b, c), (job.id, 30_000, 1, 2))]
+    assert sent_of(broker, LEASED) == []
+    advance(broker, 150)
+    ((nodes, (job_id, left_ms, attempt, version)),) = sent_of(broker, LEASED)
+    assert (nodes, job_id, attempt, version) == ((b, c), job.id, 1, 2)
+    assert 29_850 <= left_ms < 29_980
+
+
+def test_a_delivery_that_is_over_at_once_is_not_told():
+    """Spec L1."""
+    broker, b, c = make_cluster()
+    job = hold_queued(broker, b, c, retry_s=30)
+    ask(broker, make_client(broker), "GETJOB", "FROM", "q")
+    assert ask(broker, make_client(broker), "ACKJOB", job.id) == b":1\r\n"
+    advance(broker, 150)
+    assert sent_of(broker, LEASED) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "retry_s"), [((), 4), (("LEASE", "30"), 30), (("TOKEN", "t"), 30)], ids=["short", "lease", "token"]
+)
+def test_a_short_lease_or_one_of_its_own_is_told_at_once(words, retry_s):
+    """Spec L1."""
+    broker, b, c = make_cluster()
+    job = hold_queued(broker, b, c, retry_s=retry_s)
+    ask(broker, make_client(broker), "GETJOB", *words, "FROM", "q")
+    assert sent_of(broker, LEASED) == [((b, c), (job.id, retry_s * 1_000, 1, 2))]
+
+
+@pytest.mark.parametrize(
+    ("kind", "rest"), [(LEASED, (30_000, 0, 2)), (QUEUED, (QUEUED_RELEASED, 0, 0, 1, 2))], ids=["leased", "queued"]
+)
+def test_a_node_that_had_not_heard_of_our_delivery_hears_its_number(kind, rest):
+    """A client that goes on with the job at another node would begin with the same number. Spec L5."""
+    broker, b, c = make_cluster()
+    job = hold_queued(broker, b, c, retry_s=30)
+    ask(broker, make_client(broker), "GETJOB", "FROM", "q")
+    say(broker, b, kind, (job.id, *rest))
+    assert sent_of(broker, WILLQUEUE) == [((b,), (job.id, 1))]
 
 
 def test_a_holder_queues_no_earlier_than_the_lease_ends():

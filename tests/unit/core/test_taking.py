@@ -132,7 +132,7 @@ def test_a_job_whose_producer_still_waits_here_is_refused():
 
 def test_a_leaving_node_takes_no_jobs():
     broker, node = make_pair()
-    broker.cluster.set_leaving(True)
+    broker.membership.set_leaving(True)
     assert take(broker, node, snapshot(broker, node)) == REFUSED_LEAVING
     assert broker.job_count == 0
 

@@ -245,7 +245,7 @@ def test_the_level_of_memory_is_told_to_the_cluster():
     broker = make_broker(maxmemory=100_000)
     hold(broker, body=b"x" * 97_000)
     advance(broker, 150)
-    assert broker.cluster.memory_level == 2
+    assert broker.me.memory_level == 2
 
 
 def test_an_overdue_client_of_many_is_answered_by_the_next_tick():

@@ -20,9 +20,9 @@ def test_a_word_is_refused_while_a_known_node_is_older():
         with pytest.raises(CommandError) as refused:
             refuse_older(broker)
         assert refused.value.text == f"ERR not while node {old.name.decode()} runs an older version"
-        broker.cluster.links.back_off(old)
+        broker.membership.links.back_off(old)
         broker.cluster.refresh()
-    broker.cluster.forget(old)
+    broker.membership.forget(old)
     refuse_older(broker)
 
 
@@ -31,7 +31,7 @@ def test_a_node_that_was_upgraded_is_no_older_one():
     broker = make_broker()
     old = add_node(broker, 2, protocol=1)
     assert older_node(broker, ATTEMPTS) is old
-    broker.cluster.links.back_off(old)
+    broker.membership.links.back_off(old)
     hello = Hello(old.id, b"run-two-", "", 7711, 17711)
-    assert broker.cluster.link_up(old, hello, old.host, "127.0.0.1") is old
+    assert broker.membership.link_up(old, hello, old.host, "127.0.0.1") is old
     assert older_node(broker, ATTEMPTS) is None

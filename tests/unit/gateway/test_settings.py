@@ -66,3 +66,15 @@ def test_loopback_is_a_machines_own():
     assert [is_loopback(host) for host in ("127.0.0.9", "::1", "localhost", "10.0.0.1", "0.0.0.0", "name")] == [
         True, True, True, False, False, False,
     ]  # fmt: skip
+
+
+def test_clusters_are_lines_of_a_file_or_one_text():
+    text = "cluster eu disque://a:1,b:2\ncluster us disque://c:3\n"
+    assert Settings(parse_file(text)).clusters == {"eu": "disque://a:1,b:2", "us": "disque://c:3"}
+    assert Settings({"clusters": "eu=disque://a:1"}).clusters == {"eu": "disque://a:1"}
+
+
+@pytest.mark.parametrize("text", ["eu", "eu=", "=x", "EU=x", "eu=x eu=y", "main=x"])
+def test_names_of_clusters_are_simple_and_differ(text):
+    with pytest.raises(ValueError, match="clusters"):
+        Settings({"clusters": text})

@@ -206,7 +206,7 @@ def test_messages_for_a_process_are_not_sent_to_the_next_one(waits):
     node = start()
     other = node.other()
     node.answer("ADDJOB", "q", "x", 0, "RETRY", 0)
-    cluster, broker = node.broker.cluster, node.broker
+    membership, broker = node.broker.membership, node.broker
     next_one = Hello(other.id, b"another.", "", 7711, 17711, "0.1.0")
     node.driver.begin()
     job = lifecycle.fetch(broker, broker.queue(b"q"))
@@ -214,8 +214,8 @@ def test_messages_for_a_process_are_not_sent_to_the_next_one(waits):
     if waits:
         node.end_turn()
         node.driver.begin()
-    cluster.link_down(other)
-    cluster.link_up(other, next_one, other.host, "127.0.0.1")
+    membership.link_down(other)
+    membership.link_up(other, next_one, other.host, "127.0.0.1")
     node.end_turn()
     node.settle()
     assert YOURJOBS not in [kind for kind, _ in sent(node)]
@@ -228,7 +228,7 @@ def test_messages_of_several_turns_are_not_sent_to_the_next_process_and_reach_th
     other, third = node.other(), add_node(node.broker, 3)
     node.answer("ADDJOB", "q", "x", 0, "RETRY", 0)
     node.answer("ADDJOB", "q", "y", 0, "RETRY", 0)
-    cluster, broker = node.broker.cluster, node.broker
+    membership, broker = node.broker.membership, node.broker
     for _ in range(2):
         node.driver.begin()
         handover.hand_over(broker, other, [lifecycle.fetch(broker, broker.queue(b"q"))])
@@ -236,8 +236,8 @@ def test_messages_of_several_turns_are_not_sent_to_the_next_process_and_reach_th
         node.end_turn()
     node.frames.clear()
     node.driver.begin()
-    cluster.link_down(other)
-    cluster.link_up(other, Hello(other.id, b"another.", "", 7711, 17711, "0.1.0"), other.host, "127.0.0.1")
+    membership.link_down(other)
+    membership.link_up(other, Hello(other.id, b"another.", "", 7711, 17711, "0.1.0"), other.host, "127.0.0.1")
     node.end_turn()
     node.settle()
     runs = [(to, run) for to, data in node.frames for runs in Decoder().feed(data) for run in runs]

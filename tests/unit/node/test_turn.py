@@ -86,7 +86,7 @@ def link(driver, number):
     node_id = bytes([number]) * 20
     driver.begin()
     driver.membership.load([NodeLine(node_id, f"127.0.0.{number}", 7711, 17711, 0, 0, 0)])
-    node = driver.membership.intern(node_id)
+    node = driver.membership.table.intern(node_id)
     hello = Hello(node_id, bytes([number]) * 8, "", 7711, 17711, "0.1.0")
     driver.membership.link_up(node, hello, node.host, "127.0.0.1")
     driver.finish()
@@ -113,7 +113,7 @@ def test_a_turn_begins_with_its_first_input_and_reads_the_clock_once():
     assert (outside.turns, driver.broker.now_ms) == (1, 5_000_000)
     driver.finish()
     driver.begin()
-    assert (outside.turns, driver.broker.now_ms, driver.membership.now_ms) == (2, 5_000_500, 5_000_500)
+    assert (outside.turns, driver.broker.now_ms, driver.membership.table.now_ms) == (2, 5_000_500, 5_000_500)
 
 
 def test_time_moves_for_all_parts_at_once():
@@ -121,10 +121,10 @@ def test_time_moves_for_all_parts_at_once():
     outside.ms, outside.wall = 6_000_000, 1_800_000_000_000
     driver.begin()
     broker = driver.broker
-    assert {broker.now_ms, broker.schedule.now_ms, broker.waits.timeouts.now_ms, driver.membership.now_ms} == {
+    assert {broker.now_ms, broker.schedule.now_ms, broker.waits.timeouts.now_ms, driver.membership.table.now_ms} == {
         6_000_000
     }
-    assert {broker.wall_ms, driver.membership.wall_ms} == {1_800_000_000_000}
+    assert {broker.wall_ms, driver.membership.table.wall_ms} == {1_800_000_000_000}
 
 
 def test_a_waiting_client_is_served_at_the_end_of_the_turn_that_brought_the_job():
@@ -263,7 +263,7 @@ def test_a_node_is_told_what_it_missed_when_its_link_is_up():
     driver.begin()
     node_id = b"\x02" * 20
     driver.membership.load([NodeLine(node_id, "127.0.0.2", 7711, 17711, 0, 0, 0)])
-    node = driver.membership.intern(node_id)
+    node = driver.membership.table.intern(node_id)
     driver.membership.link_up(node, Hello(node_id, b"r" * 8, "", 7711, 17711, "0.1.0"), "127.0.0.2", "127.0.0.1")
     driver.finish()
     assert (node, INTEREST, [[b"", -2], [b"q", 1]]) in outside.sent()

@@ -97,7 +97,7 @@ def test_q02_q17_working_is_refused_for_acknowledged_jobs(broker, client):
 def test_q12_a_collection_that_ends_in_its_timer_leaves_no_timer(broker, client):
     """The record of an acked job with no other holder goes with the timer's visit, once."""
     node = with_dummy_ack(broker, client)
-    broker.cluster.forget(node)
+    broker.membership.forget(node)
     pass_time(broker, 5_000)
     dispatch.tick(broker)
     assert broker.find(DUMMY_ID) is None
@@ -109,7 +109,7 @@ def test_q12_a_collection_that_ends_in_its_timer_leaves_no_timer(broker, client)
 def test_q31_a_dummy_ack_does_not_wait_for_handshakes(broker, client):
     """A node that is not a member yet can't be asked, and need not be."""
     node = add_node(broker)
-    broker.cluster.meet("127.0.0.9", 7711)
+    broker.membership.meet("127.0.0.9", 7711)
     ask(broker, client, "ACKJOB", DUMMY_ID)
     dispatch.receive(broker, node, [[GOTACK, (DUMMY_ID, b"", 0)]])
     assert broker.find(DUMMY_ID) is None

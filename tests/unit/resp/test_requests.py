@@ -8,7 +8,14 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from disque_py.resp.requests import ARGUMENTS_MAX, INLINE_BYTES_MAX, RequestError, RequestParser
+from disque_py.resp.requests import (
+    ARGUMENTS_MAX,
+    INLINE_BYTES_MAX,
+    IS_COMPILED,
+    RequestError,
+    RequestParser,
+    whole_requests,
+)
 
 BULK_MAX = 64 * 1024 * 1024
 
@@ -229,3 +236,18 @@ def test_requests_come_through_whole_with_a_tail_of_the_next(requests, tail):
     assert parser.feed(data + following[:cut]) == requests
     assert parser.error == ""
     assert parser.feed(following[cut:]) == [[b"ADDJOB", b"queue", b"body of the next one", b"0"]]
+
+
+def test_whole_requests_are_read_at_once():
+    data = encode(b"PING") + encode(b"ADDJOB", b"q", b"$1\r\n*", b"0")
+    assert whole_requests(encode(b"PING")) == [[b"PING"]]
+    assert whole_requests(data) == ([[b"PING"], [b"ADDJOB", b"q", b"$1\r\n*", b"0"]] if IS_COMPILED else None)
+
+
+@pytest.mark.parametrize(
+    "tail",
+    [b"*", b"*1\r\n", b"PING\r\n", b"*0\r\n", b"*01\r\n$1\r\na\r\n", b"*1\r\n$2\r\nab\n\r", b"*2000000\r\n$1\r\na\r\n"],
+)
+def test_a_parser_looks_at_requests_that_are_cut_or_unusual(tail):
+    assert whole_requests(encode(b"PING") + tail) is None
+    assert whole_requests(tail) is None

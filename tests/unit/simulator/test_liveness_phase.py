@@ -82,7 +82,7 @@ def test_a_cluster_that_talks_without_need_is_found():
 
     def talk():
         machine.open()
-        machine.broker.send(machine.membership.linked, INTEREST, (b"q0", -1))
+        machine.broker.send(machine.membership.table.linked, INTEREST, (b"q0", -1))
         machine.close()
         world.later(500, talk)
 
@@ -100,7 +100,7 @@ def test_broken_silence_is_reported_with_the_beginning_of_it():
     def talk():
         machine = world.machines["a"]
         machine.open()
-        machine.broker.send(machine.membership.linked, GOTJOB, job)
+        machine.broker.send(machine.membership.table.linked, GOTJOB, job)
         machine.close()
         world.later(300, talk)
 

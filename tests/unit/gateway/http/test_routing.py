@@ -44,3 +44,12 @@ def test_an_unknown_path_is_not_found(path):
 def test_a_name_that_is_no_utf_8_is_refused():
     with pytest.raises(RefusedError, match="UTF-8"):
         ROUTES.find("GET", "/v1/queues/%ff")
+
+
+def test_a_path_that_comes_again_is_found_again_and_those_with_ids_are_not_kept():
+    routes = Routes(TABLE)
+    for _ in range(2):
+        operation, texts = routes.find("POST", "/v1/queues/a%2Fb/jobs")
+        assert (operation.name, texts) == ("enqueue", {"queue": "a/b"})
+        assert routes.find("GET", "/v1/jobs/D-1")[1] == {"id": "D-1"}
+    assert list(routes._known) == [("POST", "/v1/queues/a%2Fb/jobs")]

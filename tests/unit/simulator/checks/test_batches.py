@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from disque_py.simulator.checks.batches import CLOSED, COUNTS, DONE_AFTER, ONE_CALLBACK, BatchBook
+from disque_py.simulator.checks.batches import CLOSED, COUNTS, DONE_AFTER, ONE_CALLBACK, RECORDED, BatchBook
 from disque_py.simulator.checks.cluster_invariants import Losses
 from disque_py.simulator.oracle import Oracle, RuleBrokenError
 from simulated import ask, joined
@@ -76,6 +76,17 @@ def test_a_job_that_is_added_after_the_end_breaks_the_rule(story):
     story.world.run(10)
     with pytest.raises(RuleBrokenError, match=CLOSED):
         story.add()
+
+
+def test_a_job_that_no_keeper_has_recorded_breaks_the_rule(story):
+    """Spec BT1. A keeper that forgot what it had, or is down, excuses that."""
+    for machine in story.world.running():
+        batch = machine.broker.batches.by_name[NAME]
+        machine.broker.batches.drop_ids(batch)
+    with pytest.raises(RuleBrokenError, match=RECORDED):
+        story.book.added(story.jobs[0])
+    story.losses.amnesia_ms = story.world.now_ms
+    story.book.added(story.jobs[0])
 
 
 def test_a_second_callback_breaks_the_rule(story):

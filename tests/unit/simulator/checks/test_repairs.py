@@ -87,7 +87,7 @@ def test_a_collection_ends_when_the_nodes_have_spoken_that_may_have_copies_of_re
     job = first.broker.find(promise.id)
     third = next(node for node in first.broker.cluster.linked if node.host not in (first.name, second.name))
     lifecycle.acknowledge(first.broker, job)
-    job.work.confirm(first.broker.cluster.find(second.membership.me.id))
+    job.work.confirm(first.broker.cluster.find(second.membership.table.me.id))
     if why == "named":
         first.broker.repairs.named[job] = (third,)
     job.era -= why == "old"
@@ -107,7 +107,7 @@ def test_a_node_that_forgets_for_another_reason_has_ended_no_collection(why):
     lifecycle.acknowledge(first.broker, job)
     job.era -= 1
     if why == "reset":
-        second.membership.me.id = b"x" * 20
+        second.membership.table.me.id = b"x" * 20
     checker.hear(second, first, [[GOTACK, [job.id, b"", 1]]])
     lifecycle.forget(first.broker, job)
     first.broker.stats.jobs_evicted += why == "evicted"

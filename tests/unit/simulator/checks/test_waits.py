@@ -48,11 +48,19 @@ def test_an_unknown_job_that_a_linked_node_has_breaks_the_rule(story):
         story.tell(b"unknown")
 
 
-def test_an_unknown_job_of_a_node_that_is_cut_off_breaks_no_rule(story):
-    """Spec RW6."""
+def test_an_unknown_job_of_a_node_that_is_cut_off_breaks_the_rule(story):
+    """Spec RW6: the wait has to go on."""
     story.world.cut("a", "b")
     story.world.run(10)
     story.oracle.unrest_ms = story.world.now_ms
+    with pytest.raises(RuleBrokenError, match=TRUTH):
+        story.tell(b"unknown")
+
+
+def test_an_unknown_job_of_a_node_that_was_forgotten_breaks_no_rule(story):
+    """Spec RW6."""
+    story.oracle.unrest_ms = story.world.now_ms
+    ask(story.world, "a", "CLUSTER", "FORGET", story.world.machines["b"].membership.me.name)
     story.tell(b"unknown")
 
 
@@ -68,6 +76,7 @@ def test_a_result_that_no_worker_gave_breaks_the_rule(story):
     story.oracle.acknowledging(story.promise, story.world.now_ms)
     story.book.finishing(story.promise.id, b"one")
     story.book.finishing(story.promise.id, b"two")
+    story.world.run(2_000)
     story.tell(b"completed", b"one")
     with pytest.raises(RuleBrokenError, match=RESULTS):
         story.tell(b"completed", b"two")

@@ -55,7 +55,7 @@ def test_a_node_that_was_reset_twice_in_a_row_is_forgotten_under_every_id():
     weather = weathered("abc")
     for _ in range(2):
         strike(weather, "reset", picks=(0, 0, 0, 0))
-        between = weather.world.machines["a"].membership.me.id
+        between = weather.world.machines["a"].membership.table.me.id
     weather.world.run(300)
     weather.world.until(weather.world.is_meshed, 10_000)
     weather.targets.find_gone()

@@ -35,7 +35,7 @@ def test_nodes_of_both_versions_work_together(older, newer):
     spoken = {
         (machine.name, node.host): node.protocol
         for machine in world.machines.values()
-        for node in machine.membership.linked
+        for node in machine.membership.table.linked
     }
     assert {pair for pair, version in spoken.items() if version == newer} == {("b", "c"), ("c", "b")}
     job_id = ask(world, "b", "ADDJOB", "q", "x", 0, "REPLICATE", 3, "RETRY", 1)

@@ -121,7 +121,7 @@ def test_a_kill_undoes_no_write_of_the_nodes_file_and_a_power_cut_may(power):
     machine = world.machines["a"]
     machine.rng.randrange = lambda _: 50
     world.meet("a", "b")
-    world.until(lambda: len(machine.membership.linked) == 1)
+    world.until(lambda: len(machine.membership.table.linked) == 1)
     world.run(1)
     machine.die(power=power)
     assert ("b:7711" in machine.nodes_file) == (not power)

@@ -9,7 +9,7 @@ from simulated import joined
 def say(world, name, queue):
     machine = world.machines[name]
     machine.open()
-    machine.broker.send(machine.membership.linked, INTEREST, (queue, 1))
+    machine.broker.send(machine.membership.table.linked, INTEREST, (queue, 1))
     machine.close()
 
 
@@ -77,7 +77,7 @@ def test_job_messages_of_a_stranger_are_not_read():
     say(world, "a", b"q")
     b = world.machines["b"]
     b.open()
-    b.membership.forget(b.membership.find(world.machines["a"].node_id))
+    b.membership.forget(b.membership.table.find(world.machines["a"].node_id))
     pipe = next(pipe for pipe in world.traffic.pipes if pipe.dialer.name == "a")
     world.traffic._deal_jobs(pipe, b, [[INTEREST, (b"q", 1)]])
     b.close()

@@ -1,11 +1,11 @@
-"""core/repairs.py: the state of repairs."""
+"""core/repair_state.py: the state of repairs."""
 
 from __future__ import annotations
 
 from brokers import add_node, make_broker
 from cluster_bus.node import Node
 from copies import hold
-from disque_py.core.repairs import Repairs, Turn, Walk
+from disque_py.core.repair_state import Repairs, Turn, Walk
 
 A, B = Node(b"a" * 20), Node(b"b" * 20)
 

@@ -1,0 +1,44 @@
+"""The clusters of a gateway: the first one, and others below paths of their own.
+
+The cluster of `url` has the paths of the gateway itself. Each cluster, also this one, has the same paths below
+`/clusters/{name}`: HTTP, the console, dyno-queues, metrics. gRPC chooses by the metadata `disque-cluster`, and KEDA by
+`cluster` of the scaler's metadata. Rates, streams and the audit log are those of the gateway, not of a cluster.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from disque_py.gateway.audit import Audit
+from disque_py.gateway.problems import RefusedError
+from disque_py.gateway.service import Service
+from disque_py.gateway.settings import Settings
+
+PREFIX: Final = "/clusters/"
+
+
+class Clusters:
+    """The services of a gateway, by name of cluster; `main` is that of `url`."""
+
+    def __init__(self, settings: Settings, audit: Audit | None = None) -> None:
+        self.main = Service(settings, audit)
+        self.by_name = {settings.cluster_name: self.main}
+        for name in settings.clusters:
+            self.by_name[name] = Service(settings, cluster=name, main=self.main)
+
+    def named(self, name: str) -> Service:
+        """Return the service of a cluster; without a name the first one. Raises RefusedError."""
+        found = self.by_name.get(name) if name else self.main
+        if found is None:
+            raise RefusedError("NOTFOUND", "this gateway has no such cluster")
+        return found
+
+    def start(self) -> None:
+        """Look at the nodes of all clusters again and again."""
+        for each in self.by_name.values():
+            each.board.start()
+
+    async def close(self) -> None:
+        """Close all connections to nodes."""
+        for each in reversed(self.by_name.values()):
+            await each.close()

@@ -1,0 +1,193 @@
+"""OpenID Connect: tokens of an issuer (JWT), checked by its published keys.
+
+The issuer is found by its discovery document. Its keys are fetched when they are first needed, and again after an hour,
+or when a token names a key that is not among them; the latter at most once in half a minute, so that bad tokens make
+no load on the issuer. While the issuer does not answer, its keys stay in force for a day.
+
+A token counts if one of the issuer's keys signed it by a public-key algorithm, if issuer and audience are those of the
+settings, and if its time has come and is not over; `oidc-leeway` seconds are forgiven. The access file maps claims to
+roles (claims.py). People log in at the console by the authorization code flow with PKCE (console/code_flow.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+import jwt
+
+from disque_py.gateway.problems import RefusedError
+from disque_py.gateway.settings import Settings, is_safe
+
+# A shared secret is no proof of the issuer, and `none` is none at all.
+ALGORITHMS: Final = frozenset(
+    ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
+)
+KEYS_S: Final = 3600.0
+KEYS_KEPT_S: Final = 86_400.0
+AGAIN_S: Final = 30.0
+FETCH_S: Final = 5.0
+FETCH_MAX: Final = 1 << 20
+WELL_KNOWN: Final = "/.well-known/openid-configuration"
+
+# (URL, form or None, headers) → the object that it answers with. Raises OSError, ValueError.
+Fetch = Callable[[str, Mapping[str, str] | None, Mapping[str, str]], Any]
+
+
+class Key(NamedTuple):
+    """A public key, and the only algorithm that it is for; empty: any of its kind."""
+
+    value: Any
+    algorithm: str
+
+
+class Issuer:
+    """The issuer of the settings, with its keys.
+
+    settings   `oidc-issuer` and its companions
+    fetch      asks the issuer; it runs in a thread
+    """
+
+    def __init__(self, settings: Settings, fetch: Fetch | None = None) -> None:
+        self._settings = settings
+        self._fetch = fetch or fetch_json
+        self._document: dict[str, Any] = {}
+        self._keys: dict[str, Key] = {}
+        self._fetched = -KEYS_KEPT_S
+        self._tried = -KEYS_KEPT_S
+        self._lock = asyncio.Lock()
+
+    async def claims(self, token: str, audiences: tuple[str, ...], nonce: str | None = None) -> dict[str, Any]:
+        """Return the claims of a token. Raises RefusedError: WRONGPASS, ISSUER."""
+        try:
+            head = jwt.get_unverified_header(token)
+        except jwt.InvalidTokenError:
+            raise RefusedError("WRONGPASS", "the token can't be read") from None
+        algorithm = head.get("alg")
+        if algorithm not in ALGORITHMS:
+            raise RefusedError("WRONGPASS", "the token's algorithm is not allowed")
+        key = await self._key(str(head.get("kid", "")), algorithm)
+        try:
+            found: dict[str, Any] = jwt.decode(
+                token,
+                key.value,
+                algorithms=[algorithm],
+                audience=list(audiences),
+                issuer=self._settings.oidc_issuer,
+                leeway=self._settings.oidc_leeway,
+                options={"require": ["exp", "iss", "aud"]},
+            )
+        except (jwt.InvalidTokenError, jwt.PyJWTError, TypeError, ValueError) as error:
+            raise RefusedError("WRONGPASS", f"the token does not count: {error}") from None
+        if nonce is not None and found.get("nonce") != nonce:
+            raise RefusedError("WRONGPASS", "the token answers another login")
+        return found
+
+    async def endpoint(self, name: str) -> str:
+        """Return an address of the discovery document. Raises RefusedError."""
+        if not self._document:
+            async with self._lock:
+                if not self._document:
+                    await self._discover()
+        url = self._document.get(name)
+        if not isinstance(url, str) or not is_safe(url):
+            raise RefusedError("ISSUER", f"the issuer has no {name} over https")
+        return url
+
+    async def exchanged(self, form: Mapping[str, str]) -> dict[str, Any]:
+        """Return the answer of the token endpoint. Raises RefusedError."""
+        url = await self.endpoint("token_endpoint")
+        try:
+            found = await asyncio.to_thread(self._fetch, url, form, {})
+        except (OSError, ValueError) as error:
+            raise RefusedError("WRONGPASS", f"the issuer refused the login: {error}") from None
+        if not isinstance(found, dict):
+            raise RefusedError("ISSUER", "the issuer's answer is no object")
+        return found
+
+    async def _key(self, kid: str, algorithm: str) -> Key:
+        now = time.monotonic()
+        if now - self._fetched >= KEYS_S or self._chosen(kid, algorithm) is None:
+            async with self._lock:
+                is_old = time.monotonic() - self._fetched >= KEYS_S
+                if (is_old or self._chosen(kid, algorithm) is None) and now - self._tried >= AGAIN_S:
+                    self._tried = now
+                    await self._fetch_keys()
+        if time.monotonic() - self._fetched >= KEYS_KEPT_S:
+            raise RefusedError("ISSUER", "the keys of the issuer can't be fetched")
+        found = self._chosen(kid, algorithm)
+        if found is None:
+            raise RefusedError("WRONGPASS", "no key of the issuer signed this token")
+        return found
+
+    def _chosen(self, kid: str, algorithm: str) -> Key | None:
+        if kid:
+            found = self._keys.get(kid)
+        else:  # An issuer with a single key need not name it.
+            found = next(iter(self._keys.values())) if len(self._keys) == 1 else None
+        return found if found is not None and found.algorithm in ("", algorithm) else None
+
+    async def _fetch_keys(self) -> None:
+        """Fetch the keys. Failures leave the old ones in force."""
+        try:
+            await self._discover()
+            url = self._document.get("jwks_uri")
+            if not isinstance(url, str) or not is_safe(url):
+                raise RefusedError("ISSUER", "the issuer has no jwks_uri over https")
+            self._keys = keys_of(await asyncio.to_thread(self._fetch, url, None, {}))
+            self._fetched = time.monotonic()
+        except (OSError, ValueError, RefusedError):
+            return
+
+    async def _discover(self) -> None:
+        issuer = self._settings.oidc_issuer
+        try:
+            found = await asyncio.to_thread(self._fetch, issuer.rstrip("/") + WELL_KNOWN, None, {})
+        except (OSError, ValueError) as error:
+            raise RefusedError("ISSUER", f"the issuer does not answer: {error}") from None
+        if not isinstance(found, dict) or found.get("issuer") != issuer:
+            raise RefusedError("ISSUER", "the discovery document is of another issuer")
+        self._document = found
+
+
+def keys_of(found: Any) -> dict[str, Key]:
+    """Return the keys for signatures of a JWKS, by id. Keys of unknown kinds are left out."""
+    listed = found.get("keys") if isinstance(found, dict) else None
+    if not isinstance(listed, list):
+        raise ValueError("the key set has no keys")
+    keys: dict[str, Key] = {}
+    for number, each in enumerate(listed):
+        if not isinstance(each, dict) or each.get("use", "sig") != "sig" or each.get("kty") == "oct":
+            continue
+        try:
+            keys[str(each.get("kid", f"#{number}"))] = Key(jwt.PyJWK(each).key, str(each.get("alg", "")))
+        except (jwt.PyJWTError, ValueError, TypeError):
+            continue
+    return keys
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *words: Any, **more: Any) -> None:
+        """Follow no redirect: it may lead to an address that is not safe."""
+
+
+def fetch_json(url: str, form: Mapping[str, str] | None, headers: Mapping[str, str]) -> Any:
+    """Return the JSON of an address. A form is sent by POST. Raises OSError, ValueError."""
+    data = urllib.parse.urlencode(form).encode() if form is not None else None
+    request = urllib.request.Request(url, data, {"Accept": "application/json", **headers})
+    opener = urllib.request.build_opener(_NoRedirects)
+    try:
+        with opener.open(request, timeout=FETCH_S) as answer:
+            body = answer.read(FETCH_MAX + 1)
+    except urllib.error.HTTPError as error:
+        error.close()
+        raise OSError(f"HTTP status {error.code}") from None
+    if len(body) > FETCH_MAX:
+        raise ValueError("the answer is too long")
+    return json.loads(body)

@@ -1,0 +1,68 @@
+"""TLS of the HTTP port: 1.2 or later, with certificates that can change while connections run.
+
+Each handshake uses the newest files. The context that the port was opened with hands it to the current one, because a
+context can't forget an authority. Connections keep what they began with.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+from typing import Any
+
+from disque_py.gateway.settings import Settings
+
+
+class TlsError(ValueError):
+    """The files can't be used. The text is for people."""
+
+
+def context_of(settings: Settings) -> ssl.SSLContext:
+    """Return a context with the files as they are now. Raises TlsError."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        context.load_cert_chain(settings.tls_cert, settings.tls_key or None)
+    except OSError as error:
+        raise TlsError(f"tls-cert or tls-key can't be used: {error}") from error
+    if settings.tls_client_ca:
+        try:
+            context.load_verify_locations(settings.tls_client_ca)
+        except OSError as error:
+            raise TlsError(f"tls-client-ca can't be used: {error}") from error
+        context.verify_mode = ssl.CERT_REQUIRED if settings.tls_client_required else ssl.CERT_OPTIONAL
+    return context
+
+
+class Tls:
+    """The contexts of a gateway. Raises TlsError when the files can't be used at the start."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._state = self._files()
+        self._current = context_of(settings)
+        self.context = context_of(settings)
+        # OpenSSL calls this with and without a server name.
+        self.context.sni_callback = self._choose
+
+    def _choose(self, connection: Any, name: str | None, context: ssl.SSLContext) -> None:
+        connection.context = self._current
+
+    def reload(self) -> None:
+        """Read the files again. Raises TlsError, and then the old ones stay in force."""
+        self._state = self._files()
+        self._current = context_of(self._settings)
+
+    def has_changed(self) -> bool:
+        """Return whether a file has changed since it was read."""
+        return self._files() != self._state
+
+    def _files(self) -> list[tuple[int, int]]:
+        found = []
+        for path in (self._settings.tls_cert, self._settings.tls_key, self._settings.tls_client_ca):
+            try:
+                state = os.stat(path) if path else None
+            except OSError:
+                state = None
+            found.append((state.st_mtime_ns, state.st_size) if state is not None else (0, 0))
+        return found

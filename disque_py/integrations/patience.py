@@ -1,0 +1,82 @@
+"""Wait for nodes that can't take a command now.
+
+The client changes nodes by itself, and waits for nodes that load their journal. These answers reach the adapter:
+
+* NOREPL: a node died, and the others don't know it yet, so copies can't be made. That takes `cluster-node-timeout`.
+* UNREACHABLE: the node that may know a key can't be asked, for the same reason.
+* LOADING, LEAVING: every node that can be reached refuses, for longer than the patience of the client.
+* NOQUORUM: too few voters answer.
+
+A web request or a worker that failed at once would lose its task to a pause of some seconds. So adapters repeat the
+command for PATIENCE_S. The node has deleted the copies of a refused job where it could. One that it could not reach may
+be delivered, so a repeated job runs twice in rare cases. `once` prevents that: the job gets a KEY of its own, and the
+command is also repeated when its answer was lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, TypeVar
+from uuid import uuid4
+
+from disque_py.client import (
+    DisqueConnectionError,
+    DisqueError,
+    LeavingError,
+    LoadingError,
+    NoQuorumError,
+    NoReplError,
+    UnreachableError,
+)
+from disque_py.client.retry import NO_VOTERS
+
+# As long as nodes may need to find that another one is dead: twice their default time-out.
+PATIENCE_S: Final = 30.0
+PAUSE_S: Final = 0.1
+# A repetition within the window finds the first job. The end of the job frees no memory for longer than that.
+WINDOW_S: Final = 60
+
+PASSING: Final = (NoReplError, UnreachableError, LoadingError, LeavingError, NoQuorumError)
+
+T = TypeVar("T")
+
+
+def is_passing(error: BaseException) -> bool:
+    """Return whether nodes refuse a command only for now."""
+    return isinstance(error, PASSING) and str(error) != NO_VOTERS
+
+
+def is_outage(error: BaseException) -> bool:
+    """Return whether no node can be used now. Frameworks are told so by their own connection errors."""
+    return isinstance(error, DisqueConnectionError) or is_passing(error)
+
+
+def once() -> dict[str, Any]:
+    """Return the options of an ADDJOB that may be repeated without making a second job."""
+    return {"key": uuid4().hex, "window": WINDOW_S, "retry_unsafe": True}
+
+
+def persist(work: Callable[[], T], seconds: float = PATIENCE_S) -> T:
+    """Do this work, again as long as nodes refuse it for now → its value. Raises DisqueError."""
+    until = time.monotonic() + seconds
+    while True:
+        try:
+            return work()
+        except DisqueError as error:
+            if not is_passing(error) or time.monotonic() >= until:
+                raise
+        time.sleep(PAUSE_S)
+
+
+async def apersist(work: Callable[[], Awaitable[T]], seconds: float = PATIENCE_S) -> T:
+    """Do this work as `persist` does, for asyncio."""
+    until = time.monotonic() + seconds
+    while True:
+        try:
+            return await work()
+        except DisqueError as error:
+            if not is_passing(error) or time.monotonic() >= until:
+                raise
+        await asyncio.sleep(PAUSE_S)

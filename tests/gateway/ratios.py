@@ -1,0 +1,168 @@
+"""Ratios of the gateway's speed: `python tests/gateway/ratios.py`, with the extras gateway and fuzz (Starlette).
+
+A node, a gateway and a bare Starlette handler run as processes of their own, each on loopback. Every ratio is one of
+figures of the same run, taken in turns: A B A B. It prints the CPU time of the gateway for a single add over that of
+the bare handler, and the jobs per second of batches of 100 over those of the client, which adds by pipelines. A gRPC
+stream takes and completes jobs, beside the client, which does the same a hundred at a time.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import queue
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import grpc
+
+from disque_py import testing
+from disque_py.gateway.rpc import descriptors
+from disque_py.loopback_ports import HOST, free_port
+
+ROUNDS = 5
+REQUESTS = 2_000
+JOBS = 10_000
+STREAMED = 5_000
+BATCH = 100
+BODY = json.dumps({"body": "to=ann subject=hello text=world"}).encode()
+BARE = """
+import msgspec, sys, uvicorn
+from starlette.applications import Starlette
+from starlette.responses import Response
+from starlette.routing import Route
+
+async def add(request):
+    found = msgspec.json.decode(await request.body())
+    return Response(msgspec.json.encode({"id": found["body"]}), 201, media_type="application/json")
+
+app = Starlette(routes=[Route("/v1/queues/{queue}/jobs", add, methods=["POST"])])
+uvicorn.run(app, port=int(sys.argv[1]), access_log=False, log_level="error", loop="uvloop", http="httptools")
+"""
+
+
+def cpu_seconds(pid: int) -> float:
+    """Return the CPU time of a process so far."""
+    words = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    return (int(words[11]) + int(words[12])) / 100
+
+
+def wait_for(port: int) -> None:
+    """Return when a port is served."""
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        connection = http.client.HTTPConnection(HOST, port, timeout=5)
+        try:
+            connection.request("GET", "/livez")
+            connection.getresponse().read()
+        except OSError:
+            time.sleep(0.05)
+        else:
+            return
+        finally:
+            connection.close()
+    raise TimeoutError(port)
+
+
+def single_adds(port: int, pid: int) -> float:
+    """Return the CPU microseconds of the server for one add."""
+    connection = http.client.HTTPConnection(HOST, port, timeout=30)
+    before = cpu_seconds(pid)
+    for _ in range(REQUESTS):
+        connection.request("POST", "/v1/queues/ratios/jobs", BODY, {"Content-Type": "application/json"})
+        connection.getresponse().read()
+    connection.close()
+    return (cpu_seconds(pid) - before) / REQUESTS * 1e6
+
+
+def batches(port: int) -> float:
+    """Return the jobs per second of batches over HTTP."""
+    connection = http.client.HTTPConnection(HOST, port, timeout=30)
+    body = (BODY + b"\n") * BATCH
+    started = time.perf_counter()
+    for _ in range(JOBS // BATCH):
+        connection.request("POST", "/v1/queues/ratios/jobs:batch", body, {"Content-Type": "application/x-ndjson"})
+        connection.getresponse().read()
+    connection.close()
+    return JOBS / (time.perf_counter() - started)
+
+
+def stream(port: int) -> float:
+    """Return the jobs per second that one Consume takes and completes."""
+    method = next(each for each in descriptors.methods(descriptors.QUEUES) if each.name == "Consume")
+    made, answer = descriptors.request_class(method), descriptors.message(method.output_type.full_name)
+    requests: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+    requests.put(made(start={"queue": "ratios"}, credit=10 * BATCH).SerializeToString())
+    with grpc.insecure_channel(f"{HOST}:{port}") as channel:
+        started, settled = time.perf_counter(), 0
+        answers = channel.stream_stream(f"/{descriptors.QUEUES}/Consume")(iter(requests.get, None), timeout=120)
+        for octets in answers:
+            found = answer.FromString(octets)
+            settled += len(found.settled)
+            if settled >= STREAMED:
+                break
+            if found.messages:
+                ids = [{"id": each.id} for each in found.messages]
+                requests.put(made(credit=len(ids), settlements=ids).SerializeToString())
+        seconds = time.perf_counter() - started
+        requests.put(None)
+        answers.cancel()
+    return settled / seconds
+
+
+def taken(node: testing.Node) -> float:
+    """Return the jobs per second that the client takes and completes, a hundred at a time."""
+    with node.client() as client:
+        started = time.perf_counter()
+        for _ in range(STREAMED // BATCH):
+            client.ack(*client.get_jobs("ratios", count=BATCH, timeout_ms=5000))
+        return STREAMED / (time.perf_counter() - started)
+
+
+def pipelined(node: testing.Node) -> float:
+    """Return the jobs per second of the blocking client, with pipelines of 100."""
+    with node.client() as client:
+        started = time.perf_counter()
+        for _ in range(JOBS // BATCH):
+            pipeline = client.pipeline()
+            for _ in range(BATCH):
+                pipeline.add_job("ratios", BODY)
+            pipeline.execute()
+        return JOBS / (time.perf_counter() - started)
+
+
+def main() -> None:
+    """Print the ratios."""
+    ports = free_port(), free_port(), free_port()
+    with testing.node() as node:
+        words = ["--listen", f"{HOST}:{ports[0]}", "--grpc-listen", f"{HOST}:{ports[1]}", "--url", node.url]
+        gateway = subprocess.Popen(
+            [sys.executable, "-m", "disque_py.gateway.command", *words], stderr=subprocess.DEVNULL
+        )
+        bare = subprocess.Popen([sys.executable, "-c", BARE, str(ports[2])])
+        try:
+            wait_for(ports[0])
+            wait_for(ports[2])
+            single, batch, call = [], [], []
+            for _ in range(ROUNDS):
+                single.append(single_adds(ports[0], gateway.pid) / single_adds(ports[2], bare.pid))
+                direct = pipelined(node)
+                batch.append(batches(ports[0]) / direct)
+                call.append(stream(ports[1]) / taken(node))
+        finally:
+            for process in (gateway, bare):
+                process.terminate()
+                process.wait(20)
+    for name, found, goal in (
+        ("CPU of a single add, of a bare Starlette handler's", single, "at most 2"),
+        ("jobs/s of batches of 100, of the pipelined client's", batch, "at least 0.5"),
+        ("jobs/s of a gRPC stream, of the client's", call, "at least 0.4"),
+    ):
+        print(f"{name}: {statistics.median(found):.2f} ({min(found):.2f} to {max(found):.2f}; goal {goal})")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,72 @@
+"""People log in to the console at an issuer."""
+
+from __future__ import annotations
+
+import urllib.request
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from console_forms import Visitor
+from disque_py.gateway.oidc import _NoRedirects
+from issuers import Issuer
+
+
+@pytest.fixture
+def issuer():
+    """An issuer."""
+    found = Issuer()
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def visitor(make_gateway, issuer, tmp_path):
+    """A visitor of a gateway whose console is a client of the issuer."""
+    path = tmp_path / "access.toml"
+    path.write_text('[[claim]]\nname = "groups"\nvalue = "team"\ngrants = ["read"]\n')
+    return Visitor(make_gateway(access_file=path, oidc_issuer=issuer.url, oidc_client_id="console"))
+
+
+def way_back(reply):
+    """Go to the issuer, as the browser does. Return the address on the gateway to which it sends the browser back."""
+    opener = urllib.request.build_opener(_NoRedirects)
+    with pytest.raises(urllib.error.HTTPError) as sent:
+        opener.open(reply.headers["location"])
+    sent.value.close()
+    parts = urlsplit(sent.value.headers["Location"])
+    return f"{parts.path.removeprefix('/console/')}?{parts.query}"
+
+
+def test_a_person_logs_in_at_the_issuer(visitor, issuer):
+    assert visitor.get("").headers["location"].endswith("/console/login")
+    assert f"Log in at {issuer.url}" in visitor.get("login").text
+    begun = visitor.get("oidc")
+    query = parse_qs(urlsplit(begun.headers["location"]).query)
+    assert (query["code_challenge_method"], query["response_type"]) == (["S256"], ["code"])
+    assert "SameSite=Lax" in begun.cookies[0]
+    back = visitor.get(way_back(begun))
+    assert back.status == 200
+    assert any("disque-login=" in each and "SameSite=Strict" in each and "HttpOnly" in each for each in back.cookies)
+    page = visitor.get("queues")
+    assert (page.status, "oidc:ann" in page.text) == (200, True)
+    assert visitor.get("audit").status == 403
+
+
+def test_an_answer_counts_once_and_only_in_the_browser_that_began(visitor, issuer):
+    address = way_back(visitor.get("oidc"))
+    assert Visitor(visitor.gateway).get(address).status == 403
+    assert visitor.get(address.replace("state=", "state=x")).status == 403
+    assert visitor.get(address).status == 200
+    visitor.get("oidc")
+    assert visitor.get(address).status == 403
+
+
+def test_a_refusal_of_the_issuer_is_shown(visitor):
+    state = parse_qs(urlsplit(visitor.get("oidc").headers["location"]).query)["state"][0]
+    reply = visitor.get(f"oidc/back?state={state}&error=<script>")
+    assert (reply.status, "&lt;script&gt;" in reply.text) == (401, True)
+
+
+def test_without_an_issuer_there_is_no_such_page(gateway):
+    assert Visitor(gateway).get("oidc").status == 404

@@ -1,0 +1,126 @@
+"""Tokens of an issuer: which count, and what happens when keys change."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import time
+
+import jwt
+import pytest
+
+from disque_py.gateway import oidc
+from disque_py.gateway.oidc import keys_of
+from disque_py.gateway.problems import RefusedError
+from disque_py.gateway.settings import Settings
+from issuers import Issuer
+
+
+@pytest.fixture
+def issuer():
+    """An issuer."""
+    found = Issuer()
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def ours(issuer):
+    """The gateway's view of it."""
+    words = {"oidc-issuer": issuer.url, "oidc-audience": "disque", "access-file": "a", "oidc-leeway": "5"}
+    return oidc.Issuer(Settings(words))
+
+
+def claims(ours, token, audience="disque"):
+    return asyncio.run(ours.claims(token, (audience,)))
+
+
+def refusal(ours, token):
+    with pytest.raises(RefusedError) as refused:
+        claims(ours, token)
+    return refused.value
+
+
+def test_a_token_of_the_issuer_counts(issuer, ours):
+    assert claims(ours, issuer.token(sub="bob"))["sub"] == "bob"
+    assert claims(ours, issuer.token(aud=["other", "disque"]))["sub"] == "ann"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"iss": "https://evil.example"},
+        {"iss": None},
+        {"aud": "other"},
+        {"aud": None},
+        {"exp": 1},
+        {"exp": None},
+        {"nbf": 9999999999},
+        {"exp": "soon"},
+    ],
+    ids=str,
+)
+def test_a_token_for_others_or_out_of_time_does_not_count(issuer, ours, wrong):
+    assert refusal(ours, issuer.token(**wrong)).code == "WRONGPASS"
+
+
+def test_the_clock_of_the_issuer_may_differ_by_the_leeway(issuer, ours):
+    assert claims(ours, issuer.token(exp=int(time.time()) - 3))
+    assert refusal(ours, issuer.token(exp=int(time.time()) - 8)).code == "WRONGPASS"
+
+
+def test_a_token_without_a_signature_or_with_a_shared_secret_does_not_count(issuer, ours):
+    body = {"iss": issuer.url, "aud": "disque", "exp": int(time.time()) + 60}
+    public = json.dumps(body).encode()
+    for token in (
+        jwt.encode(body, None, "none"),
+        jwt.encode(body, "secret" * 8, "HS256", {"kid": "shared"}),
+        "a.b.c",
+        "",
+        issuer.token()[:-4] + "AAAA",
+        f"{base64.urlsafe_b64encode(public).decode()}.e30.AA",
+    ):
+        assert refusal(ours, token).code == "WRONGPASS"
+
+
+def test_a_token_of_another_key_of_the_same_name_does_not_count(issuer, ours):
+    assert claims(ours, issuer.token())
+    issuer.new_key("k1")
+    assert refusal(ours, issuer.token()).code == "WRONGPASS"
+
+
+def test_a_new_key_is_fetched_and_bad_tokens_make_no_load(issuer, ours, monkeypatch):
+    claims(ours, issuer.token())
+    issuer.new_key("k2")
+    refusal(ours, issuer.token())
+    refusal(ours, issuer.token())
+    assert issuer.asked.count("/keys") == 1
+    monkeypatch.setattr(oidc, "AGAIN_S", 0)
+    assert claims(ours, issuer.token())
+    assert issuer.asked.count("/keys") == 2
+
+
+def test_the_last_keys_stay_in_force_while_the_issuer_is_away(issuer, ours, monkeypatch):
+    token = issuer.token()
+    claims(ours, token)
+    issuer.close()
+    monkeypatch.setattr(oidc, "KEYS_S", 0)
+    monkeypatch.setattr(oidc, "AGAIN_S", 0)
+    assert claims(ours, token)
+    monkeypatch.setattr(oidc, "KEYS_KEPT_S", 0)
+    assert refusal(ours, token).code == "ISSUER"
+
+
+def test_an_issuer_that_was_never_there_is_no_wrong_password(ours, issuer):
+    token = issuer.token()
+    issuer.close()
+    assert refusal(ours, token).row.http == 503
+
+
+def test_only_public_keys_for_signatures_are_taken():
+    found = keys_of({"keys": [{"kty": "oct", "k": "AA"}, {"kty": "RSA", "use": "enc"}, {"kty": "XX", "kid": "x"}, 7]})
+    assert found == {}
+    for wrong in ({}, [], {"keys": 1}):
+        with pytest.raises(ValueError, match="no keys"):
+            keys_of(wrong)

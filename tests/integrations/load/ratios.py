@@ -1,0 +1,226 @@
+"""The same program on Redis and on disque-py: CPU of workers, programs and brokers, and tasks per second.
+
+Usage: python tests/integrations/load/ratios.py [celery celery-solo dramatiq taskiq] [--tasks 5000] [--rounds 5]
+
+It needs redis-server in the path, and the extras celery, dramatiq, taskiq and ratios. The build of disque-py is that of
+the Python which runs this. Rounds alternate: Redis, disque-py, Redis, disque-py. A round has a new broker. A program
+adds tasks that do nothing but append a byte to a file. Then one worker starts, and is measured between a tenth of the
+tasks and the last one. The table has the median of each broker's rounds, and disque-py's divided by that of Redis.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from disque_py import testing
+from disque_py.loopback_ports import free_port
+
+RUN = """
+import os
+URL = os.environ["BROKER"]
+file = os.open(os.environ["RUNS"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+"""
+CELERY = (
+    RUN
+    + """
+from celery import Celery
+app = Celery("ratios", broker=URL)
+app.conf.update(task_ignore_result=True, broker_connection_retry_on_startup=True)
+@app.task
+def run(number):
+    os.write(file, b".")
+def send(count):
+    for number in range(count): run.delay(number)
+"""
+)
+DRAMATIQ = (
+    RUN
+    + """
+import dramatiq
+if URL.startswith("redis"):
+    from dramatiq.brokers.redis import RedisBroker as Broker
+else:
+    from disque_py.integrations.dramatiq import DisqueBroker as Broker
+dramatiq.set_broker(Broker(url=URL))
+@dramatiq.actor
+def run(number):
+    os.write(file, b".")
+def send(count):
+    for number in range(count): run.send(number)
+"""
+)
+TASKIQ = (
+    RUN
+    + """
+import asyncio
+if URL.startswith("redis"):
+    from taskiq_redis import RedisStreamBroker as Broker
+else:
+    from disque_py.integrations.taskiq import DisqueBroker as Broker
+broker = Broker(URL)
+@broker.task
+async def run(number: int) -> None:
+    os.write(file, b".")
+async def add(count):
+    await broker.startup()
+    for number in range(count): await run.kiq(number)
+    await broker.shutdown()
+def send(count):
+    asyncio.run(add(count))
+"""
+)
+SEND = """
+import json, sys, time
+import tasks
+tasks.send(10)
+began, cpu = time.perf_counter(), time.process_time()
+tasks.send(int(sys.argv[1]) - 10)
+print(json.dumps([time.perf_counter() - began, time.process_time() - cpu]))
+"""
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program, and the words that start its worker."""
+
+    text: str
+    worker: tuple[str, ...]
+
+
+CELERY_WORKER = ("celery", "-A", "tasks", "worker", "-l", "WARNING")
+PROGRAMS = {
+    "celery": Program(CELERY, (*CELERY_WORKER, "-c", "2")),
+    "celery-solo": Program(CELERY, (*CELERY_WORKER, "-P", "solo")),
+    "dramatiq": Program(DRAMATIQ, ("dramatiq", "tasks", "--processes", "1", "--threads", "8", "--skip-logging")),
+    "taskiq": Program(TASKIQ, ("taskiq", "worker", "tasks:broker", "--workers", "1", "--log-level", "WARNING")),
+}
+FIGURES = ("worker CPU, µs per task", "tasks/s", "client CPU, µs per task", "broker CPU, µs per task")
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def cpu_of_group(group: int) -> float:
+    """Return the CPU seconds of a process group, ended children included."""
+    total = 0
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            words = stat.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(words[2]) == group:
+            total += sum(map(int, words[11:15]))
+    return total / TICKS
+
+
+@contextmanager
+def redis_server() -> Iterator[tuple[str, int]]:
+    """Run a Redis without persistence → its URL and its process group."""
+    port = free_port()
+    words = ["redis-server", "--port", str(port), "--save", "", "--appendonly", "no", "--bind", "127.0.0.1"]
+    process = subprocess.Popen(words, stdout=subprocess.DEVNULL, start_new_session=True)
+    try:
+        time.sleep(0.5)
+        yield f"redis://127.0.0.1:{port}/0", process.pid
+    finally:
+        process.kill()
+        process.wait()
+
+
+@contextmanager
+def disque_server() -> Iterator[tuple[str, int]]:
+    """Run a node without a journal → its URL and its process group."""
+    with testing.node() as node:
+        assert node.pid is not None
+        yield node.url, node.pid
+
+
+BROKERS = {"redis": redis_server, "disque-py": disque_server}
+
+
+def measure(program: Program, broker: str, count: int, folder: Path) -> tuple[float, ...]:
+    """Run one round → the figures, in the order of FIGURES."""
+    runs = folder / "runs"
+    runs.unlink(missing_ok=True)
+    (folder / "tasks.py").write_text(program.text)
+    with BROKERS[broker]() as (url, broker_group):
+        environment = os.environ | {"BROKER": url, "RUNS": str(runs), "PYTHONPATH": str(folder)}
+        environment |= {"PYTHONWARNINGS": "ignore"}
+        broker_before = cpu_of_group(broker_group)
+        sender = [sys.executable, "-c", SEND, str(count)]
+        said = subprocess.run(sender, cwd=folder, env=environment, capture_output=True, text=True, check=True).stdout
+        client_cpu = json.loads(said)[1]
+        with (folder / "log").open("wb") as log:
+            words = [sys.executable, "-m", *program.worker]
+            worker = subprocess.Popen(
+                words, cwd=folder, env=environment, stdout=log, stderr=log, start_new_session=True
+            )
+        try:
+            first_at, first_count = wait_for(runs, count // 10, worker)
+            cpu_before = cpu_of_group(worker.pid)
+            last_at, last_count = wait_for(runs, count, worker)
+            worker_cpu = cpu_of_group(worker.pid) - cpu_before
+        finally:
+            os.killpg(worker.pid, signal.SIGKILL)
+            worker.wait()
+        broker_cpu = cpu_of_group(broker_group) - broker_before
+    measured = last_count - first_count
+    return (
+        1e6 * worker_cpu / measured,
+        measured / (last_at - first_at),
+        1e6 * client_cpu / (count - 10),
+        1e6 * broker_cpu / count,
+    )
+
+
+def wait_for(runs: Path, count: int, worker: subprocess.Popen[bytes]) -> tuple[float, int]:
+    """Wait until so many tasks have run → the moment, and their number."""
+    while True:
+        found = runs.stat().st_size if runs.exists() else 0
+        if found >= count:
+            return time.perf_counter(), found
+        if worker.poll() is not None:
+            raise RuntimeError(f"the worker ended with {worker.returncode}; see its log")
+        time.sleep(0.005)
+
+
+def main() -> int:
+    """Run the command."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("programs", nargs="*", help=f"some of {', '.join(PROGRAMS)}; all by default")
+    parser.add_argument("--tasks", type=int, default=5_000)
+    parser.add_argument("--rounds", type=int, default=5)
+    words = parser.parse_args()
+    unknown = set(words.programs) - set(PROGRAMS)
+    if unknown:
+        parser.error(f"unknown: {', '.join(sorted(unknown))}")
+    if shutil.which("redis-server") is None:
+        parser.error("redis-server is not installed")
+    print(f"{words.tasks} tasks, {words.rounds} alternating rounds; load before: {os.getloadavg()[0]:.1f}")
+    print("| program | figure | Redis | disque-py | ratio |\n|---|---|---|---|---|")
+    for name in words.programs or PROGRAMS:
+        found: dict[str, list[tuple[float, ...]]] = {broker: [] for broker in BROKERS}
+        for _ in range(words.rounds):
+            for broker, rounds in found.items():
+                with tempfile.TemporaryDirectory(prefix="disque-ratios-") as folder:
+                    rounds.append(measure(PROGRAMS[name], broker, words.tasks, Path(folder)))
+        for at, figure in enumerate(FIGURES):
+            theirs, ours = (statistics.median(row[at] for row in found[broker]) for broker in BROKERS)
+            ratio = ours / theirs if theirs else float("nan")
+            print(f"| {name} | {figure} | {theirs:.0f} | {ours:.0f} | {ratio:.2f} |", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
