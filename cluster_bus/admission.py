@@ -119,7 +119,7 @@ class Admission:
         was_forgotten = self.is_blacklisted(hello.id) or (known is not None and bool(known.flags & FORGOTTEN))
         return self._table.size == 1 and not self.is_alone and not was_forgotten
 
-    def note_stranger(self, hello: Hello, host: str) -> None:
+    def note_stranger(self, hello: Hello, host: str, notice: str = "unknown-member") -> None:
         """Tell an operator, once per id, about a node that takes us for a member."""
         if hello.id in self._strangers:
             return
@@ -133,7 +133,7 @@ class Admission:
             "bus_port": hello.bus_port,
             "me": self._table.me.name.decode(),
         }
-        self._tray.notices.append(("unknown-member", fields))
+        self._tray.notices.append((notice, fields))
 
     def admit(self, node: Node) -> None:
         """Put a node into the table as a node we know, with a clean record."""

@@ -61,6 +61,9 @@ class BusOwner(Protocol):
     def on_accept(self, hello: Hello, peer_host: str, local_host: str) -> Node | None:
         """Membership.accept: the node that dialed us, None for a stranger. Called again with a stranger's frames."""
 
+    def on_stranger_gone(self, hello: Hello, peer_host: str) -> None:
+        """Membership.stranger_gone: a stranger closed its link before its first frame."""
+
     def on_incoming_lost(self, node: Node) -> None:
         """Take note that the link on which `node` spoke to us is gone, or is about to be replaced by a new one."""
 
@@ -150,7 +153,7 @@ class Bus:
         self._outgoing: dict[Node, Link] = {}  # from connect on
         self._ready: dict[Node, Link] = {}  # from the end of the handshake on
         self._unproved: dict[Link, None] = {}
-        self._strangers: dict[Link, None] = {}
+        self._strangers: dict[Link, bool] = {}  # Whether it has sent a frame.
         self._incoming: dict[bytes, Link] = {}  # id -> the link that node dialed
 
     # -- listening -----------------------------------------------------------------------------------------
@@ -271,13 +274,15 @@ class Bus:
         if node is None or node.is_newcomer:
             link.expect_frames(min(self._frame_bytes_max, UNREACHED_FRAME_BYTES_MAX))
         if node is None:
-            self._strangers[link] = None
+            self._strangers[link] = False
             if len(self._strangers) > STRANGER_LINKS_MAX:
                 self._drop_oldest(self._strangers, "too many strangers")
 
     def link_frame(self, link: Link, runs: list[Run]) -> None:
         """Hand out the runs of a frame, in order."""
         self.frames_received += 1
+        if link.node is None and link in self._strangers:
+            self._strangers[link] = True
         hello = link.peer
         assert hello is not None
         jobs: list[Run] = []
@@ -307,9 +312,11 @@ class Bus:
                 self._owner.on_link_down(link.node)
             return
         self._unproved.pop(link, None)
-        self._strangers.pop(link, None)
+        is_silent_stranger = not reason and not self._strangers.pop(link, True)
         if link.peer is not None and self._incoming.get(link.peer.id) is link:
             del self._incoming[link.peer.id]
+            if is_silent_stranger:
+                self._owner.on_stranger_gone(link.peer, link.peer_host)
             if link.node is not None:
                 self._owner.on_incoming_lost(link.node)
 
@@ -331,7 +338,7 @@ class Bus:
                 self._strangers.pop(link, None)
         return node
 
-    def _drop_oldest(self, links: dict[Link, None], reason: str) -> None:
+    def _drop_oldest(self, links: dict[Link, None] | dict[Link, bool], reason: str) -> None:
         link = next(iter(links))
         del links[link]
         if link.peer is not None and self._incoming.get(link.peer.id) is link:

@@ -275,6 +275,14 @@ class Membership:
             self.links.dial(node)
         return node
 
+    def stranger_gone(self, hello: Hello, peer_host: str) -> None:
+        """A stranger closed its link before its first frame: it dialed another node, whose address we have.
+
+        We may be that node without its nodes file, and with another id. Then our table is empty.
+        """
+        if self.size == 1 and not self.admission.is_alone and hello.id != self.me.id:
+            self.admission.note_stranger(hello, hello.host or peer_host, "expected-another")
+
     def receive(
         self, sender: Node | None, hello: Hello, peer_host: str, local_host: str, kind: int, items: list[Any]
     ) -> None:

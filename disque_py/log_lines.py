@@ -292,6 +292,15 @@ SECTIONS: Final = (
                 "Give one of the two commands.",
             ),
             Message(
+                "expected-another",
+                WARNING,
+                "node {node} at {host}:{port} expected another node at this address, and this node knows no other."
+                " If this node has lost its nodes file: CLUSTER MEET {host} {port} {bus_port} on this node joins it"
+                " again",
+                "This node has an id that is new, at an address that a member of the cluster had.",
+                "Give the command, and CLUSTER FORGET of the old id on the other nodes, if the address is no mistake.",
+            ),
+            Message(
                 "nodes-file-latest-lost",
                 NOTICE,
                 "{path}.latest did not survive ({reason}), the nodes file is used",

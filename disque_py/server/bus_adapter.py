@@ -69,6 +69,11 @@ class BusAdapter:
         self._turns.driver.begin()
         return self._membership.accept(hello, peer_host, local_host)
 
+    def on_stranger_gone(self, hello: Hello, peer_host: str) -> None:
+        """Report a node that dialed another one at our address."""
+        self._turns.driver.begin()
+        self._membership.stranger_gone(hello, peer_host)
+
     def on_incoming_lost(self, node: Node) -> None:
         """End the node's interest with its link to us. The node announces it again on its next link."""
         driver = self._turns.driver

@@ -103,7 +103,7 @@ def test_a_meeting_goes_on_although_both_ends_are_killed_as_soon_as_it_is_answer
     until(lambda: a.sees_well(2) and b.sees_well(2))
 
 
-def test_a_wiped_node_is_told_of_in_the_log_of_the_others_with_what_helps(make_cluster):
+def test_a_wiped_node_and_the_others_say_in_their_logs_what_helps(make_cluster):
     a, b = make_cluster(2).servers
     old = b.node_id
     b.kill()
@@ -111,6 +111,7 @@ def test_a_wiped_node_is_told_of_in_the_log_of_the_others_with_what_helps(make_c
     b.restart()
     assert b.node_id != old
     until(lambda: f"CLUSTER FORGET {old}" in a.output())
+    until(lambda: f"CLUSTER MEET 127.0.0.1 {a.port}" in b.output())
     a.meet(b)
     a.command("CLUSTER", "FORGET", old)
     until(lambda: a.sees_well(2) and b.sees_well(2))

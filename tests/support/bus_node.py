@@ -85,6 +85,9 @@ class BusNode:
     def on_accept(self, hello: Hello, peer_host: str, local_host: str) -> Node | None:
         return self._begin().accept(hello, peer_host, local_host)
 
+    def on_stranger_gone(self, hello: Hello, peer_host: str) -> None:
+        self._begin().stranger_gone(hello, peer_host)
+
     def on_incoming_lost(self, node: Node) -> None:
         self.lost.append(node)
 

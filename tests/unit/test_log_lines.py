@@ -31,3 +31,18 @@ def test_a_message_is_told_through_the_host_with_its_level():
 def test_a_template_names_its_fields(message):
     """None is without a name, which `line` could not fill."""
     assert "" not in [name for _, name, _, _ in string.Formatter().parse(message.template)]
+
+
+@pytest.mark.parametrize(
+    ("trouble", "recovery"),
+    [
+        ("cluster-fail", "cluster-ok"),
+        ("node-failed", "node-recovered"),
+        ("memory-refused", "memory-enough"),
+        ("journal-refused", "journal-recovered"),
+        ("nodes-file-failed", "nodes-file-written"),
+        ("spill-failed", "spill-recovered"),
+    ],
+)
+def test_trouble_is_a_warning_and_its_end_a_notice(trouble, recovery):
+    assert (MESSAGES[trouble].level, MESSAGES[recovery].level) == ("warning", "notice")

@@ -168,7 +168,7 @@ def table_of(lines: Iterable[tuple[str, str]]) -> Table:
 
 def print_report(console: Console, report: Report) -> None:
     """The figures at the end, one a line."""
-    lines = (
+    lines = [
         ("added", f"{report.added:,}"),
         ("delivered", f"{report.delivered:,}"),
         ("delivered more than once", f"{report.delivered_again:,}"),
@@ -177,7 +177,9 @@ def print_report(console: Console, report: Report) -> None:
         ("jobs per second", f"{report.per_second:,.0f}"),
         ("p50 from add to delivery", f"{report.p50 * 1000:,.1f} ms"),
         ("p99 from add to delivery", f"{report.p99 * 1000:,.1f} ms"),
-    )
+    ]
+    if report.longest_add:  # None was seen where Spark adds the flights.
+        lines.insert(4, ("longest wait for an add", f"{report.longest_add:.2f} s"))
     console.print(table_of(lines), highlight=False)
     if report.adds_repeated:
         console.print(f"({report.adds_repeated:,} adds were repeated: the node was killed before it answered)")

@@ -117,11 +117,12 @@ class Load:
             replies = lost.replies
             is_up = False
         refused = rows[len(replies) :]
+        now = self.clock()
         for row, reply in zip(rows, replies, strict=False):
             if isinstance(reply, ReplyError):
                 refused.append(row)
             else:
-                self.tally.was_added(row, node)
+                self.tally.was_added(row, node, now)
         if refused:
             self.add_again(refused)
             await asyncio.sleep(REFUSED_PAUSE_SECONDS)

@@ -28,6 +28,7 @@ class Report:
     lost: int
     foreign: int
     adds_repeated: int
+    longest_add: float
     seconds: float
     p50: float
     p99: float
@@ -51,6 +52,7 @@ class Tally:
     acknowledged             ids confirmed by an ACKJOB
     adds_repeated            adds sent again, because they were refused or not answered
     foreign                  deliveries of something that was never added
+    longest_add              seconds from the first attempt at an add to its answer, of the flight that took longest
     """
 
     def __init__(self, flights: Flights, node_count: int) -> None:
@@ -67,6 +69,7 @@ class Tally:
         self.acknowledged = 0
         self.adds_repeated = 0
         self.foreign = 0
+        self.longest_add = 0.0
         self.last_delivery_at = 0.0
 
     def sending(self, row: int, now: float) -> None:
@@ -74,9 +77,10 @@ class Tally:
         if not self._sent_at[row]:
             self._sent_at[row] = now
 
-    def was_added(self, row: int, node: int) -> None:
+    def was_added(self, row: int, node: int, now: float) -> None:
         """A node answered with a job id."""
         self.added_by[node] += 1
+        self.longest_add = max(self.longest_add, now - self._sent_at[row])
         if not self._is_added[row]:
             self._is_added[row] = 1
             self.added += 1
@@ -130,6 +134,7 @@ class Tally:
             lost=sum(count == 0 for count in self._deliveries),
             foreign=self.foreign,
             adds_repeated=self.adds_repeated,
+            longest_add=self.longest_add,
             seconds=seconds,
             p50=percentile(self._latencies, 0.50),
             p99=percentile(self._latencies, 0.99),

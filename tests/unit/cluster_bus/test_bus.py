@@ -260,6 +260,18 @@ def test_of_too_many_strangers_the_oldest_goes(monkeypatch: pytest.MonkeyPatch):
     run(story, {})
 
 
+def test_a_stranger_that_leaves_without_a_word_is_reported():
+    """It dialed another node, at our address."""
+
+    async def story(nodes: list[BusNode]) -> None:
+        _, writer = await stranger(nodes[0])
+        await until(lambda: nodes[0].bus._strangers)
+        writer.close()
+        await until(lambda: "expected-another" in [name for name, _ in nodes[0].membership.tray.notices])
+
+    run(story, {})
+
+
 def test_a_node_we_have_not_reached_may_not_begin_a_long_frame():
     """Otherwise a thousand halves of frames would take a thousand times 65 MiB."""
 

@@ -242,6 +242,21 @@ def test_a_node_comes_back_while_it_tries_to_reach_a_seed():
     assert STRANGER.id in node.table.nodes
 
 
+def test_a_node_at_whose_address_another_one_was_expected_says_what_helps():
+    """Its nodes file is perhaps lost, and its id with it. A node that was reset, or has members, is as it should be."""
+    node = lone()
+    for _ in range(2):
+        node.stranger_gone(STRANGER, "10.0.0.9")
+    (notice,) = node.tray.notices
+    assert (notice[0], notice[1]["host"]) == ("expected-another", "10.0.0.9")
+    others = lone(), lone()
+    others[0].reset(hard=True)
+    others[1].load([NodeLine(b"o" * 20, "10.0.0.5", 7001, 17001, 0, 0, 0)])
+    for other in others:
+        other.stranger_gone(STRANGER, "10.0.0.9")
+        assert "expected-another" not in [name for name, _ in other.tray.notices]
+
+
 def test_a_newcomer_that_is_given_up_leaves_a_reset_node_alone():
     """A MEET that leads to no link must not open the way for PINGs of former members."""
     node = lone()

@@ -101,14 +101,26 @@ def test_saveconfig_waits_for_the_file():
     assert told(broker, "SAVECONFIG") == b"-ERR error saving the cluster node config: No space left on device\r\n"
 
 
-def test_reset_is_answered_when_the_nodes_file_is_on_disk():
+@pytest.mark.parametrize(
+    "words",
+    [("RESET", "HARD"), ("RESET", "SOFT"), ("MEET", "10.0.0.9", 7711), ("FORGET", "02" * 20), ("LEAVING", "yes")],
+)
+def test_a_change_of_membership_is_answered_when_the_nodes_file_is_on_disk(words):
+    """Spec N6. The change itself is there at once."""
     broker = make_broker()
+    add_node(broker, 2)
     host_of(broker).is_slow = True
     client = make_client(broker)
-    assert ask(broker, client, "CLUSTER", "RESET", "HARD") == b""
-    assert broker.me.id != ME
+    assert ask(broker, client, "CLUSTER", *words) == b""
     host_of(broker).writing.pop()()
     assert client.out == [b"+OK\r\n"]
+
+
+def test_a_hard_reset_takes_another_id_before_its_answer():
+    broker = make_broker()
+    host_of(broker).is_slow = True
+    ask(broker, make_client(broker), "CLUSTER", "RESET", "HARD")
+    assert broker.me.id != ME
 
 
 def test_forget():

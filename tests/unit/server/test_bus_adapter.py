@@ -43,6 +43,7 @@ def test_each_report_is_a_turn():
         for report in (
             lambda: adapter.on_link_down(node),
             lambda: adapter.on_accept(OTHER, "127.0.0.1", "127.0.0.1"),
+            lambda: adapter.on_stranger_gone(OTHER, "127.0.0.1"),
             lambda: adapter.on_incoming_lost(node),
             lambda: adapter.on_runs(node, []),
         ):
@@ -50,7 +51,7 @@ def test_each_report_is_a_turn():
             assert turns.driver.is_open
             await turn_over()
             assert not turns.driver.is_open
-        assert turns.driver.turns == 4
+        assert turns.driver.turns == 5
 
     in_loop(test)
 

@@ -15,8 +15,8 @@ from disque_py.cli.demo.nodes import NodeProcess
 from disque_py.cli.demo.tally import Report, Tally
 
 GOOD = Report(
-    wanted=10, added=10, delivered=10, delivered_again=1, lost=0, foreign=0, adds_repeated=0, seconds=2.0,
-    p50=0.0123, p99=0.5,
+    wanted=10, added=10, delivered=10, delivered_again=1, lost=0, foreign=0, adds_repeated=0, longest_add=0.8,
+    seconds=2.0, p50=0.0123, p99=0.5,
 )  # fmt: skip
 
 
@@ -29,12 +29,13 @@ def printed(report):
 
 def test_the_report_has_one_figure_a_line():
     """The names are those of the README."""
-    lines = [line.rsplit(maxsplit=1) for line in printed(GOOD).replace(" ms", "ms").splitlines()]
+    lines = [line.rsplit(maxsplit=1) for line in printed(GOOD).replace(" ms", "ms").replace(" s\n", "s\n").splitlines()]
     assert [[name.strip(), value] for name, value in lines] == [
         ["added", "10"],
         ["delivered", "10"],
         ["delivered more than once", "1"],
         ["lost", "0"],
+        ["longest wait for an add", "0.80s"],
         ["seconds", "2.0"],
         ["jobs per second", "5"],
         ["p50 from add to delivery", "12.3ms"],
@@ -58,7 +59,7 @@ def test_line_and_table_show_totals_and_nodes():
     async def story():
         flights = Flights([b"UA"] * 4, [b'{"row":%d,' % row for row in range(4)])
         tally = Tally(flights, 1)
-        tally.was_added(0, 0)
+        tally.was_added(0, 0, 1.0)
         console = Console(file=io.StringIO(), width=120)
         display = Display(console, Load(flights, tally), [NodeProcess("a", 7711, Path("unused"))])
         display.views[0].note = "killed"

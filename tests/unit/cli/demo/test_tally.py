@@ -25,7 +25,7 @@ def tally(flights):
 def carry(tally, flights, row, *, node=0, at=1.0):
     """Add and deliver one flight."""
     tally.sending(row, at - 1.0)
-    tally.was_added(row, node)
+    tally.was_added(row, node, at)
     return tally.was_delivered(flights.queues[row], flights.bodies[row], node, at)
 
 
@@ -41,7 +41,7 @@ def test_all_flights_added_and_delivered_is_complete_and_good(tally, flights):
 def test_a_flight_never_delivered_is_lost(tally, flights):
     """Added means that a node promised to deliver it."""
     carry(tally, flights, 0)
-    tally.was_added(1, 0)
+    tally.was_added(1, 0, 9.0)
     report = tally.report(1.0)
     assert report.lost == 2
     assert not report.is_good
@@ -52,8 +52,8 @@ def test_a_flight_that_was_delivered_has_arrived_whatever_its_producer_heard(tal
     tally.sending(0, 0.0)
     tally.was_delivered(flights.queues[0], flights.bodies[0], 0, 1.0)
     assert (tally.added, tally.delivered, tally.arrived) == (0, 1, 1)
-    tally.was_added(0, 0)
-    tally.was_added(1, 0)
+    tally.was_added(0, 0, 9.0)
+    tally.was_added(1, 0, 9.0)
     assert (tally.added, tally.delivered, tally.arrived) == (2, 1, 2)
 
 
@@ -68,11 +68,12 @@ def test_a_second_delivery_counts_the_flight_once(tally, flights):
 
 
 def test_an_add_that_was_repeated_counts_the_flight_once(tally):
-    """Both copies were added, but it is one flight; its latency runs from the first attempt."""
+    """Both copies were added, but it is one flight; its times run from the first attempt."""
     tally.sending(0, 5.0)
     tally.sending(0, 9.0)
-    tally.was_added(0, 0)
-    tally.was_added(0, 1)
+    tally.was_added(0, 0, 9.0)
+    tally.was_added(0, 1, 9.0)
+    assert tally.longest_add == 4.0
     tally.was_delivered(b"UA", b'{"row":0,"x":1}', 0, 10.0)
     assert tally.added == 1
     assert tally.report(1.0).p50 == 5.0
