@@ -48,7 +48,7 @@ from disque_py.core.broker import SHARDS, Broker
 from disque_py.core.client import WROTE, Client
 from disque_py.core.errors import CommandError
 from disque_py.core.id_sets import ENTRY_BYTES, KEY_BYTES, check_entries
-from disque_py.core.job import ACKED, Job
+from disque_py.core.job import ACKED, WAIT_REPL, Job
 from disque_py.core.job_attributes import BATCH
 from disque_py.core.queue_settings import BATCH as BATCH_STATE
 from disque_py.core.queue_settings import RESET_FIELD, state_key
@@ -395,12 +395,15 @@ def _end_push(broker: Broker, push: Push) -> None:
 
 
 def _reported_again(broker: Broker, name: bytes) -> Iterator[None]:
-    """Report all jobs of a batch that this node has, because all its keepers are others now."""
+    """Report all jobs of a batch that this node has, because all its keepers are others now.
+
+    A job whose producer still waits for copies is reported when it has them (spec BT1).
+    """
     looked = 0
     for number in range(SHARDS):
         shard = broker.shards[number]
         for job in list(shard.values()):
-            if job.attributes is not None and job.state != ACKED and _batch_of(job) == name:
+            if job.attributes is not None and job.state not in (ACKED, WAIT_REPL) and _batch_of(job) == name:
                 broker.batches.note_added(job)
         looked += len(shard)
         if looked >= LOOKED_PER_PART:

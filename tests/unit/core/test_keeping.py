@@ -72,6 +72,16 @@ def test_the_record_of_an_ended_job_stays_until_a_keeper_has_its_end():
     assert broker.find(job_id) is None
 
 
+def test_a_job_that_still_waits_for_copies_is_not_reported_to_new_keepers():
+    """Spec BT1: it may not be created in the end, and then nothing would end its entry."""
+    broker, client, other = start()
+    ask(broker, client, "ADDJOB", "q", "x", 5000, "REPLICATE", 2, "BATCH", "b")
+    say(broker, other, SETTING, (KEY, KEEPERS, broker.me.id, 2, other.id))
+    dispatch.settle(broker)
+    advance(broker, 2_000)
+    assert broker.batches.by_name[b"b"].count == 0
+
+
 def test_keepers_tell_each_other_what_differs():
     """Spec BT3."""
     broker, _, other = start(is_keeper=True)
