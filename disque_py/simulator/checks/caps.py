@@ -80,7 +80,7 @@ class CapBook:
 
     def _is_agreed(self) -> bool:
         """Whether all nodes know the same nodes: the part of a side depends on how many these are."""
-        return len({frozenset(machine.membership.nodes) for machine in self._world.running()}) == 1
+        return len({frozenset(machine.membership.table.nodes) for machine in self._world.running()}) == 1
 
     def delivered(self, entries: list[Any]) -> None:
         """Consumers got these jobs; RuleBrokenError if they are too many in the span of a rate."""

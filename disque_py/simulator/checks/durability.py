@@ -19,7 +19,16 @@ from disque_py.core.handover import TAKEN, exchange
 from disque_py.core.job import ACKED, Handover, Job
 from disque_py.simulator.oracle import RuleBrokenError
 from disque_py.simulator.world.codecs import NEW, PREVIOUS
-from persistence.layouts import BASE_STATE_AT, ID_AT, IS_ACKED, IS_DELIVERED, IS_GIVEN, SEGMENT_AT, STATE_AT
+from persistence.layouts import (
+    BASE_STATE_AT,
+    ID_AT,
+    IS_ACKED,
+    IS_CANCELED,
+    IS_DELIVERED,
+    IS_GIVEN,
+    SEGMENT_AT,
+    STATE_AT,
+)
 from persistence.records import GONE, JOB, STATE
 
 if TYPE_CHECKING:
@@ -37,6 +46,7 @@ class Noted:
     base        that it is here
     first       that it was here for the first time: what is said of that may be said again when it has come anew
     acked       that it is done, first
+    canceled    that it is canceled, first
     delivered   that a consumer got it, first
     given       that it is being given away, first of a time
     is_gone     it is not here any more
@@ -44,11 +54,11 @@ class Noted:
     left        the segments whose base of the job has a GONE
     """
 
-    __slots__ = ("acked", "base", "delivered", "first", "given", "gone", "is_gone", "left")
+    __slots__ = ("acked", "base", "canceled", "delivered", "first", "given", "gone", "is_gone", "left")
 
     def __init__(self, position: int) -> None:
         self.base = self.first = position
-        self.acked = self.delivered = self.given = self.gone = NOWHERE
+        self.acked = self.canceled = self.delivered = self.given = self.gone = NOWHERE
         self.is_gone = False
         self.left: dict[int, None] = {}
 
@@ -76,6 +86,8 @@ class Noted:
         """A record has these flags."""
         if flags & IS_ACKED and self.acked == NOWHERE:
             self.acked = position
+        if flags & IS_CANCELED and self.canceled == NOWHERE:
+            self.canceled = position
         if flags & IS_DELIVERED and self.delivered == NOWHERE:
             self.delivered = position
         if not flags & IS_GIVEN:
@@ -183,7 +195,8 @@ class DurabilityChecker:
         elif kind == DELJOB:
             noted = self._noted.get(item[0])
             if item[1] and noted is not None and noted.gone != NOWHERE:
-                self._check(item[0], noted.gone, "DELJOB")
+                # The record of a canceled job stays while a lease of it may run: it goes after its collection.
+                self._check(item[0], noted.gone if noted.canceled == NOWHERE else noted.canceled, "DELJOB")
         elif kind == YOURJOBS:
             for snapshot in item[2]:
                 job = self._machine.broker.find(snapshot[0]) if snapshot is not None else None

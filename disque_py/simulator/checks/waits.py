@@ -73,7 +73,7 @@ def _has(machine: Machine, job_id: bytes) -> bool:
 
 def _knows(machine: Machine, other: Machine) -> bool:
     """Whether a node counts another one among those that may know a job."""
-    node = machine.membership.find(other.membership.me.id)
+    node = machine.membership.table.find(other.membership.table.me.id)
     return node is not None and not node.flags & (HANDSHAKE | FORGOTTEN)
 
 

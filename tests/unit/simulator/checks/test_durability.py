@@ -88,6 +88,19 @@ def test_messages_wait_for_their_records(world, kind, item):
     free(world)
 
 
+def test_the_collection_of_a_canceled_job_ends_with_its_cancellation_on_disk(world):
+    """Its record goes later, when no lease of the job can run any more: a restart meanwhile only collects again."""
+    job_id = ask(world, "a", "ADDJOB", "q", "x", 0, "REPLICATE", 1, "RETRY", 1)
+    ask(world, "a", "GETJOB", "FROM", "q")
+    ask(world, "a", "CANCELJOB", job_id)
+    world.run(500)
+    stuck(world)
+    world.run(1500)
+    assert world["a"].find(job_id) is None
+    durability(world)._check_said(world["b"].me, DELJOB, [job_id, b"some"])
+    free(world)
+
+
 def test_an_answered_ack_is_recorded(world):
     """Return whether the record of the job is gone with it or not."""
     job_id = ask(world, "a", "ADDJOB", "q", "x", 0, "REPLICATE", 1)

@@ -60,7 +60,7 @@ def test_an_unknown_job_of_a_node_that_is_cut_off_breaks_the_rule(story):
 def test_an_unknown_job_of_a_node_that_was_forgotten_breaks_no_rule(story):
     """Spec RW6."""
     story.oracle.unrest_ms = story.world.now_ms
-    ask(story.world, "a", "CLUSTER", "FORGET", story.world.machines["b"].membership.me.name)
+    ask(story.world, "a", "CLUSTER", "FORGET", story.world.machines["b"].membership.table.me.name)
     story.tell(b"unknown")
 
 
