@@ -280,7 +280,7 @@ class Membership:
 
         We may be that node without its nodes file, and with another id. Then our table is empty.
         """
-        if self.size == 1 and not self.admission.is_alone and hello.id != self.me.id:
+        if self.table.size == 1 and not self.admission.is_alone and hello.id != self.table.me.id:
             self.admission.note_stranger(hello, hello.host or peer_host, "expected-another")
 
     def receive(

@@ -62,3 +62,7 @@ def test_config_rewrite_leaves_renames_and_databases_alone_and_never_writes_the_
 
 def test_secrets_are_marked():
     assert {d.name for d in DIRECTIVES if d.is_secret} == {"requirepass", "cluster-secret", "tls-key-file-pass"}
+
+
+def test_requests_wait_two_seconds_for_a_start():
+    assert BY_NAME["loading-wait"].default == 2
