@@ -128,6 +128,8 @@ def _changed(broker: Broker, name: bytes, fields: dict[bytes, bytes]) -> None:
     """Follow a change of a batch's shared state."""
     batches = broker.batches
     if MADE not in fields:
+        if fields and not _is_deleted(broker, name):
+            return  # Fields come one by one. Reports wait until all of the state is here.
         known = batches.by_name.get(name)
         if known is not None:
             known.fields = {}

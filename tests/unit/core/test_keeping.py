@@ -7,7 +7,7 @@ import pytest
 from brokers import add_node, ask, make_broker, make_client
 from cluster_bus.messages import BATCHADD, BATCHFLUSH, BATCHFLUSHED, BATCHGOT, BATCHSUM, SETTING
 from copies import advance, make_id, say, sent_of
-from disque_py.core.batch_state import KEEPERS, LIVE, MADE, PARTS
+from disque_py.core.batch_state import CLOSED, KEEPERS, LIVE, MADE, PARTS
 from disque_py.core.id_sets import ENTRY_BYTES, entry_of, pack_id
 from disque_py.core.queue_settings import BATCH, state_key
 from disque_py.event_format import COMPLETED
@@ -80,6 +80,22 @@ def test_a_job_that_still_waits_for_copies_is_not_reported_to_new_keepers():
     dispatch.settle(broker)
     advance(broker, 2_000)
     assert broker.batches.by_name[b"b"].count == 0
+
+
+def test_a_report_waits_until_all_of_an_unknown_batch_is_heard():
+    """Spec BT3: the fields of its state may come one by one, that of a CLOSE before those of its beginning."""
+    broker, client, other = start()
+    add(broker, client)
+    (job,) = (job for shard in broker.shards for job in shard.values())
+    broker.batches.job_in(b"new")
+    broker.batches.report(b"new", job, COMPLETED)
+    dispatch.settle(broker)
+    sent_of(broker, BATCHADD)
+    key = state_key(BATCH, b"new")
+    say(broker, other, SETTING, (key, CLOSED, b"1", 1, other.id))
+    say(broker, other, SETTING, (key, MADE, b"1-x", 2, other.id), (key, KEEPERS, other.id, 2, other.id))
+    dispatch.settle(broker)
+    assert [name for _, (_, name, _) in sent_of(broker, BATCHADD)] == [b"new"]
 
 
 def test_keepers_tell_each_other_what_differs():
