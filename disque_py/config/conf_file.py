@@ -28,7 +28,14 @@ UNEXPECTED: Final = "unexpected argument: give directives as --name value"
 
 PREFIX: Final = "DISQUE_"
 # Variables of this project's other programs, which are no directives.
-OTHER_VARIABLES: Final = ("DISQUE_CHECKOUT_AGAIN", "DISQUE_PY_COMPILE", "DISQUE_RESTARTED", "DISQUE_VENV")
+OTHER_VARIABLES: Final = (
+    "DISQUE_CHECKOUT_AGAIN",
+    "DISQUE_PY_COMPILE",
+    "DISQUE_RESTARTED",
+    "DISQUE_URL",
+    "DISQUE_VENV",
+    "DISQUE_WORKER_PARENT",
+)
 # Variables that click derives from the names of our programs: for completion in shells, and for options.
 OF_PROGRAMS: Final = re.compile(r"_?DISQUE_\w+_COMPLETE|DISQUE_(?:EXPORTER|GATEWAY)(?:_\w+)?")
 # Variables with which Kubernetes and Docker links tell containers the address of a service called disque or disque-….

@@ -360,6 +360,7 @@ def finish(broker: Broker, job: Job) -> None:
     """Tell all holders that the collection is over, and forget the job: every holder knows the ack."""
     assert job.state == ACKED
     if job.attributes is not None and job.attributes.extras is not None and _waits_for_keeper(broker, job):
+        job.requeue_at_ms = 0  # The keeper's answer leads here again.
         return
     others = broker.sets.others(job.holders)
     if others:

@@ -494,7 +494,10 @@ def _looked_at(broker: Broker) -> Iterator[None]:
         if len(here) < len(batch.keepers) or len(keepers) > len(batch.keepers):
             if keepers != list(batch.keepers) and any(node not in batch.keepers for node in keepers):
                 _change(broker, batch, [(KEEPERS, b"".join([node.id for node in keepers]))])
-        is_idle = not batch.counts()[LIVE] and broker.now_ms - batch.touched_ms >= KEPT_MS
+        live = batch.counts()[LIVE]
+        if live and batch.is_closed:
+            _sum(broker, batch, batch.keepers)  # An end may have reached another keeper alone, in a push.
+        is_idle = not live and broker.now_ms - batch.touched_ms >= KEPT_MS
         done_ms = int(batch.fields.get(DONE, b"0"))
         if is_idle and (not done_ms or broker.wall_ms - done_ms >= KEPT_MS):
             _change(broker, batch, [(RESET_FIELD, b"")])

@@ -217,9 +217,9 @@ def test_a_misspelt_variable_is_an_error_that_suggests_the_right_name():
 
 
 def test_variables_of_others_are_ignored_and_named():
-    others = {"DISQUE_URL": "x", "DISQUE_NODES": "x", "DISQUE_PASSWORD": "x", "DISQUE_HOST": "x", "DISQUE_TIMEOUT": "4"}
+    others = {"DISQUE_SITE": "x", "DISQUE_NODES": "x", "DISQUE_PASSWORD": "x", "DISQUE_HOST": "x", "DISQUE_TIMEOUT": "4"}
     it = environment(DISQUECLI_AUTH="x", OTHER="x", **others)
-    assert it.ignored == ["DISQUE_HOST", "DISQUE_NODES", "DISQUE_PASSWORD", "DISQUE_URL"]
+    assert it.ignored == ["DISQUE_HOST", "DISQUE_NODES", "DISQUE_PASSWORD", "DISQUE_SITE"]
     assert it.settings.timeout == 4
 
 

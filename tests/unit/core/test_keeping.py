@@ -7,6 +7,7 @@ import pytest
 from brokers import add_node, ask, make_broker, make_client
 from cluster_bus.messages import BATCHADD, BATCHFLUSH, BATCHFLUSHED, BATCHGOT, BATCHSUM, SETTING
 from copies import advance, make_id, say, sent_of
+from disque_py.core import keeping
 from disque_py.core.batch_state import CLOSED, KEEPERS, LIVE, MADE, PARTS
 from disque_py.core.id_sets import ENTRY_BYTES, entry_of, pack_id
 from disque_py.core.queue_settings import BATCH, state_key
@@ -109,6 +110,18 @@ def test_keepers_tell_each_other_what_differs():
     say(broker, other, BATCHSUM, (b"b", broker.batches.by_name[b"b"].digests(), 0))
     advance(broker, 10)
     assert sent_of(broker, BATCHADD) == []
+
+
+def test_keepers_of_a_closed_batch_that_is_not_done_compare_again():
+    """Spec BT3: a node that was a keeper gives its ids to one of the others only."""
+    broker, _, other = start(is_keeper=True)
+    say(broker, other, BATCHADD, (1, b"b", ENTRY))
+    say(broker, other, SETTING, (KEY, CLOSED, b"1", 2, other.id))
+    dispatch.settle(broker)
+    sent_of(broker, BATCHSUM)
+    advance(broker, 11_000)
+    assert keeping.is_primary(broker, broker.batches.by_name[b"b"])
+    assert sent_of(broker, BATCHSUM)
 
 
 def test_a_node_that_is_no_keeper_any_more_gives_its_ids_away():

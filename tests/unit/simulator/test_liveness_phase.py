@@ -35,6 +35,7 @@ def test_nodes_that_are_down_come_up():
     first, second, *_ = simulation.world.machines.values()
     first.die(power=True)
     second.stop()
+    simulation.oracle.unrest_ms = simulation.world.now_ms
     simulation.liveness.play()
     assert len(simulation.world.running()) == len(simulation.world.machines)
 
