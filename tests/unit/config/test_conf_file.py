@@ -217,7 +217,7 @@ def test_a_misspelt_variable_is_an_error_that_suggests_the_right_name():
 
 
 def test_variables_of_others_are_ignored_and_named():
-    others = {"DISQUE_SITE": "x", "DISQUE_NODES": "x", "DISQUE_PASSWORD": "x", "DISQUE_HOST": "x", "DISQUE_TIMEOUT": "4"}
+    others = {f"DISQUE_{word}": "x" for word in ("SITE", "NODES", "PASSWORD", "HOST")} | {"DISQUE_TIMEOUT": "4"}
     it = environment(DISQUECLI_AUTH="x", OTHER="x", **others)
     assert it.ignored == ["DISQUE_HOST", "DISQUE_NODES", "DISQUE_PASSWORD", "DISQUE_SITE"]
     assert it.settings.timeout == 4
