@@ -12,17 +12,38 @@ close.
 from __future__ import annotations
 
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Literal, TypedDict, Unpack
 
 from disque_py.client import flow_commands
-from disque_py.client.arguments import Body
+from disque_py.client.arguments import BackoffPolicy, Body, Meta
 from disque_py.client.flow_commands import BatchInfo
-from disque_py.client.spans import Span
+from disque_py.client.spans import Milliseconds, Seconds, Span
 
 if TYPE_CHECKING:
     from disque_py.client.faces import AsyncCommands, BlockingCommands
 
 Callback = tuple["str | bytes", Body]
+
+
+class BatchJobOptions(TypedDict, total=False):
+    """The options of a job of a batch: those of the client's `add_job`, which explains them, but `batch`."""
+
+    timeout_ms: Milliseconds
+    replicate: int | Literal["quorum"] | None
+    zones: int | None
+    delay: Seconds | None
+    retry: Seconds | None
+    ttl: Seconds | None
+    maxlen: int | None
+    async_: bool
+    priority: int | None
+    meta: Meta | None
+    key: str | bytes | None
+    window: Seconds | None
+    replace: bool
+    attempts: int | None
+    backoff: BackoffPolicy | None
+    retry_unsafe: bool | None
 
 
 class Batch:
@@ -38,7 +59,7 @@ class Batch:
         self._client = client
         self._callback = callback
 
-    def add_job(self, queue: str | bytes, body: Body, **options: Any) -> str:
+    def add_job(self, queue: str | bytes, body: Body, **options: Unpack[BatchJobOptions]) -> str:
         """Add a job to the batch → its id. The options are those of the client's `add_job`, and so are the errors."""
         job_id = self._client.add_job(queue, body, batch=self.name, **options)
         self.job_ids.append(job_id)
@@ -79,7 +100,7 @@ class AsyncBatch:
         self._client = client
         self._callback = callback
 
-    async def add_job(self, queue: str | bytes, body: Body, **options: Any) -> str:
+    async def add_job(self, queue: str | bytes, body: Body, **options: Unpack[BatchJobOptions]) -> str:
         """Add a job to the batch → its id. The options are those of the client's `add_job`, and so are the errors."""
         job_id = await self._client.add_job(queue, body, batch=self.name, **options)
         self.job_ids.append(job_id)
