@@ -106,9 +106,9 @@ def test_a_failed_rewrite_leaves_the_old_file_and_no_rest(tmp_path):
 
 
 def test_the_environment_is_read_between_the_file_and_the_options(path):
-    environ = {"DISQUE_PORT": "7001", "DISQUE_TIMEOUT": "7", "DISQUE_URL": "x", "HOME": "/"}
+    environ = {"DISQUE_PORT": "7001", "DISQUE_TIMEOUT": "7", "DISQUE_SITE": "x", "HOME": "/"}
     configuration = load([path, "--timeout", "5"], environ)
     assert (configuration.settings.port, configuration.settings.timeout) == (7001, 5)
-    assert configuration.ignored == ["DISQUE_URL"]
-    assert load([], {"DISQUE_URL": "x"}).is_default
+    assert configuration.ignored == ["DISQUE_SITE"]
+    assert load([], {"DISQUE_SITE": "x"}).is_default
     assert not load([], environ).is_default
