@@ -96,12 +96,12 @@ def test_a_configuration_is_tried_while_a_node_runs_with_it(tmp_path, server):
 def test_the_environment_configures_a_node(make_server):
     """The environment ranks between the file and the command line. It also applies when the node restarts itself."""
     server = make_server("--timeout", "7", config=["timeout 1", "hz 20", "slowlog-max-len 5"])
-    server.environment = {"DISQUE_TIMEOUT": "2", "DISQUE_HZ": "30", "DISQUE_URL": "x"}
+    server.environment = {"DISQUE_TIMEOUT": "2", "DISQUE_HZ": "30", "DISQUE_SITE": "x"}
     server.start()
     for _ in range(2):
         found = [server.command("CONFIG", "GET", name)[1] for name in ("timeout", "hz", "slowlog-max-len")]
         assert found == [b"7", b"30", b"5"]
-        assert "the environment variable DISQUE_URL names no directive and is ignored" in server.output()
+        assert "the environment variable DISQUE_SITE names no directive and is ignored" in server.output()
         with contextlib.suppress(EOFError, OSError):
             server.command("DEBUG", "RESTART")
         until(server.answers)

@@ -6,9 +6,9 @@ import pytest
 
 pytest.importorskip("msgspec", reason="the extra disque-py[gateway] is not installed")
 
-from disque_py.gateway.actions.calls import check_known, page_of  # noqa: E402
-from disque_py.gateway.grants import Principal, grant_of  # noqa: E402
-from disque_py.gateway.problems import RefusedError  # noqa: E402
+from disque_py.gateway.actions.calls import check_known, page_of
+from disque_py.gateway.grants import Principal, grant_of
+from disque_py.gateway.problems import RefusedError
 
 
 def test_a_page_begins_at_its_cursor():
