@@ -113,9 +113,11 @@ class RepairChecker:
                 if job is None or not job.holders:
                     continue
                 said = confirmed_by(job)
-                named = [node for node in broker.repairs.named.get(job, ()) if node not in said]
-                linked: list[Node] = []
                 work = job.work
+                # A node that left gave its copy up, and is no member any more: it says so instead of a confirmation.
+                left = [node for node in work.passed if node not in job.holders] if isinstance(work, Collection) else []
+                named = [node for node in broker.repairs.named.get(job, ()) if node not in said and node not in left]
+                linked: list[Node] = []
                 if job.era != broker.era and job.replicate > 1 and isinstance(work, Collection):
                     linked = [node for node in broker.cluster.linked if node not in said and node not in work.passed]
                 key = machine.name, machine.runs, job.id

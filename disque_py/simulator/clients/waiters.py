@@ -160,7 +160,10 @@ class Waiter(Actor):
             return
         some = rng.sample(promises, min(len(promises), rng.choice((1, 1, 2, 4))))
         ids = list(dict.fromkeys(promise.id for promise in some))
-        asked = Asked(line.machine, ids, rng.choice(TIMEOUTS_MS), is_any=rng.random() < 0.3)
+        timeout_ms = rng.choice(TIMEOUTS_MS)
+        if not all(promise.retry_ms for promise in some):
+            timeout_ms = max(timeout_ms, 100)  # A job that is delivered once and never acknowledged ends with its TTL.
+        asked = Asked(line.machine, ids, timeout_ms, is_any=rng.random() < 0.3)
         self._asked = asked
         line.ask([(asked.request(), self._told, asked)], self.travel())
 
