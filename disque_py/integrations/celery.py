@@ -40,6 +40,8 @@ LONG_BYTES: Final = 60_000
 SHORT: Final = b"0"
 LONG: Final = b"1"
 WAIT_MAX: Final = 1_000
+# An end without a result is looked at again for so long, in seconds.
+LATE_S: Final = 2.0
 
 
 class DisqueBackend(SyncBackendMixin, Backend):
@@ -157,6 +159,7 @@ class DisqueBackend(SyncBackendMixin, Backend):
         waiting = {self._job(task_id): task_id for task_id in map(bytes_to_str, task_ids)}
         until = None if timeout is None else time.monotonic() + timeout
         rounds = 0
+        gone_since = 0.0
         while waiting:
             left = None if until is None else until - time.monotonic()
             slices = [each for each in (left, interval if on_interval else None) if each is not None]
@@ -171,7 +174,11 @@ class DisqueBackend(SyncBackendMixin, Backend):
                 yield waiting.pop(job_id), meta
             gone = [end.id for end in ends if end.is_over and end.id in waiting]
             if gone and not found:
-                raise CeleryTimeoutError("The results have expired.")
+                # Another node may hear of the end of a job before it hears of the result.
+                gone_since = gone_since or time.monotonic()
+                if time.monotonic() - gone_since > LATE_S:
+                    raise CeleryTimeoutError("The results have expired.")
+                time.sleep(LATE_S / 40)
             if on_interval is not None:
                 on_interval()
             rounds += 1
