@@ -49,10 +49,9 @@ def test_a_waiting_reader_is_told(backend, message):
 
 def test_a_result_ends_with_its_time(backend, message):
     backend.store_result(message, 1, 1)
-    deadline = time.monotonic() + 10
+    time.sleep(0.5)
     with pytest.raises(ResultMissing):
-        while time.monotonic() < deadline:
-            backend.get_result(message)
+        backend.get_result(message)
 
 
 def test_long_results_are_kept_too(backend, message):
