@@ -744,7 +744,8 @@ def test_a_worker_that_stops_gives_its_jobs_back_at_once():
 
     with Modern() as node:
         work(node, handle, until=lambda: began, grace_s=0.01)
-        assert node.last_nack == b"DELAY 0 REASON the worker stopped ATTEMPT 1"
+        # The node may give the job to the fetch that was just abandoned. It is put back again then, with a plain NACK.
+        assert b" ".join(node.named("NACK")[0][2:]) == b"DELAY 0 REASON the worker stopped ATTEMPT 1"
 
 
 class Canceled(Modern):
