@@ -18,7 +18,6 @@ from disque_py.simulator.clients.connection import Connection, words
 from disque_py.simulator.world.machine import PORT
 
 if TYPE_CHECKING:
-    from disque_py.core.broker import Broker
     from disque_py.simulator.checks.cluster_invariants import Losses
     from disque_py.simulator.oracle import Oracle
     from disque_py.simulator.plan import Plan
@@ -37,8 +36,8 @@ Effect = tuple[str, End] | None
 class Operator(Connection):
     """A connection for one command.
 
-    A node that reads its journal keeps most commands until it has done so. What a command makes the node forget is
-    noted when the node runs it, with all that came before.
+    A node that reads its journal keeps most commands until it has done so. A flush or a reset is noted when the node
+    runs it, with all that came before.
     """
 
     __slots__ = ("_command", "_is_noted", "_losses")
@@ -50,16 +49,17 @@ class Operator(Connection):
         self._is_noted = False
 
     def _run(self) -> None:
-        machine, broker = self.machine, self.broker
+        machine = self.machine
         is_read = self._requests and self.is_open and not (machine.is_stopped or machine.is_deaf or machine.is_ending)
-        if is_read and not self._is_noted and not self._is_early(broker):
+        if is_read and not self._is_noted and not self._is_early():
             self._is_noted = True
             self.world.watcher.on_asked(machine, self._command)
             if self._command[:2] in FLUSHES:
                 self._losses.flushing(machine)
         super()._run()
 
-    def _is_early(self, broker: Broker) -> bool:
+    def _is_early(self) -> bool:
+        broker = self.broker
         return broker.is_loading and not broker.commands[self._requests[0][0].lower()].is_for_loading
 
     def on_reply(self, reply: Any) -> None:
