@@ -405,7 +405,7 @@ def default_copies(broker: Broker, *, is_external: bool) -> int:
 def set_copies(broker: Broker, job: Job, copies: int) -> None:
     """Change the number of copies that the job should have."""
     terms = job.terms
-    job.terms = terms_of(broker.terms, terms.queue, terms.retry_ms, terms.delay_ms, copies)
+    job.terms = terms_of(broker.terms, terms.queue, terms.retry_ms, terms.delay_ms, copies, terms.topic)
 
 
 def count_again(broker: Broker) -> None:
