@@ -456,7 +456,8 @@ def on_nowait(broker: Broker, sender: Node, items: list[Any]) -> None:
         if type(ids) not in (list, tuple):
             raise ValueError("ids that are none")
         for job_id in ids:
-            broker.job_waits.forget(broker.ends, sender, job_id)
+            if type(job_id) is bytes:  # A later version may send more.
+                broker.job_waits.forget(broker.ends, sender, job_id)
 
 
 def on_link_up(broker: Broker, node: Node) -> None:

@@ -52,7 +52,8 @@ class Promise:
     asked                the node that was asked; None: its answer was lost, and another user of its key was told its id
     is_deleted           by DELJOB or FASTACK, which promise nothing to other nodes
     acked_at, acked_run  the node that was the first to answer an ACKJOB for it, and which of its processes
-    limit                ATTEMPTS; 0: any number
+    limit                ATTEMPTS, by which its deliveries are judged; 0: they are not
+    is_limited           it was added with ATTEMPTS, so it may become errored
     renewed              requests that may have begun a fresh set of attempts
     cancels, nacks       CANCELJOBs and NACKs that were sent for it
     moves                commands that may have moved it to another queue
@@ -83,6 +84,7 @@ class Promise:
         "freed_ms",
         "id",
         "is_deleted",
+        "is_limited",
         "is_over",
         "is_refused",
         "limit",
@@ -127,6 +129,7 @@ class Promise:
         self.loose = 0
         self.freed_ms = 0
         self.limit = 0
+        self.is_limited = False
         self.renewed = 0
         self.elsewhere = 0
         self.cancels = 0
