@@ -453,11 +453,10 @@ def on_jobover(broker: Broker, sender: Node, items: list[Any]) -> None:
 def on_nowait(broker: Broker, sender: Node, items: list[Any]) -> None:
     """Forget registrations of another node."""
     for ids in items:
-        if type(ids) not in (list, tuple):
+        if type(ids) not in (list, tuple) or any(type(job_id) is not bytes for job_id in ids):
             raise ValueError("ids that are none")
         for job_id in ids:
-            if type(job_id) is bytes:  # A later version may send more.
-                broker.job_waits.forget(broker.ends, sender, job_id)
+            broker.job_waits.forget(broker.ends, sender, job_id)
 
 
 def on_link_up(broker: Broker, node: Node) -> None:
