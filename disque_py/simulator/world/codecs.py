@@ -22,6 +22,7 @@ from cluster_bus.messages import (
     INTEREST,
     LEASED,
     NEEDJOBS,
+    NOWAIT,
     REPLJOB,
     SETACK,
 )
@@ -50,6 +51,6 @@ def renewed(data: bytes) -> bytes:
 
 
 def _longer(kind: int, item: Any) -> Any:
-    if kind < FIRST_JOB_KIND or not isinstance(item, list) or len(item) < WHOLE.get(kind, 0):
+    if kind < FIRST_JOB_KIND or kind == NOWAIT or not isinstance(item, list) or len(item) < WHOLE.get(kind, 0):
         return item
     return [*item, NEW_FIELD]
