@@ -161,7 +161,7 @@ class ClaimWorker(Actor):
         fence: tuple[str | int, ...] = ("FENCE", work.fence) if is_named and work.fence else ()
         if dice < 0.35:
             request = words("WORKING", work.job_id, "LEASEMS", 800, *fence)
-            line.ask([(request, self._extended, (work, self.world.now_ms))], self.travel())
+            line.ask([(request, self._extended, (work, bool(fence), self.world.now_ms))], self.travel())
             self.world.later(1 + int(rng.expovariate(1 / 300)), self._decide, work, machine)
             return
         self.claims.ending(work.job_id, work.fence)
@@ -183,10 +183,10 @@ class ClaimWorker(Actor):
             self.world.connect(machine, line)
         return line
 
-    def _extended(self, reply: Any, about: tuple[Work, int]) -> None:
-        work, sent_ms = about
+    def _extended(self, reply: Any, about: tuple[Work, bool, int]) -> None:
+        work, is_named, sent_ms = about
         if isinstance(reply, int) and reply:
-            self.claims.extended(work.job_id, work.fence, reply, sent_ms)
+            self.claims.extended(work.job_id, work.fence, reply, sent_ms, self.world.now_ms, is_named=is_named)
 
     def _ended(self, reply: Any, about: tuple[Work, str, int, Machine, int]) -> None:
         work, fenced, sent_ms, machine, runs = about
