@@ -110,8 +110,8 @@ class VotersView:
                 found.append(f"The voter {node.name} is mute: it lost its votes, or copies those of others")
         if _is_stuck(newest):
             found.append(
-                f"{len(newest.recovered)} of {len(newest.voters)} voters lost their votes. They grant claims again, but the"
-                " others can't change the list: only CLUSTER VOTERS RESET FORCE can"
+                f"{len(newest.recovered)} of {len(newest.voters)} voters lost their votes. They grant claims again, but"
+                " the others can't change the list: only CLUSTER VOTERS RESET FORCE can"
             )
         return found
 
@@ -128,8 +128,8 @@ class VotersView:
             found.append(f"there are {count} voters, an even number: {count - 1} may lose as many of them")
         if newest.recovered and not _is_stuck(newest):
             found.append(
-                f"{len(newest.recovered)} of {count} voters lost their votes. They grant claims again, and take no part in"
-                " the next change of the list. It makes them whole: CLUSTER VOTERS LEASEMAX with the same seconds will do"
+                f"{len(newest.recovered)} of {count} voters lost their votes. They grant claims again, and take no part"
+                " in the next change of the list, which makes them whole: CLUSTER VOTERS LEASEMAX with the same seconds"
             )
         if newest.state == CHANGING:
             found.append("the voters are changing: the next list takes effect when most of them have copied all grants")
