@@ -464,7 +464,7 @@ def on_jobover(broker: Broker, sender: Node, items: list[Any]) -> None:
 def on_nowait(broker: Broker, sender: Node, items: list[Any]) -> None:
     """Forget registrations of another node."""
     for ids in items:
-        if type(ids) not in (list, tuple):
+        if type(ids) not in (list, tuple) or any(type(job_id) is not bytes for job_id in ids):
             raise ValueError("ids that are none")
         for job_id in ids:
             broker.job_waits.forget(broker.ends, sender, job_id)
