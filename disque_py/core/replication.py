@@ -472,12 +472,25 @@ def on_holders(broker: Broker, sender: Node, items: list[Any]) -> None:
     for job_id, nodes, *_ in items:
         job = broker.find(job_id)
         if job is not None:
-            job.holders = broker.sets.union(job.holders, broker.sets.unpack(nodes))
+            known = job.holders
+            job.holders = broker.sets.union(known, broker.sets.unpack(nodes))
             mark_holders_dirty(broker, job)
+            if job.holders is not known:
+                _ask_again(broker, job)
         elif job_id in broker.tombstones:
             broker.send(broker.sets.only(sender), SETACK, (job_id, b""))
         else:
             broker.stats.ignored("holders of an unknown job")
+
+
+def _ask_again(broker: Broker, job: Job) -> None:
+    """Ask all holders before a limited job is queued, if one was named after we asked. Spec Y4.
+
+    It may have taken the job by hand-over, and would deliver it besides us.
+    """
+    part = job.part
+    if part is not None and part.limit and job.state == ACTIVE and job.was_announced and job.was_queued:
+        lifecycle.postpone(broker, job, max(job.requeue_at_ms, broker.now_ms + lifecycle.willqueue_lead_ms(job)))
 
 
 def on_enqueue(broker: Broker, sender: Node, items: list[Any]) -> None:

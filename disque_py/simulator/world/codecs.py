@@ -5,8 +5,9 @@ older nodes. NEW is a possible next one: every item that has positions has one m
 that a node ignores a position that it does not know, and that two nodes speak the highest version both know. A world
 with nodes of all kinds tests that.
 
-Some items leave out their last positions. A position that comes next would be read as one of these. So NEW adds it only
-to items that have all of them, as docs/bus.md asks of a real version.
+An item of NOWAIT is a list of ids, and has no positions. Some items leave out their last positions. A position that
+comes next would be read as one of these. So NEW adds it only to items that have all of them, as docs/bus.md asks of a
+real version.
 """
 
 from __future__ import annotations
