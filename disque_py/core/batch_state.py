@@ -100,6 +100,11 @@ class Batch:
                 total[status] += count
         return total
 
+    @property
+    def live(self) -> int:
+        """How many ids are not over."""
+        return sum([part.counts[LIVE] for part in self.parts.values()])
+
     def digests(self) -> list[int]:
         """Return the digest of each part."""
         return [self.parts[part].digest if part in self.parts else 0 for part in range(PARTS)]
@@ -138,17 +143,34 @@ class Report:
 class Push:
     """Ids on their way to the keepers, from a node that is none any more.
 
-    left      messages that are not answered
-    is_sent   all have been sent
+    unanswered   numbers of the messages that are not answered
+    is_sent      all have been sent
+    begun_ms     when it began
     """
 
-    __slots__ = ("is_sent", "left", "name", "size")
+    __slots__ = ("begun_ms", "is_sent", "name", "size", "unanswered")
 
-    def __init__(self, name: bytes, size: int) -> None:
+    def __init__(self, name: bytes, size: int, begun_ms: int) -> None:
         self.name = name
         self.size = size
-        self.left = 0
+        self.unanswered: dict[int, None] = {}
         self.is_sent = False
+        self.begun_ms = begun_ms
+
+
+class Flush:
+    """A question whether all reports of a batch have arrived.
+
+    nodes     those that have not answered
+    sent_ms   when they were asked last
+    """
+
+    __slots__ = ("name", "nodes", "sent_ms")
+
+    def __init__(self, name: bytes, nodes: tuple[Node, ...], sent_ms: int) -> None:
+        self.name = name
+        self.nodes: dict[Node, None] = dict.fromkeys(nodes)
+        self.sent_ms = sent_ms
 
 
 class Held:
@@ -178,11 +200,11 @@ class Batches:
     waiting      batch -> client that waits until it is done -> until when (0: for ever)
     callbacks    batches whose callback is to be made, and not before -> when
     clients      batch -> the client of its callback's ADDJOB, as long as that waits
-    flushes      number -> batch and nodes that have not said that all their reports have arrived
+    flushes      number -> question whether all reports have arrived, those first that were asked first
     flush_answers   questions of other nodes whether our reports have arrived: (node, number, batch)
     to_sync      batches whose keepers changed
     pushes       batch -> its ids on their way to the keepers
-    push_of      number of a message -> its batch
+    push_of      number of a message -> its push
     seen_epoch, was_loading, looked_ms   of the last look at keepers
     """
 
@@ -224,11 +246,11 @@ class Batches:
         self.waiting: dict[bytes, dict[Client, int]] = {}
         self.callbacks: dict[bytes, int] = {}
         self.clients: dict[bytes, Client] = {}
-        self.flushes: dict[int, tuple[bytes, dict[Node, None]]] = {}
+        self.flushes: dict[int, Flush] = {}
         self.flush_answers: list[tuple[Node, int, bytes]] = []
         self.to_sync: dict[bytes, tuple[Node, ...]] = {}
         self.pushes: dict[bytes, Push] = {}
-        self.push_of: dict[int, bytes] = {}
+        self.push_of: dict[int, Push] = {}
         self.looked_ms = 0
         self.seen_epoch = -1
         self.was_loading = False

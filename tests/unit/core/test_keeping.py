@@ -172,3 +172,47 @@ def test_a_name_in_an_unknown_batch_waits_for_its_shared_state():
     say(broker, other, BATCHADD, (3, b"new", ENTRY))
     assert broker.batches.by_name[b"new"].count == 1
     assert not broker.batches.by_name[b"new"].is_known
+
+
+def test_a_question_about_reports_is_repeated_until_it_is_answered():
+    """Spec BT4: a node that reads its journal hears none."""
+    broker, client, other = start(is_keeper=True)
+    job_id = add(broker, client)[1:-2]
+    ask(broker, make_client(broker), "BATCH", "CLOSE", "b")
+    ask(broker, client, "ACKJOB", job_id)
+    advance(broker, 2_500)
+    questions = [item for _, item in sent_of(broker, BATCHFLUSH)]
+    assert len(questions) >= 2
+    assert len(set(questions)) == 1
+    say(broker, other, BATCHFLUSHED, (questions[0][0], 0, 1))
+    assert broker.batches.by_name[b"b"].is_done
+    advance(broker, 2_500)
+    assert sent_of(broker, BATCHFLUSH) == []
+
+
+def test_a_node_that_is_not_linked_any_more_is_not_waited_for():
+    """Spec BT4."""
+    broker, client, other = start(is_keeper=True)
+    job_id = add(broker, client)[1:-2]
+    ask(broker, make_client(broker), "BATCH", "CLOSE", "b")
+    ask(broker, client, "ACKJOB", job_id)
+    advance(broker, 500)
+    broker.membership.links.back_off(other)
+    broker.cluster.refresh()
+    dispatch.link_lost(broker, other)
+    advance(broker, 1_500)
+    assert broker.batches.by_name[b"b"].is_done
+
+
+def test_ids_that_no_keeper_has_confirmed_are_given_away_again():
+    """Spec BT3: an answer to an earlier message confirms nothing of a later one."""
+    broker, client, other = start(is_keeper=True)
+    add(broker, client)
+    sent_of(broker, BATCHADD)
+    say(broker, other, SETTING, (KEY, KEEPERS, other.id, 2, other.id))
+    advance(broker, keeping.LOOK_MS + 1_000)
+    first, again = [number for _, (number, _, _) in sent_of(broker, BATCHADD)]
+    say(broker, other, BATCHGOT, first)
+    assert broker.batches.by_name[b"b"].count == 1
+    say(broker, other, BATCHGOT, again)
+    assert broker.batches.by_name[b"b"].count == 0
