@@ -216,3 +216,42 @@ def test_ids_that_no_keeper_has_confirmed_are_given_away_again():
     assert broker.batches.by_name[b"b"].count == 1
     say(broker, other, BATCHGOT, again)
     assert broker.batches.by_name[b"b"].count == 0
+
+
+def looked_at(broker, begin):
+    """Return how many batches of b"0" to b"1999" were looked at in each turn: those looked at are due."""
+    due = []
+    begin()
+    for _ in range(60):
+        before = len(broker.batches.due)
+        advance(broker, 1)
+        due.append(len(broker.batches.due) - before)
+    return [count for count in due if count > 0]
+
+
+@pytest.mark.parametrize("begin", [keeping.on_link_up, keeping.on_link_lost])
+def test_no_turn_looks_at_all_batches_because_of_a_link(begin):
+    """Spec BT3, BT4."""
+    broker, _, other = start(is_keeper=True)
+    for number in range(4 * keeping.LOOKED_PER_PART):
+        broker.batches.get(b"%d" % number).keepers = (broker.me, other)
+    counts = looked_at(broker, lambda: begin(broker, other))
+    assert len(counts) >= 2
+    assert max(counts) <= 2 * keeping.LOOKED_PER_PART
+
+
+def test_no_turn_looks_at_all_batches_that_may_be_done():
+    """Spec BT4: of 1,500 one look takes 500."""
+    broker, _, _ = start(is_keeper=True)
+    names = [b"%d" % number for number in range(3 * keeping.LOOKED_PER_PART)]
+    for name in names:
+        batch = broker.batches.get(name)
+        batch.fields = broker.batches.by_name[b"b"].fields | {CLOSED: b"1"}
+        batch.keepers = (broker.me,)
+    broker.batches.due = dict.fromkeys(names)
+    asked = []
+    for _ in range(150):
+        advance(broker, 1)
+        asked.append(len(sent_of(broker, BATCHFLUSH)))
+    assert sum(asked) == len(names)
+    assert max(asked) <= 2 * keeping.LOOKED_PER_PART
