@@ -39,6 +39,7 @@ RECORDED_MAX: Final = 500
 FIRST_LIFE: Final = 2
 PARTS: Final = 16
 _PART_AT: Final = 12
+_TTL_AT: Final = KEY_BYTES - 2
 NODE_BYTES: Final = 20
 
 # Fields of the shared state.
@@ -65,13 +66,16 @@ class Batch:
     parts        part -> ids
     places       segment of the journal -> about the bytes of its records there
     count        ids in all parts
-    touched_ms   when the ids changed last
+    ttl_minutes  the longest time to live of its jobs, as their ids say it
+    changes      how often the ids changed
+    touched_ms   when they changed last
     held         jobs of it that this node has
     is_spreading the state was made a moment ago, and is on its way to the disk and to other nodes
     flush        number of the question whether all reports have arrived; 0: none
     """
 
     __slots__ = (
+        "changes",
         "count",
         "fields",
         "flush",
@@ -82,6 +86,7 @@ class Batch:
         "parts",
         "places",
         "touched_ms",
+        "ttl_minutes",
     )
 
     def __init__(self, name: bytes) -> None:
@@ -91,6 +96,8 @@ class Batch:
         self.parts: dict[int, IdSet] = {}
         self.places: dict[int, int] = {}
         self.count = 0
+        self.ttl_minutes = 0
+        self.changes = 0
         self.touched_ms = 0
         self.held = 0
         self.is_spreading = False
@@ -331,7 +338,9 @@ class Batches:
             return False
         if part.count > before:
             batch.count += 1
+            batch.ttl_minutes = max(batch.ttl_minutes, int.from_bytes(key[_TTL_AT:], "big"))
             self._broker.used_memory += ID_BYTES
+        batch.changes += 1
         batch.touched_ms = self._broker.now_ms
         self.due[batch.name] = None
         if self._broker.is_journaling:

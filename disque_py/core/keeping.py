@@ -16,7 +16,8 @@ whether their reports have arrived (BATCHFLUSH). A keeper also tells how many id
 told of is missed while nodes are linked.
 
 A callback is an ADDJOB of this node's own, with a KEY, so nodes that make it at the same time make one job.
-Spec BT1, BT2, BT3, BT4, BT5.
+An id may stay alive whose job was lost with all of its copies. No node tells its end then. After its time to live the
+primary counts it as expired. Spec BT1, BT2, BT3, BT4, BT5, BT8.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from disque_py.core.batch_state import (
     CLOSED,
     DONE,
     KEEPERS,
+    LIVE,
     MADE,
     PARTS,
     Batch,
@@ -48,10 +50,12 @@ from disque_py.core.broker import SHARDS, Broker
 from disque_py.core.client import WROTE, Client
 from disque_py.core.errors import CommandError
 from disque_py.core.id_sets import ENTRY_BYTES, KEY_BYTES, check_entries
+from disque_py.core.ids import TTL_MINUTES_MAX
 from disque_py.core.job import ACKED, WAIT_REPL, Job
 from disque_py.core.job_attributes import BATCH
 from disque_py.core.queue_settings import BATCH as BATCH_STATE
 from disque_py.core.queue_settings import RESET_FIELD, state_key
+from disque_py.event_format import EXPIRED
 from disque_py.resp.replies import error
 
 KEEPERS_MAX: Final = 3
@@ -65,6 +69,12 @@ LOOK_MS: Final = 10_000
 LOOKED_PER_PART: Final = 500
 # A batch that is done, or that was never closed and whose jobs are over, is forgotten after this.
 KEPT_MS: Final = 86_400_000
+# Nodes that have a job tell that it expired, and repeat that. Clocks and links need less than this.
+LOST_MS: Final = 600_000
+MINUTE_MS: Final = 60_000
+# The field of an id says no more of a longer time to live.
+TTL_UNKNOWN_MINUTES: Final = TTL_MINUTES_MAX - 1
+LOST_NEVER_MS: Final = 1 << 62
 CALLBACK_RETRY_MS: Final = 1_000
 CALLBACK_ADD_MS: Final = b"5000"
 CALLBACK_KEY: Final = b"x-disque-batch:"
@@ -534,10 +544,43 @@ def _looked_at(broker: Broker) -> Iterator[None]:
         live = batch.live
         if live and batch.is_closed:
             _sum(broker, batch, batch.keepers)  # An end may have reached another keeper alone, in a push.
+        if live and broker.now_ms - batch.touched_ms >= _lost_after_ms(batch):
+            broker.schedule.walk(_expired(broker, batch))
         is_idle = not live and broker.now_ms - batch.touched_ms >= KEPT_MS
         done_ms = int(batch.fields.get(DONE, b"0"))
         if is_idle and (not done_ms or broker.wall_ms - done_ms >= KEPT_MS):
             _change(broker, batch, [(RESET_FIELD, b"")])
+
+
+def _lost_after_ms(batch: Batch) -> int:
+    """Return how long after the last change of a batch's ids no job of it can be alive. Spec BT8."""
+    if batch.ttl_minutes >= TTL_UNKNOWN_MINUTES:
+        return LOST_NEVER_MS
+    # The field of an id is the time to live in minutes, rounded, and made odd or even (ids.py).
+    ttl_ms = (batch.ttl_minutes + 2) * MINUTE_MS
+    return ttl_ms + ttl_ms // 100 + LOST_MS
+
+
+def _expired(broker: Broker, batch: Batch) -> Iterator[None]:
+    """Count the jobs as expired of which no node told an end: they were lost with all copies. Spec BT8."""
+    changes = batch.changes
+    looked = 0
+    for ids in list(batch.parts.values()):
+        for data in ids.entries():
+            if batch.changes != changes or not is_primary(broker, batch):
+                return  # A job began again, or another node says so.
+            found: dict[bytes, tuple[int, int]] = {}
+            for at in range(0, len(data), ENTRY_BYTES):
+                tail = at + KEY_BYTES
+                if data[tail] == LIVE:
+                    found[data[at:tail]] = (EXPIRED, int.from_bytes(data[tail + 1 : tail + 5], "little"))
+            if found:
+                _report(broker, batch.name, found)
+                changes = batch.changes
+            looked += len(data) // ENTRY_BYTES
+            if looked >= LOOKED_PER_PART:
+                looked = 0
+                yield
 
 
 def _look_at(broker: Broker, name: bytes) -> None:

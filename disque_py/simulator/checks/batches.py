@@ -7,7 +7,7 @@ end.
 In the end every batch is closed and every job of it is over. Then a batch whose ids are all over is done, and has a
 callback. A batch is *excused* by name if a node forgot ids since it began: one keeper's record is enough for a reply
 (spec BT1), so the ids that this node alone had recorded are not counted any more. A batch of which a job was lost with
-all of its copies is never done (spec BT4).
+all of its copies is done after the TTL of the job (spec BT8), which no plan lasts for.
 """
 
 from __future__ import annotations

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from brokers import add_node, ask, make_broker, make_client
+from brokers import add_node, ask, make_broker, make_client, pass_time
 from cluster_bus.messages import BATCHADD, BATCHFLUSH, BATCHFLUSHED, BATCHGOT, BATCHSUM, SETTING
 from copies import advance, make_id, say, sent_of
 from disque_py.core import keeping
 from disque_py.core.batch_state import CLOSED, KEEPERS, LIVE, MADE, PARTS
 from disque_py.core.id_sets import ENTRY_BYTES, entry_of, pack_id
 from disque_py.core.queue_settings import BATCH, state_key
-from disque_py.event_format import COMPLETED
+from disque_py.event_format import COMPLETED, EXPIRED
 from disque_py.node import dispatch
 from disque_py.node.dispatch import MalformedMessageError
 
@@ -255,3 +255,43 @@ def test_no_turn_looks_at_all_batches_that_may_be_done():
         asked.append(len(sent_of(broker, BATCHFLUSH)))
     assert sum(asked) == len(names)
     assert max(asked) <= 2 * keeping.LOOKED_PER_PART
+
+
+def lost(number, ttl_minutes):
+    """Return the entry of a job that no node has, and whose id says this time to live."""
+    return entry_of(pack_id(make_id(number)[:-4] + b"%04x" % ttl_minutes), LIVE, 1)
+
+
+def test_a_job_that_was_lost_with_all_copies_counts_as_expired_after_its_time_to_live():
+    """Spec BT8: so its batch comes to an end. A keeper tells the others."""
+    broker, client, other = start(is_keeper=True)
+    say(broker, other, BATCHADD, (0, b"b", lost(1, 61) + lost(2, 5)))
+    ask(broker, client, "BATCH", "CLOSE", "b")
+    pass_time(broker, 3_600_000)
+    advance(broker, 11_000)
+    assert broker.batches.by_name[b"b"].counts()[LIVE] == 2
+    sent_of(broker, BATCHADD)
+    pass_time(broker, keeping.LOST_MS + 300_000)
+    advance(broker, 11_000)
+    assert broker.batches.by_name[b"b"].counts()[EXPIRED] == 2
+    assert {data[24] for _, (_, _, data) in sent_of(broker, BATCHADD)} == {EXPIRED}
+
+
+@pytest.mark.parametrize("ttl_minutes", [0xFFFE, 0xFFFF])
+def test_a_job_whose_id_does_not_say_its_time_to_live_stays_alive(ttl_minutes):
+    """Spec BT8: the field of an id ends at 45 days."""
+    broker, _, other = start(is_keeper=True)
+    say(broker, other, BATCHADD, (0, b"b", lost(1, ttl_minutes)))
+    pass_time(broker, 50 * 86_400_000)
+    advance(broker, 11_000)
+    assert broker.batches.by_name[b"b"].counts()[LIVE] == 1
+
+
+def test_a_job_that_began_again_is_not_taken_for_a_lost_one():
+    """Spec BT8: the time to live counts from the last change."""
+    broker, _, other = start(is_keeper=True)
+    say(broker, other, BATCHADD, (0, b"b", lost(1, 5) + lost(2, 5)))
+    pass_time(broker, keeping.LOST_MS + 300_000)
+    say(broker, other, BATCHADD, (0, b"b", lost(3, 5)))
+    advance(broker, 11_000)
+    assert broker.batches.by_name[b"b"].counts()[LIVE] == 3
