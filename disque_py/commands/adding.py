@@ -253,7 +253,7 @@ def addjob(
             job.attributes = more.attributes(ttl_ms, delay_ms)
             if more.batch:
                 versions.refuse_older(broker, versions.FLOWS)
-                if not broker.recurring.is_checking:
+                if not more.key and not broker.recurring.is_checking:
                     keeping.begin(broker, more.batch)
         if is_claimed and rules is not None:
             _stamp(job, rules)
@@ -476,6 +476,9 @@ def _create_with_key(
         raise CommandError(OOM)
     if is_external and windows.replaced_ids(job):
         raise CommandError(NOREPL)  # Only a node with a copy may take another job's place.
+    batch: bytes | None = None if job.attributes is None else job.attributes.extra(BATCH)
+    if batch is not None:
+        keeping.begin(broker, batch)  # A job that has the key already would not be in it.
     timeout_ms = max(1, deadline_ms - broker.now_ms) if deadline_ms else 0
     if is_external and not job.terms.retry_ms:
         handover.start_once(broker, client, job, timeout_ms, slot)

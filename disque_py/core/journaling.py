@@ -30,6 +30,7 @@ from persistence.layouts import (
     BATCH_AT,
     BATCH_PART_AT,
     BODY_AT,
+    ENTRIES_AT,
     ID_AT,
     IS_ACKED,
     IS_CANCELED,
@@ -277,7 +278,7 @@ def keep(broker: Broker, number: int, kind: int, item: Any, *, may_matter: bool)
     elif kind == KEY:
         broker.producers.keys.record_again(item[ID_AT], number)
     elif kind == BATCH:
-        broker.batches.record_again(item[BATCH_AT], item[BATCH_PART_AT])
+        broker.batches.record_again(item[BATCH_AT], item[BATCH_PART_AT], item[ENTRIES_AT])
     elif kind == RESULT:
         broker.results.record_again(item[ID_AT], number)
 
