@@ -228,9 +228,7 @@ def compiled() -> list[Extension]:
     # Assertions stay; a build without them shows what they cost (docs/performance.md).
     is_bare = os.environ.get("DISQUE_PY_ASSERTS") == "no"
     try:
-        return mypycify(
-            [*options, *modules()], opt_level="1", debug_level="0", multi_file=True, strip_asserts=is_bare
-        )
+        return mypycify([*options, *modules()], opt_level="1", debug_level="0", multi_file=True, strip_asserts=is_bare)
     except SystemExit:  # mypyc can't compile, and has printed the reason.
         if wanted() == "yes":
             raise
