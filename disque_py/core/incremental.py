@@ -3,7 +3,7 @@
 A command whose work grows with its arguments or its results is written as a generator. It yields after about half a
 millisecond of work, and returns its reply. A short command ends in the first part and is answered at once. Otherwise
 the client waits, as for a GETJOB, while the turns of other clients go on in between (spec B4). A client in
-`broker.waits.stalled` waits for bodies from disk: its command does not go on until they are there (spilling.py).
+`broker.waits.stalled` waits for bodies from disk or for other nodes: its command does no part (stalling.py).
 """
 
 from __future__ import annotations

@@ -108,6 +108,7 @@ def start(
     else:
         drawn = broker.copies.local_sets if is_quorum else broker.copies.replica_sets
         targets, job.holders = drawn.draw(broker, job.terms.replicate - 1)
+        assert broker.me in job.holders
         confirmed = broker.sets.only(broker.me)
     if is_quorum:
         targets, job.holders = _with_others(broker, targets, job.holders)
@@ -151,6 +152,8 @@ def start_async(broker: Broker, job: Job, *, is_quorum: bool = False) -> None:
     """Send copies to all nodes asked for, best effort and without confirmation; we hold the job ourselves."""
     drawn = broker.copies.local_sets if is_quorum else broker.copies.replica_sets
     targets, holders = drawn.draw(broker, job.terms.replicate - 1)
+    assert broker.me in holders
+    assert broker.me not in targets
     if is_quorum:
         targets, holders = _with_others(broker, targets, holders)
     if targets:
