@@ -73,7 +73,7 @@ class Works:
         command, queue, principal   for the list of works
         parts                       ids of the jobs, as `change` takes them at once
         """
-        if sum(1 for work in self._works.values() if not work.ended) >= RUNNING_MAX:
+        if sum(1 for work in self.known() if not work.ended) >= RUNNING_MAX:
             raise RefusedError("LIMIT", f"too many works at once, at most {RUNNING_MAX}")
         now_ms = int(time.time() * 1000)
         work = Work(PREFIX + secrets.token_hex(8), command, queue, principal, sum(map(len, parts)), now_ms)

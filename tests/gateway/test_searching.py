@@ -79,7 +79,7 @@ def test_a_search_ends_at_its_limit_and_then_nothing_is_changed(make_gateway, qu
 
 
 @pytest.mark.parametrize("words", [{"where": {"a": "b"}}, {"reason": "x"}])
-def test_who_may_not_see_bodies_can_not_search_by_them(make_gateway, queue, tmp_path, words):
+def test_a_search_by_metadata_or_reason_needs_the_role_bodies(make_gateway, queue, tmp_path, words):
     from disque_py.gateway.access_file import token_entry
 
     path = tmp_path / "access.toml"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from disque_py.gateway.console.pages import Filter, View
-from disque_py.gateway.fields import Argument, Octets, Pairs, Texts
+from disque_py.gateway.fields import Argument, Octets, Pairs, Text, Texts, Whole
 from disque_py.gateway.operations import BY_NAME
 from disque_py.gateway.problems import RefusedError
 
@@ -43,6 +43,9 @@ def form_args(name: str, lists: dict[str, list[str]]) -> dict[str, Any]:
     args: dict[str, Any] = {}
     for argument in operation.arguments:
         texts = [text for text in lists.get(argument.name, []) if text]
+        if not texts and argument.name in lists.get("had", []):  # A setting was emptied.
+            args[argument.name] = _EMPTY[type(argument.kind)]
+            continue
         if not texts and not _is_empty_body(name, argument.name, lists):
             continue
         args[argument.name] = _value(argument, texts or [""])
@@ -50,6 +53,10 @@ def form_args(name: str, lists: dict[str, list[str]]) -> dict[str, Any]:
         if argument.required and argument.name not in args:
             raise RefusedError("ERR", f"{argument.name} is missing")
     return args
+
+
+# The values of settings that were emptied, by kind.
+_EMPTY: Final[dict[type, Any]] = {Whole: 0, Text: "", Texts: []}
 
 
 def _is_empty_body(operation: str, field: str, lists: dict[str, list[str]]) -> bool:

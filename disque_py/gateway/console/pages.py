@@ -42,9 +42,12 @@ class View:
     lists: dict[str, list[str]] = field(default_factory=dict)
 
     async def ask(self, name: str, **args: Any) -> Any:
+        """Execute an operation, without the arguments that are empty. Raises RefusedError."""
+        return await self.perform(name, {key: value for key, value in args.items() if value not in (None, "", {})})
+
+    async def perform(self, name: str, args: dict[str, Any]) -> Any:
         """Execute an operation. Raises RefusedError."""
-        found = {key: value for key, value in args.items() if value not in (None, "", {})}
-        return await self.service.perform(BY_NAME[name], self.service.call(self.principal, found), self.address, DOOR)
+        return await self.service.perform(BY_NAME[name], self.service.call(self.principal, args), self.address, DOOR)
 
     def may(self, role: str, name: str = "") -> bool:
         """Return whether the caller has the role on this name; without a name on any."""
@@ -153,8 +156,25 @@ async def queue(view: View) -> dict[str, Any]:
         "history": list(view.service.board.histories.get(name, ())),
         "rates": [list(each) for each in zip(*view.service.board.rates.get(name, ()), strict=True)],
         "statuses": STATUSES,
+        "settings_fields": SETTINGS_FIELDS,
         "poll_ms": view.service.settings.poll_ms,
     }
+
+
+# Settings of a queue: field, words, hint.
+SETTINGS_FIELDS: Final = (
+    ("lease_ms", "Lease, ms", "a tenth of the TTL"),
+    ("delay_ms", "Delay, ms", "0"),
+    ("ttl_ms", "TTL, ms", "86400000"),
+    ("replicate", "Copies", "a number, or quorum"),
+    ("attempts", "Attempts (0: any number)", "0"),
+    ("backoff", "Back-off", "exponential:1000:60000:20"),
+    ("dead_letter", "Dead letters go to", ""),
+    ("retention_ms", "Errored jobs stay, ms", ""),
+    ("maxlen", "Pending jobs at most (0: any)", "0"),
+    ("maxsize", "Bytes of a body at most (0: any)", "0"),
+    ("require_meta", "Metadata names that jobs must have", "tenant, kind"),
+)
 
 
 def where_of(texts: list[str]) -> dict[str, str]:
@@ -329,8 +349,11 @@ async def add(view: View) -> dict[str, Any]:
         # A form has a pair per line, so these can't be written in it.
         left_out = [name for name, value in meta.items() if not _is_line(name, value)]
         filled["meta"] = "\n".join(f"{name}:{value}" for name, value in meta.items() if name not in left_out)
-        for name in ("attempts", "retry_ms", "backoff", "priority"):
+        for name in ("attempts", "retry_ms", "backoff"):
             filled[name] = str(found[name] or "")
+        # A job that was given none has the moment of its creation as its priority.
+        if found["priority"] is not None and found["priority"] != found["created_ms"]:
+            filled["priority"] = str(found["priority"])
     return {"filled": filled, "left_out": left_out}
 
 

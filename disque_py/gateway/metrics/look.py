@@ -2,8 +2,8 @@
 
 The commands are those that a node answers at once, or in parts of less than a millisecond: INFO, HELLO, CLUSTER NODES,
 CLUSTER INFO, QSCAN in pages, QSTAT … RECENT for the queues with labels, in small pipelines. A look at a thousand queues
-costs one walk over the node's jobs (spec Z3). Figures with the word CLUSTER are not asked for: they make every node work
-for each of the others.
+costs one walk over the node's jobs (spec Z3). Figures with the word CLUSTER are not asked for, because every node would
+work for each of the others.
 
 INFO is the proof that the node lives. Any other command may be refused, by an older node or for want of permission.
 Then its figures are missing, and `answered` says so.
