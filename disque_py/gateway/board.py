@@ -87,8 +87,13 @@ class NodeRow:
 
     def add(self, other: NodeRow) -> None:
         """Add the figures of a node to those of its zone."""
-        for name in ("pending", "running", "errored", "rate_in", "rate_out", "memory", "clients"):
-            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.pending += other.pending
+        self.running += other.running
+        self.errored += other.errored
+        self.rate_in += other.rate_in
+        self.rate_out += other.rate_out
+        self.memory += other.memory
+        self.clients += other.clients
         if other.oldest_ms is not None:
             self.oldest_ms = max(self.oldest_ms or 0, other.oldest_ms)
 
@@ -140,12 +145,19 @@ class Board:
         self.rates: dict[str, deque[tuple[float, float]]] = {}
 
     async def picture(self, age_s: float | None = None) -> Picture:
-        """Return a picture that is not older than `age_s` seconds, by default the time between two looks."""
+        """Return a picture that is not older than `age_s` seconds; by default one of the last two.
+
+        By default the time between two looks is the limit. When it is over, a look begins, and the picture before is
+        returned meanwhile: with many queues a look takes longer than a page may.
+        """
         limit_s = max(self._poll_s if age_s is None else age_s, SHARE * self._picture.seconds)
-        if self._picture.nodes and time.monotonic() - self._picture.at <= limit_s:
+        age = time.monotonic() - self._picture.at
+        if self._picture.nodes and age <= limit_s:
             return self._picture
         if self._look is None:
             self._look = asyncio.create_task(self._looking())
+        if self._picture.nodes and age_s is None and age <= 2 * limit_s:
+            return self._picture
         return await asyncio.shield(self._look)
 
     def watches(self) -> list[Watch]:
@@ -168,7 +180,7 @@ class Board:
 
     async def _run(self) -> None:
         while True:
-            picture = await self.picture()
+            picture = await self.picture(self._poll_s)
             await asyncio.sleep(max(self._poll_s, SHARE * picture.seconds))
 
     async def _looking(self) -> Picture:

@@ -169,6 +169,10 @@ async def _shown(call: Call, page: list[Match], node: Address) -> list[JobInfo]:
 
 async def change_jobs(call: Call) -> Any:
     """A search, then ENQUEUE or CANCELJOB of each job that matches, as work of this gateway."""
+    principal = call.principal
+    # Where no job matches, no command asks the broker for this permission.
+    if principal.asks_broker and principal.grants and not principal.may("operate", call.queue):
+        raise RefusedError("NOPERM", f"{principal.name} has no role operate on {call.queue!r}")
     found = await search(call)
     if found.missing or not found.is_complete:
         what = f"{', '.join(found.missing)} did not answer" if found.missing else "there are more (search-max)"
@@ -184,4 +188,4 @@ async def change_jobs(call: Call) -> Any:
     async def change(part: list[str]) -> int:
         return await (call.run(commands.cancel(*part)) if action == "cancel" else requeued(call, part[0]))
 
-    return call.works.begin(action, call.queue, call.principal.name, parts, change).shape()
+    return call.works.begin(action, call.queue, principal.name, parts, change).shape()
