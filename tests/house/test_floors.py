@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from rewrite_floors import BLOCK, PACKAGES, arrows, floors, in_step, reduced
+
+# Every module is parsed, which takes minutes on a machine that is busy with other work.
+pytestmark = pytest.mark.timeout(900)
 
 
 def test_the_drawing_shows_the_imports(root):
