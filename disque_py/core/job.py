@@ -102,15 +102,17 @@ class Collection:
 
     passed   nodes that said that they hold no copy, while the set did not name them; it may name them later
     is_reported   this node told the keepers of the job's batch of its end (batch_state.py)
+    is_doubted    the ack may have had a result that this node does not know (ends.py)
     """
 
-    __slots__ = ("attempts", "confirmed", "is_reported", "passed")
+    __slots__ = ("attempts", "confirmed", "is_doubted", "is_reported", "passed")
 
     def __init__(self) -> None:
         self.confirmed: tuple[Node, ...] = ()
         self.passed: tuple[Node, ...] = ()
         self.attempts = 0
         self.is_reported = False
+        self.is_doubted = False
 
     def confirm(self, node: Node) -> None:
         """Note that the node knows the ack."""

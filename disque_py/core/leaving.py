@@ -308,7 +308,7 @@ def _pass_ack_on(broker: Broker, drain: Drain, job: Job, targets: list[Node]) ->
         return
     named = broker.sets.add(job.holders, collector)
     job.holders = named
-    broker.send(broker.sets.only(collector), SETACK, changing.setack_of(broker, job))
+    changing.send_ack(broker, collector, job)
     mark_holders_dirty(broker, job)
     if collector in acks.confirmed_by(job):
         broker.tombstones.add(job.id, broker.now_ms)  # We may stay after all, and the silent holder give us its copy.
@@ -329,7 +329,7 @@ def on_left(broker: Broker, sender: Node, items: list[Any]) -> None:
                 broker.send(only, SETACK, (job_id, b""))
             broker.send(only, LEFT_OK, (job_id, HAS_NOT))
         elif job.state == ACKED:
-            broker.send(only, SETACK, changing.setack_of(broker, job))
+            changing.send_ack(broker, sender, job)
             broker.send(only, LEFT_OK, (job_id, HAS_ACK))
         else:
             merged = sets.union(job.holders, holders)

@@ -148,10 +148,11 @@ def register_waiting(broker: Broker, job: Job) -> None:
 
 
 def register_acked(broker: Broker, job: Job) -> None:
-    """Enter a record that is only an ack."""
+    """Enter a record that is only an ack. It does not say whether there is a result."""
     register(broker, job)
     job.state = ACKED
-    job.work = Collection()
+    job.work = work = Collection()
+    work.is_doubted = True
     broker.memory.acked_count += 1
     mark_dirty(broker, job)
 
@@ -637,9 +638,12 @@ def _note_end(broker: Broker, job: Job) -> None:
         status = EXPIRED
     if status >= COMPLETED and status != ERRORED:
         ends.recent[job.id] = status
+        work = job.work
+        if isinstance(work, Collection) and work.is_doubted:
+            ends.doubts[job.id] = None
     if ends.watched:
         ends.note(job.id)
-    if broker.results.by_id and job.id not in ends.noted:  # Those that wait are told first.
+    if broker.results.by_id and (not status or job.id not in ends.noted):  # Those that wait are told first.
         broker.results.job_is_over(job.id)
     if broker.progress.by_job:
         broker.progress.drop(job)
@@ -675,7 +679,8 @@ def acked_again(broker: Broker, job: Job) -> None:
     """Start the collection of a restored acked record; the caller sets its timer. A Cancellation stays."""
     job.state = ACKED
     if not isinstance(job.work, Cancellation):
-        job.work = Collection()
+        job.work = work = Collection()
+        work.is_doubted = not job.terms.queue
     broker.memory.acked_count += 1
 
 

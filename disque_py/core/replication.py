@@ -298,7 +298,10 @@ def _on_known(broker: Broker, sender: Node, job: Job, known: Job | None, snapsho
     if known.state != ACKED and (job.attributes is not None or known.attributes is not None):
         changing.merge(broker, sender, known, job, snapshot)
     if known.state == ACKED:
-        broker.send(only, SETACK, changing.setack_of(broker, known))
+        if broker.results.by_id:
+            keep_ms = broker.queue_settings.of(job.terms.queue).result_retention_ms
+            broker.results.hold(job.id, keep_ms, max(known.version, job.version) + 1)
+        changing.send_ack(broker, sender, known)
     elif wants_answer and broker.journal.disk_level:
         broker.send(only, REFUSED, (job.id, REFUSED_DISK))  # The copy may be on no disk, so no node may count on it.
     elif wants_answer:

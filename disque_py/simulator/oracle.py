@@ -51,6 +51,7 @@ class Promise:
     is_over              every node that had it knows of the ack: it must not come again
     asked                the node that was asked; None: its answer was lost, and another user of its key was told its id
     is_deleted           by DELJOB or FASTACK, which promise nothing to other nodes
+    is_plain             it was acknowledged without a result, too
     acked_at, acked_run  the node that was the first to answer an ACKJOB for it, and which of its processes
     limit                ATTEMPTS; 0: any number
     renewed              requests that may have begun a fresh set of attempts
@@ -84,6 +85,7 @@ class Promise:
         "id",
         "is_deleted",
         "is_over",
+        "is_plain",
         "is_refused",
         "limit",
         "loose",
@@ -121,6 +123,7 @@ class Promise:
         self.early_ms = 0
         self.is_over = False
         self.is_deleted = False
+        self.is_plain = False
         self.asked: Machine | None = None
         self.acked_at: Machine | None = None
         self.acked_run = 0
@@ -280,11 +283,14 @@ class Oracle:
         for job_id in ids_in(reply):
             self.explained[job_id] = None
 
-    def acknowledging(self, promise: Promise, now_ms: int, *, is_deletion: bool = False) -> None:
+    def acknowledging(
+        self, promise: Promise, now_ms: int, *, is_deletion: bool = False, has_result: bool = False
+    ) -> None:
         """An ACKJOB for it (a FASTACK or DELJOB: `is_deletion`) is about to be sent."""
         if not promise.acked_ms:
             promise.acked_ms = now_ms
         promise.is_deleted = promise.is_deleted or is_deletion
+        promise.is_plain = promise.is_plain or not has_result
 
     def freeing(self, promise: Promise) -> None:
         """A request that ends a lease of it early is about to be sent."""

@@ -110,7 +110,7 @@ async def dequeue(call: Call) -> Any:
 
     async def put_back() -> None:
         if found:
-            await call.client.nack(*found)
+            await call.client.put_back(found)
 
     call.put_back = put_back
     return {"jobs": [shapes.job(job) for job in found]}

@@ -99,3 +99,15 @@ def test_a_wait_that_goes_on_after_its_timeout_breaks_the_rule(story):
     story.world.run(5_000)
     with pytest.raises(RuleBrokenError, match=HANGS):
         story.book.check_waiting(asked)
+
+
+def test_an_end_without_the_result_that_a_node_has_breaks_the_rule(story):
+    """Spec RW10: unless the job was acknowledged without a result, too."""
+    story.oracle.acknowledging(story.promise, story.world.now_ms, has_result=True)
+    story.book.finishing(story.promise.id, b"one")
+    story.tell(b"completed")
+    ask(story.world, "b", "ACKJOB", story.promise.id, "RESULT", "one")
+    with pytest.raises(RuleBrokenError, match=RESULTS):
+        story.tell(b"completed")
+    story.oracle.acknowledging(story.promise, story.world.now_ms)
+    story.tell(b"completed")
