@@ -180,8 +180,12 @@ def _go_on(broker: Broker, fan: Fanout) -> None:
         plan = fan.plans[fan.started]
         if plan.is_keyed and is_waiting:
             return
-        fan.started += 1
         _begin(broker, fan, plan)
+        while fan.started < len(fan.plans) and plan.slot[0] is None:
+            plan = fan.plans[fan.started]
+            if plan.is_keyed:
+                break
+            _begin(broker, fan, plan)
 
 
 def _is_held(plan: Plan) -> bool:
@@ -190,8 +194,9 @@ def _is_held(plan: Plan) -> bool:
 
 
 def _begin(broker: Broker, fan: Fanout, plan: Plan) -> None:
-    """Begin to make a job."""
+    """Begin to make the next job."""
     client, job = fan.client, plan.job
+    fan.started += 1
     broker.producers.fans[job] = fan
     client.waiting_jobs[job] = plan.slot
     broker.waits.blocked_count += 1

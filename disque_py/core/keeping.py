@@ -28,7 +28,7 @@ from typing import Any, Final
 
 from cluster_bus.messages import BATCHADD, BATCHFLUSH, BATCHFLUSHED, BATCHGOT, BATCHSUM
 from cluster_bus.node import FAIL, FORGOTTEN, LEAVING, Node
-from disque_py.core import acks, replication, settings_sync
+from disque_py.core import acks, replication, settings_sync, stalling
 from disque_py.core.batch_state import (
     CALLBACK_BODY,
     CALLBACK_ID,
@@ -169,7 +169,7 @@ def _drop_reports(broker: Broker, name: bytes) -> None:
 def wake(broker: Broker, name: bytes) -> None:
     """Let the clients go on that wait for a batch."""
     for client in broker.batches.waiting.pop(name, {}):
-        broker.waits.stalled.pop(client, None)
+        stalling.go_on(broker, client)
 
 
 def is_primary(broker: Broker, batch: Batch) -> bool:
@@ -487,7 +487,7 @@ def step(broker: Broker) -> None:
         for client, until_ms in list(clients.items()):
             if 0 < until_ms <= broker.now_ms or client not in broker.waits.incremental:
                 del clients[client]
-                broker.waits.stalled.pop(client, None)
+                stalling.go_on(broker, client)
         if not clients:
             batches.waiting.pop(name, None)
     is_changed = broker.cluster.epoch != batches.seen_epoch

@@ -30,7 +30,7 @@ from disque_py.core.changeable import LEFT_AT, PRIORITY_AT, QUEUE_AT
 from disque_py.core.id_sets import ENTRY_BYTES
 from disque_py.core.job import ACKED, ACTIVE, GONE, JOB_BYTES, NAME_BYTES_FREE, QUEUED, Cancellation, Job, terms_of
 from disque_py.core.job_attributes import BATCH as BATCH_EXTRA
-from disque_py.core.job_attributes import JobAttributes
+from disque_py.core.job_attributes import JobAttributes, topic_bytes
 from disque_py.core.job_attributes import unpack as unpack_attributes
 from disque_py.core.job_snapshot import set_part
 from disque_py.core.journaling import QUEUED_BASE, base_bytes
@@ -157,7 +157,8 @@ class Restoring:
         broker.journal.live_records.setdefault(number, 0)
         for job_id, header, name, body, packed, state, *later in items:
             ctime, left_ms, retry_ms, delay_ms, replicate, nacks, deliveries, attempt = _unpack_header(header)
-            terms = terms_of(known_terms, name, retry_ms, delay_ms, replicate)
+            attributes, topic = unpack_attributes(later[0]) if later else (None, None)
+            terms = terms_of(known_terms, name, retry_ms, delay_ms, replicate, topic)
             queue = terms.queue
             holders = sets.get(packed)
             if holders is None:
@@ -183,7 +184,8 @@ class Restoring:
                 self._forget(known)
             shard[job_id] = job
             job.place = number
-            attributes = unpack_attributes(later[0]) if later else None
+            if topic is not None:
+                size += topic_bytes(topic)
             if attributes is not None:
                 job.attributes = attributes
                 size += attributes.packed_bytes
@@ -253,8 +255,7 @@ class Restoring:
             broker.journal.live_bytes[job.place] += len(name) - len(job.terms.queue)
             broker.used_memory += max(0, len(name) - NAME_BYTES_FREE) and len(name)
             broker.used_memory -= max(0, len(job.terms.queue) - NAME_BYTES_FREE) and len(job.terms.queue)
-            terms = job.terms
-            job.terms = terms_of(broker.terms, name, terms.retry_ms, terms.delay_ms, terms.replicate)
+            job.terms = job.terms.of_queue(broker.terms, name)
 
     def _apply(self, job: Job, flags: int, due_ms: int, elapsed_ms: int) -> None:
         """Apply the recorded state. `was_announced` means "was in its queue" until `finish`."""

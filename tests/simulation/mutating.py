@@ -39,7 +39,8 @@ class Mutation(NamedTuple):
     """`where` is module:function or module:Class.method; `old` stands once in its source.
 
     weather   where to look; empty: in any
-    client    plans have clients of this kind, beside a producer and two consumers, and no others
+    client    plans have two clients of this kind, beside a producer and two consumers, and no others. With + between
+              them: two of each kind
     """
 
     name: str
@@ -50,6 +51,7 @@ class Mutation(NamedTuple):
     client: str = ""
 
 
+CLAIMS = "voter keeper+claim producer+claim worker"
 MUTATIONS = (
     Mutation("WILLQUEUE is not answered", "disque_py.core.requeue:on_willqueue",
              "tell_queued(broker, job, QUEUED_WAITING)", "pass"),
@@ -117,7 +119,7 @@ MUTATIONS = (
     Mutation("WORKING renews no claim", "disque_py.commands.jobs:_renew",
              "renewal.begin(claims, holder)", "renewal.until_ms = broker.now_ms + work.lease_ms; done(None)", "fair"),
     Mutation("an older fence is taken for the newest", "disque_py.core.exclusive:is_fenced",
-             "0 < fence < claim_stamps.fence_of(job)", "False", "fair"),
+             "0 < fence < claim_stamps.fence_of(job)", "False", "fair", CLAIMS),
     Mutation("voters do not count the attempts of a job", "disque_py.core.exclusive:_claim_job",
              "wish = _wish(broker, pick, pick.job_key, keep_ms, limit, job.attempt + 1)",
              "wish = _wish(broker, pick, pick.job_key)", "kills"),
@@ -355,7 +357,7 @@ def hunt(mutation: Mutation, seeds_max: int = SEEDS_MAX) -> Found:
     for seed in range(1, seeds_max + 1):
         plan = draw(seed, SECONDS * 1000, weather=mutation.weather)
         if mutation.client:
-            kinds = ("producer", "consumer", "consumer", mutation.client, mutation.client)
+            kinds = ("producer", "consumer", "consumer", *2 * mutation.client.split("+"))
             clients = tuple(ClientPlan(number, kind) for number, kind in enumerate(kinds))
             plan = replace(plan, clients=clients, places=())
         with defective(mutation):
@@ -404,7 +406,7 @@ def table(rows: list[tuple[Mutation, Found]]) -> str:
     for mutation, found in rows:
         needed = f"{found.seeds} | {found.rule}" if found.rule else f"not in {found.seeds} |"
         where = mutation.weather or "any"
-        where += f", with {mutation.client}s" if mutation.client else ""
+        where += f", with {mutation.client.replace('+', 's, ')}s" if mutation.client else ""
         lines.append(f"| {mutation.name} | {where} | {needed} |")
     return "\n".join(lines) + "\n"
 
