@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from contextlib import suppress
 
 import pytest
 
@@ -10,6 +11,13 @@ from disque_py.server.process import BUILD
 
 # A shell starts what it leaves in the background with SIGINT ignored; all that tests start would ignore it, too.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+with suppress(ImportError):  # Some environments have fewer tests, and no Hypothesis.
+    from hypothesis import HealthCheck, settings
+
+    # On a busy machine an example may take any time.
+    settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.load_profile("any machine")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
