@@ -31,9 +31,8 @@ from disque_py.core.job import (
     Cancellation,
     Collection,
     Job,
-    terms_of,
 )
-from disque_py.core.job_attributes import BATCH, JobAttributes
+from disque_py.core.job_attributes import BATCH, JobAttributes, topic_bytes
 from disque_py.core.parking import Parking
 from disque_py.core.queue import DEAD_ENTRIES_MIN, Queue
 from disque_py.core.spilled import Spilled, released
@@ -528,8 +527,7 @@ def rename_queue(broker: Broker, job: Job, name: bytes) -> None:
         broker.used_memory += len(name)
     if job.place >= broker.journal.first_place:
         broker.journal.live_bytes[job.place] += len(name) - len(old)
-    terms = job.terms
-    job.terms = terms_of(broker.terms, name, terms.retry_ms, terms.delay_ms, terms.replicate)
+    job.terms = job.terms.of_queue(broker.terms, name)
 
 
 def set_priority(broker: Broker, job: Job, attributes: JobAttributes, priority: int | None) -> None:
@@ -629,6 +627,8 @@ def forget(broker: Broker, job: Job) -> None:
     job.work = None
     if job.place >= broker.journal.first_place:
         broker.outbox.gone.append((job_id, job.place))
+        if job.terms.topic is not None:
+            size += topic_bytes(job.terms.topic)
         broker.journal.live_bytes[job.place] -= BASE_BYTES + len(job.terms.queue) + size
         broker.journal.live_records[job.place] -= 1
         assert broker.journal.live_records[job.place] >= 0

@@ -8,6 +8,9 @@ import pytest
 
 from rewrite_floors import BLOCK, PACKAGES, arrows, floors, in_step, reduced
 
+# Every module is parsed, which takes minutes on a machine that is busy with other work.
+pytestmark = pytest.mark.timeout(900)
+
 
 @pytest.mark.timeout(600)  # The graph of all imports takes a busy machine minutes.
 def test_the_drawing_shows_the_imports(root):
