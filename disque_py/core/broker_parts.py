@@ -136,7 +136,7 @@ class Waits:
     blocked_count    clients and requests that wait for jobs or copies
     timeouts         when blocked clients are answered at the latest
     incremental      client -> its long command, done a part per turn (incremental.py)
-    stalled          clients whose long command waits for bodies from disk
+    stalled          clients whose long command waits for bodies from disk or other nodes (stalling.py)
     clients_paused_until_ms   CLIENT PAUSE
     loading_until_ms   until when requests wait for the loading instead of being refused
     early            clients that do so

@@ -35,7 +35,7 @@ from disque_py.core.job import ACKED, ACTIVE, QUEUED, Cancellation, Collection, 
 from disque_py.core.job_waits_state import UNKNOWN_JOB, Outcome, Wait, Waited
 from disque_py.core.results import BYTES_MAX
 from disque_py.event_format import CANCELED, COMPLETED, ERRORED, EXPIRED, STATUS_NAMES
-from disque_py.resp.replies import array, bulk, nil_bulk
+from disque_py.resp.replies import array, bulk, error, nil_bulk
 
 # Ids of one message, and ids that a node may register on another one.
 IDS_PER_MESSAGE: Final = 500
@@ -210,13 +210,24 @@ def _end_soon(broker: Broker, wait: Wait) -> None:
     broker.job_waits.deadlines.set(wait, broker.now_ms + REFRESH_MS)
 
 
+def refuse(broker: Broker, client: Client, text: str) -> None:
+    """End the wait of a client with an error."""
+    wait = broker.job_waits.by_client.get(client)
+    if wait is not None:
+        _end(broker, wait, error(text))
+
+
 def _answer(broker: Broker, wait: Wait) -> None:
     """Answer a client that waits."""
+    _end(broker, wait, _reply(broker, wait))
+
+
+def _end(broker: Broker, wait: Wait, reply: bytes) -> None:
     client = wait.client
-    reply = _reply(broker, wait)
     broker.waits.blocked_count -= 1
     _leave(broker, wait)
     client.waiting = RUNNING
+    client.blocked = None
     delivery.send(broker, client, reply)
 
 
@@ -224,7 +235,7 @@ def _reply(broker: Broker, wait: Wait) -> bytes:
     nil = nil_bulk(wait.client.protocol)
     entries = []
     for job_id in wait.ids:
-        status, result, error = wait.outcomes.get(job_id) or _unfinished(broker, job_id)
+        status, result, reason = wait.outcomes.get(job_id) or _unfinished(broker, job_id)
         name = STATUS_NAMES[status] if 0 <= status < len(STATUS_NAMES) else None
         entries.append(
             array(
@@ -232,7 +243,7 @@ def _reply(broker: Broker, wait: Wait) -> bytes:
                     bulk(job_id),
                     bulk(name or "unknown"),
                     nil if result is None else bulk(result),
-                    nil if error is None else bulk(error),
+                    nil if reason is None else bulk(reason),
                 ]
             )
         )
@@ -485,12 +496,12 @@ def _note_has(broker: Broker, node: Node, job_id: bytes, has: int) -> None:
 
 def on_jobover(broker: Broker, sender: Node, items: list[Any]) -> None:
     """Hear the end of a job that clients here wait for."""
-    for job_id, status, result, error, *later in items:
+    for job_id, status, result, reason, *later in items:
         if status not in ENDS:
             raise ValueError("an end of a job that is none")
         if result is not None and (type(result) is not bytes or len(result) > BYTES_MAX):
             raise ValueError("a result that is none")
-        if error is not None and (type(error) is not bytes or len(error) > ERROR_BYTES_MAX):
+        if reason is not None and (type(reason) is not bytes or len(reason) > ERROR_BYTES_MAX):
             raise ValueError("an error that is none")
         waited = broker.job_waits.waited.get(job_id)
         if waited is None:
@@ -501,13 +512,13 @@ def on_jobover(broker: Broker, sender: Node, items: list[Any]) -> None:
             waited.known[sender] = IS_OVER
             _evaluate(broker, job_id)
         else:
-            _over(broker, job_id, (status, result, error))
+            _over(broker, job_id, (status, result, reason))
 
 
 def on_nowait(broker: Broker, sender: Node, items: list[Any]) -> None:
     """Forget registrations of another node."""
     for ids in items:
-        if type(ids) not in (list, tuple):
+        if type(ids) not in (list, tuple) or any(type(job_id) is not bytes for job_id in ids):
             raise ValueError("ids that are none")
         for job_id in ids:
             broker.job_waits.forget(broker.ends, sender, job_id)

@@ -289,6 +289,7 @@ def _take_back(broker: Broker, job: Job, move: Move) -> None:
 
 def _is_no_holder(broker: Broker, job: Job, node: Node) -> None:
     """Note that the node has no copy, as it said itself; our earlier messages reached it before that."""
+    assert node is not broker.me
     job.holders = broker.sets.of(holder for holder in broker.sets.others(job.holders) if holder is not node)
     job.holders = broker.sets.add(job.holders, broker.me)
     mark_holders_dirty(broker, job)
@@ -338,6 +339,7 @@ def on_left(broker: Broker, sender: Node, items: list[Any]) -> None:
             leaver = broker.cluster.intern(old)
             mine = broker.me in merged
             rest = sets.of(node for node in sets.others(merged) if node is not leaver)
+            assert broker.me not in rest
             job.holders = sets.add(rest, broker.me) if mine else rest
             mark_holders_dirty(broker, job)
             broker.send(only, LEFT_OK, (job_id, HAS))

@@ -161,4 +161,5 @@ def _forget_answers(state: Exchange, settled: int) -> None:
     else:
         for number in range(state.answers_from, settled + 1):
             state.answers.pop(number, None)
+    assert settled >= state.answers_from
     state.answers_from = settled + 1

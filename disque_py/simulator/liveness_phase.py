@@ -403,8 +403,12 @@ class LivenessPhase:
         self.is_draining = False
 
     def _longest_ms(self) -> int:
-        """Return how long a consumer may keep a job: after its RETRY, of minutes perhaps, it comes back."""
-        return max((promise.retry_ms for promise in self.simulation.oracle.open), default=0)
+        """Return how long a job may be away: after its RETRY, of minutes perhaps, it comes back.
+
+        Nodes make jobs, too. The callback of a batch may have been queued on a node that died.
+        """
+        asked_for = max((promise.retry_ms for promise in self.simulation.oracle.open), default=0)
+        return max(asked_for, max((job.retry_ms for _, job in self._left()), default=0))
 
     def _left(self) -> list[tuple[Machine, Job]]:
         """Return the jobs that should go. A delivered at-most-once job without an ack stays until its TTL."""

@@ -53,7 +53,8 @@ class Promise:
     is_deleted           by DELJOB or FASTACK, which promise nothing to other nodes
     is_plain             it was acknowledged without a result, too
     acked_at, acked_run  the node that was the first to answer an ACKJOB for it, and which of its processes
-    limit                ATTEMPTS; 0: any number
+    limit                ATTEMPTS, by which its deliveries are judged; 0: they are not
+    is_limited           it was added with ATTEMPTS, so it may become errored
     renewed              requests that may have begun a fresh set of attempts
     cancels, nacks       CANCELJOBs and NACKs that were sent for it
     moves                commands that may have moved it to another queue
@@ -84,6 +85,7 @@ class Promise:
         "freed_ms",
         "id",
         "is_deleted",
+        "is_limited",
         "is_over",
         "is_plain",
         "is_refused",
@@ -130,6 +132,7 @@ class Promise:
         self.loose = 0
         self.freed_ms = 0
         self.limit = 0
+        self.is_limited = False
         self.renewed = 0
         self.elsewhere = 0
         self.cancels = 0

@@ -73,9 +73,9 @@ def _has(machine: Machine, job_id: bytes) -> bool:
 
 
 def _knows(machine: Machine, other: Machine) -> bool:
-    """Whether a node counts another one among those that may know a job."""
+    """Whether a node counts another one among those that may know a job. It does not count newcomers."""
     node = machine.membership.table.find(other.membership.table.me.id)
-    return node is not None and not node.flags & (HANDSHAKE | FORGOTTEN)
+    return node is not None and not node.is_newcomer and not node.flags & (HANDSHAKE | FORGOTTEN)
 
 
 class WaitBook:
@@ -148,13 +148,14 @@ class WaitBook:
     def _may_have_ended(self, promise: Promise) -> bool:
         """Whether the job may be over in another way than by an ACKJOB."""
         has_died = may_have_died(promise, self._world.now_ms)
-        return bool(promise.cancels or promise.limit or promise.nacks or promise.is_deleted) or has_died
+        has_errors = promise.is_limited or promise.nacks
+        return bool(promise.cancels or has_errors or promise.is_deleted) or has_died
 
     def _check_end(self, promise: Promise, status: bytes, result: bytes | None) -> None:
         may_be = {
             b"completed": promise.acked_ms,
             b"canceled": promise.cancels or promise.is_deleted,
-            b"errored": promise.limit or promise.nacks or not promise.retry_ms,
+            b"errored": promise.is_limited or promise.nacks or not promise.retry_ms,
             b"expired": may_have_died(promise, self._world.now_ms) or not promise.retry_ms,
         }[status]
         if not may_be:

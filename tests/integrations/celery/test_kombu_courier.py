@@ -90,6 +90,8 @@ def test_a_job_that_is_given_back_comes_after_its_delay(client, courier):
 
 
 def test_a_closed_courier_gives_back_what_was_not_taken(client, courier):
+    """At once: the back-off is for tasks that failed."""
+    client.set_queue("closed", backoff="fixed:60000:60000")
     client.add_jobs("closed", ["a", "b"])
     courier.consume(1, ["closed"], 0)
     eventually(lambda: len(courier.inbox) == 2)

@@ -105,6 +105,7 @@ def test_an_ack_of_a_job_that_was_never_here_proves_nothing():
         (JOBOVER, (ID, 3, None, None)),
         (JOBOVER, (ID, 4, 5, None)),
         (NOWAIT, 5),
+        (NOWAIT, [ID, 5]),
     ],
 )
 def test_a_message_that_no_node_sends_closes_the_link(kind, item):
