@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from disque_py.core.changeable import Changeable
 
 _VERSIONED_BYTES: Final = HEADER.size + VERSION.size
-_pack = HEADER.pack
-_unpack = HEADER.unpack_from
+_pack: Final = HEADER.pack
+_unpack: Final = HEADER.unpack_from
 
 Snapshot = tuple[Any, ...]
 
