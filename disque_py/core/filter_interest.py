@@ -4,7 +4,8 @@ Each set of pairs is a kind of interest of its own (spec I2). It is told, hinted
 (interest.py), by messages that name the pairs. An older node ignores them, so it neither gets jobs by a filter nor
 gives some. A group of jobs (filters.py) keeps what is known of its clients on this and other nodes as its `demand`.
 
-An increase is told in the turn in which it happens, a decrease later if it lasts. A link carries a bounded number of
+An increase is told in the turn in which it happens, a decrease later if it lasts. A new link is told of all filters,
+a part per turn. A link carries a bounded number of
 filters, which clients that ask and do not wait use up, too. Further filters wait in line until others end.
 
 A node hints at one node at a time while it has jobs that no client here waits for. Spec W5, W6.
@@ -12,6 +13,7 @@ A node hints at one node at a time while it has jobs that no client here waits f
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 from itertools import islice
 from typing import Any, Final
@@ -186,14 +188,32 @@ def reopened(broker: Broker, queue: Queue) -> None:
 
 
 def on_link_up(broker: Broker, node: Node) -> None:
-    """Tell a new link everything; INTEREST has just told it that nothing from before holds."""
+    """Tell a new link everything, a part at once; INTEREST has just told it that nothing from before holds."""
+    parts = _everything(broker, node)
+    if next(parts, parts) is not parts:
+        broker.schedule.walk(parts)
+
+
+def _everything(broker: Broker, node: Node) -> Iterator[None]:
+    """Tell a node of all our filters, and owe it hints for all of its own, TOLD_PER_TURN in each part.
+
+    The node hears of changes meanwhile like all linked nodes, so each part tells what is true then. A link that is lost
+    and comes back has a walk of its own.
+    """
     only = broker.sets.only(node)
-    for group, queue in broker.consumers.told_filters.items():
+    told = broker.consumers.told_filters
+    for at, (group, queue) in enumerate(list(told.items()), 1):
         demand = group.demand
-        if demand is not None:
+        if demand is not None and told.get(group) is queue:
             broker.send(only, FILTER_INTEREST, (queue.name, group.pairs, demand.told, demand.told_plain))
-    for name, pairs in handover.exchange(node).filters:
+        if at % TOLD_PER_TURN == 0:
+            yield
+            if not node.is_linked:
+                return
+    for at, (name, pairs) in enumerate(list(handover.exchange(node).filters), 1):
         owe_hint(broker, name, pairs)
+        if at % TOLD_PER_TURN == 0:
+            yield
 
 
 # -- hearing ----------------------------------------------------------------------------------------

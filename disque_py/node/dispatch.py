@@ -80,6 +80,8 @@ from disque_py.resp.replies import OK, error
 
 # ADDJOBs of one client that may wait for copies at the same time.
 OVERLAP_MAX: Final = 1_000
+# Rounds of slots of caps in one turn. A round gives each value that waits up to capping.WANTED_MAX slots.
+CAP_ROUNDS_PER_TURN: Final = 16
 
 # Larger than any time and any reply, and still a small number for compiled code.
 NO_LIMIT: Final = 1 << 60
@@ -640,9 +642,8 @@ def settle(broker: Broker) -> None:
     if patterns.to_join:
         matching.join_new(broker)
     delivery.serve_ready(broker)
-    while broker.caps.is_due:
-        capping.settle(broker)
-        delivery.serve_ready(broker)
+    if broker.caps.is_due:
+        _settle_caps(broker)
     if patterns.due or patterns.found:
         pattern_interest.settle(broker)
     if consumers.renewals:
@@ -663,3 +664,22 @@ def settle(broker: Broker) -> None:
         keeping.call_back(broker)
     if broker.ends.noted or broker.job_waits.given_up:
         job_waits.settle(broker)
+
+
+def _settle_caps(broker: Broker) -> None:
+    """Ask for slots, and serve clients whose jobs got some.
+
+    Each round may find jobs of other values, so a turn has a bounded number of rounds. The last one tells which slots
+    were taken, and the next turn goes on with what it gave out.
+    """
+    for _ in range(CAP_ROUNDS_PER_TURN):
+        capping.settle(broker)
+        delivery.serve_ready(broker)
+        if not broker.caps.is_due:
+            return
+    capping.settle(broker)
+    broker.schedule.call_at(broker.now_ms + 1, _go_on)
+
+
+def _go_on() -> None:
+    """Do nothing: the end of this turn goes on with what the one before left."""

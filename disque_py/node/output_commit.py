@@ -231,7 +231,7 @@ class OutputCommit:
         return clients
 
     def release_all(self) -> None:
-        """Let everything go: the journal is closed, or everything is on disk."""
+        """Let everything go: the journal, the only log, is closed."""
         for _, client in self._clients:
             while client.held:
                 client.out += client.held.popleft()[1]

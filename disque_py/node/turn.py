@@ -141,15 +141,17 @@ class Driver:
         journal.begin()
 
     def detach(self) -> None:
-        """Stop recording turns: nothing waits for the journal any more."""
+        """Stop recording turns: nothing waits for the journal any more. Events are waited for as before (spec E4)."""
         broker = self.broker
         self.compaction = None
-        if self.commit_position is None:
-            self.output_commit = None
-        else:
+        output_commit = self.output_commit
+        if self.commit_position is not None:
             self.commit_position.remove_journal()
-            if self.output_commit is not None:
-                self.output_commit.journal = None
+            if output_commit is not None:
+                output_commit.journal = None
+        elif output_commit is not None:
+            output_commit.release_all()
+            self.output_commit = None
         broker.is_journaling = False
         broker.dirty = {}
         broker.outbox.gone = []

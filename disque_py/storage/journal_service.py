@@ -298,7 +298,6 @@ class JournalService:
         if output_commit is not None and output_commit.journal is not None:
             self._last_number = output_commit.journal.number
             output_commit.journal.end_waiting(OSError("the journal was switched off meanwhile"))
-            output_commit.release_all()
         self._driver.detach()
         self._disk = None
         self._close_disk()

@@ -83,10 +83,7 @@ class Reloading:
         if failure is not None:
             self._go_on(failure)
             return
-        output_commit = driver.output_commit
-        if output_commit is not None and output_commit.journal is not None:
-            output_commit.release_all()  # All their records are on disk.
-        driver.detach()
+        driver.detach()  # All records are on disk.
         flush(driver.broker)
         self._load(self._loaded, self._broken)
 

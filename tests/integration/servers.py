@@ -108,6 +108,7 @@ class Server:
     options   further words of the command line, `--name value …`
     config    lines of a config file, `disque.conf` inside the folder; without any there is no file
     environment   variables of the process, besides ours
+    host      its address; `prefix` are words before its command line (namespaces.py)
     """
 
     def __init__(
@@ -117,6 +118,8 @@ class Server:
         self.port = free_port() if port is None else port
         self.options = [str(word) for word in options]
         self.environment: dict[str, str] = {}
+        self.host = HOST
+        self.prefix: list[str] = []
         self.process: subprocess.Popen[bytes] | None = None
         self._may_move = port is None
         self._connection: Connection | None = None
@@ -135,11 +138,11 @@ class Server:
 
     @property
     def words(self) -> list[str]:
-        """Its command line. The node listens on HOST, with its folder as `dir`, unless `options` say otherwise."""
-        words = [sys.executable, "-m", "disque_py.server.main"]
+        """Its command line. The node listens on `host`, with its folder as `dir`, unless `options` say otherwise."""
+        words = [*self.prefix, sys.executable, "-m", "disque_py.server.main"]
         if self.config_path.exists():
             words.append(str(self.config_path))
-        return [*words, "--port", str(self.port), "--bind", HOST, "--dir", str(self.folder), *self.options]
+        return [*words, "--port", str(self.port), "--bind", self.host, "--dir", str(self.folder), *self.options]
 
     @property
     def pid(self) -> int:
@@ -253,10 +256,10 @@ class Server:
 
     def connect(self, timeout_s: float = REPLY_SECONDS, tls: ssl.SSLContext | None = None) -> Connection:
         """A new connection; OSError."""
-        sock = socket.create_connection((HOST, self.port), timeout_s)
+        sock = socket.create_connection((self.host, self.port), timeout_s)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
-            return Connection(sock if tls is None else tls.wrap_socket(sock, server_hostname=HOST), timeout_s)
+            return Connection(sock if tls is None else tls.wrap_socket(sock, server_hostname=self.host), timeout_s)
         except OSError:
             sock.close()
             raise
@@ -287,7 +290,7 @@ class Server:
 
     def meet(self, other: Server) -> None:
         """CLUSTER MEET."""
-        self.command("CLUSTER", "MEET", HOST, other.port)
+        self.command("CLUSTER", "MEET", other.host, other.port)
 
     def sees_well(self, count: int) -> bool:
         """Return whether it knows `count` nodes, itself included, all of them linked and without a fault.

@@ -4,26 +4,16 @@ from __future__ import annotations
 
 import threading
 import time
-from itertools import pairwise
-from typing import NamedTuple
 
 import pytest
 from hiredis import ReplyError
 
+from histories import Held, overlaps
 from servers import Cluster
 
 WORKERS = 6
 SECONDS = 6
 VALUES = 3
-
-
-class Held(NamedTuple):
-    """A delivery, as its worker saw it: the end is that of its ack, or of its lease."""
-
-    value: bytes
-    fence: int
-    began: float
-    ended: float
 
 
 @pytest.fixture(scope="module")
@@ -35,15 +25,6 @@ def three(tmp_path_factory):
         yield cluster
 
 
-def overlaps(history):
-    """Return neighbours of one value that ran at the same time, or whose fences are in a wrong order."""
-    found = []
-    for value in {held.value for held in history}:
-        ordered = sorted((held for held in history if held.value == value), key=lambda held: held.began)
-        found += [pair for pair in pairwise(ordered) if pair[1].began < pair[0].ended or pair[1].fence <= pair[0].fence]
-    return found
-
-
 def add(server, user, retry_ms=2_000):
     return server.command("ADDJOB", "q", user, 2_000, "RETRYMS", retry_ms, "REPLICATE", 2, "META", "user", user)
 
@@ -52,12 +33,6 @@ def get(server, timeout_ms):
     """Fetch a job → id, value, ms of the lease, fence; None without one."""
     reply = server.command("GETJOB", "TIMEOUT", timeout_ms, "WITHLEASE", "FROM", "q")
     return None if reply is None else (reply[0][1], reply[0][2], reply[0][4], reply[0][8])
-
-
-def test_a_history_with_an_overlap_or_a_wrong_fence_is_found():
-    assert overlaps([Held(b"u", 1, 0, 1), Held(b"u", 2, 1, 2), Held(b"v", 1, 0, 2)]) == []
-    assert overlaps([Held(b"u", 1, 0, 1.1), Held(b"u", 2, 1, 2)]) != []
-    assert overlaps([Held(b"u", 2, 0, 1), Held(b"u", 1, 1, 2)]) != []
 
 
 def test_a_node_that_stands_still_beyond_its_lease_is_fenced(three):

@@ -53,7 +53,7 @@ def small_disk_node(small_disk):
         server.close()
 
 
-def add_until_refused(server, *, limit_s=20):
+def add_until_refused(server, *, limit_s=60):
     """Add jobs until MISCONF. Return the acknowledged ids, the error, and the waiting connections.
 
     An ADDJOB in progress when the disk fails waits on its connection until it is recorded. There may be several, if the

@@ -10,12 +10,12 @@ import sys
 import threading
 import time
 from contextlib import contextmanager
-from itertools import pairwise
 
 import pytest
 
 from disque_py.client import AsyncDisque, Disque, LockHeldError, LockLostError
 from disque_py.client.lock import now
+from histories import Held, overlaps
 from servers import HOST, Cluster
 
 HOLDER = """
@@ -57,18 +57,6 @@ def holder_of(cluster):
             yield process, int(process.stdout.readline())
         finally:
             process.kill()
-
-
-def overlaps(history):
-    """Return neighbours in a history of (fence, from, until) that held a lock at the same time, or in a wrong order."""
-    ordered = sorted(history, key=lambda held: held[1])
-    return [(before, after) for before, after in pairwise(ordered) if after[1] < before[2] or after[0] <= before[0]]
-
-
-def test_a_history_with_an_overlap_or_a_wrong_fence_is_found():
-    assert overlaps([(1, 0.0, 1.0), (2, 1.0, 2.0)]) == []
-    assert overlaps([(1, 0.0, 1.1), (2, 1.0, 2.0)]) != []
-    assert overlaps([(2, 0.0, 1.0), (1, 1.0, 2.0)]) != []
 
 
 def test_an_extension_goes_on_at_another_node(three):
@@ -123,7 +111,7 @@ def test_no_two_threads_have_a_lock_at_a_time(three):
                     assert inside == [number]
                     time.sleep(0.002)
                     inside.remove(number)
-                    history.append((lock.fence, began, now()))
+                    history.append(Held(b"busy", lock.fence, began, now()))
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(THREADS)]
     for thread in threads:

@@ -31,7 +31,7 @@ def run(*words, text=None, folder=None):
         stdin=subprocess.DEVNULL if text is None else None,
         capture_output=True,
         text=True,
-        timeout=20,
+        timeout=60,
         check=False,
         cwd=folder or "/",
         env={**os.environ, "PYTHONPATH": str(INSTALLED)},

@@ -49,8 +49,8 @@ class Asked:
 
     def check(self, world: World, job_id: bytes) -> None:
         """Count the copies at the reply. RuleBrokenError."""
-        if self.promise.delivered:
-            return  # A holder queued it meanwhile. A producer whose job is done is told its id, however few had it.
+        if self.promise.acked_ms or self.promise.cancels:
+            return  # A holder queued it meanwhile. A producer whose job is over is told its id, however few had it.
         holders = [machine for machine in world.machines.values() if self._may_have(machine, job_id)]
         if self.zone_count:
             found = {zone_of(machine) for machine in holders}

@@ -119,7 +119,6 @@ class OperatorFaults:
             return None
         machine = up[fault.picks[0] % len(up)]
         is_hard = fault.picks[1] % 2 == 0
-        self._targets.losses.flushing(machine)
         old_id = machine.membership.table.me.id  # It may have been reset before, a moment ago.
         self._targets.called[old_id] = None
         self._targets.tear(machine, "", "was reset")
@@ -171,7 +170,6 @@ class OperatorFaults:
         if not up or fault.picks[1] % 4:
             return None
         machine = up[fault.picks[0] % len(up)]
-        self._targets.losses.flushing(machine)
         self._targets.flushed[machine.name] = machine.runs
         self._targets.ask(machine, "DEBUG", "FLUSHALL")
         return f"flush {machine.name}", nothing

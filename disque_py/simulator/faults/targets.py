@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from disque_py.simulator.world.world import World
 
 LOOK_AGAIN_MS: Final = 20
+# Commands by which a node forgets all jobs.
+FLUSHES: Final = (("DEBUG", "FLUSHALL"), ("CLUSTER", "RESET"))
 
 End = Callable[[], None]
 # A description for people, and the function that ends the fault; None: the fault could not be done.
@@ -32,13 +34,33 @@ Effect = tuple[str, End] | None
 
 
 class Operator(Connection):
-    """A connection for one command."""
+    """A connection for one command.
 
-    __slots__ = ("_command",)
+    A node that reads its journal keeps most commands until it has done so. A flush or a reset is noted when the node
+    runs it, with all that came before.
+    """
 
-    def __init__(self, world: World, command: tuple[str | bytes | int, ...]) -> None:
+    __slots__ = ("_command", "_is_noted", "_losses")
+
+    def __init__(self, world: World, command: tuple[str | bytes | int, ...], losses: Losses) -> None:
         super().__init__(world)
         self._command = command
+        self._losses = losses
+        self._is_noted = False
+
+    def _run(self) -> None:
+        machine = self.machine
+        is_read = self._requests and self.is_open and not (machine.is_stopped or machine.is_deaf or machine.is_ending)
+        if is_read and not self._is_noted and not self._is_early():
+            self._is_noted = True
+            self.world.watcher.on_asked(machine, self._command)
+            if self._command[:2] in FLUSHES:
+                self._losses.flushing(machine)
+        super()._run()
+
+    def _is_early(self) -> bool:
+        broker = self.broker
+        return broker.is_loading and not broker.commands[self._requests[0][0].lower()].is_for_loading
 
     def on_reply(self, reply: Any) -> None:
         """Note the reply and hang up."""
@@ -101,10 +123,9 @@ class Targets:
     # -- an operator -------------------------------------------------------------------------------
 
     def ask(self, machine: Machine, *command: str | bytes | int) -> None:
-        """Send an operator's command. The node runs it at once, unless it is stopped."""
+        """Send an operator's command. The node runs it at once, unless it is stopped or reads its journal."""
         if machine.is_up:
-            connection = self.world.connect(machine, Operator(self.world, command))
-            self.world.watcher.on_asked(machine, command)
+            connection = self.world.connect(machine, Operator(self.world, command, self.losses))
             connection.send([words(*command)])
 
     def ask_all(self, *command: str | bytes | int) -> None:

@@ -43,7 +43,7 @@ class Watcher:
         """A process has read its file of queue settings."""
 
     def on_asked(self, machine: Machine, command: tuple[str | bytes | int, ...]) -> None:
-        """An operator's command is about to reach a node."""
+        """An operator's command is about to be run by a node."""
 
     def on_answered(self, machine: Machine, command: tuple[str | bytes | int, ...], reply: Any) -> None:
         """An operator's command is answered."""

@@ -6,6 +6,7 @@ import pytest
 
 from disque_py.core import capping
 from disque_py.node import dispatch
+from disque_py.node.dispatch import CAP_ROUNDS_PER_TURN
 from tests.support.brokers import add_node, ask, make_broker, make_client
 from tests.support.copies import advance
 
@@ -79,3 +80,15 @@ def test_a_client_that_waits_with_patterns_gets_the_slot_that_it_waits_for():
     ask(broker, producer, "ADDJOB", "q", "once", 0, "RETRY", 0)
     dispatch.settle(broker)
     assert b"once" in b"".join(waiting.out)
+
+
+@pytest.mark.plain
+def test_a_turn_has_a_bounded_number_of_rounds(broker, monkeypatch):
+    """The next turn goes on with slots that are always asked for again. Spec CP3."""
+    rounds = []
+    broker.caps.freed[True, (b"q", b"")] = None
+    monkeypatch.setattr(capping, "settle", rounds.append)
+    dispatch.settle(broker)
+    assert len(rounds) == CAP_ROUNDS_PER_TURN + 1
+    advance(broker, 1)
+    assert len(rounds) > CAP_ROUNDS_PER_TURN + 1

@@ -55,6 +55,46 @@ def test_a_new_link_is_told_everything():
     assert sent_of(broker, FILTER_INTEREST) == [((b,), (b"q", PAIRS, 1, GONE))]
 
 
+def tell_link(broker, b):
+    """The filters that a new link is told of, turn by turn."""
+    filter_interest.on_link_up(broker, b)
+    told = [len(sent_of(broker, FILTER_INTEREST))]
+    while told[-1]:
+        advance(broker, 1)
+        told.append(len(sent_of(broker, FILTER_INTEREST)))
+    return told
+
+
+def test_a_new_link_is_told_of_very_many_filters_in_parts():
+    """Spec W5."""
+    broker, b, _ = start()
+    for number in range(2 * TOLD_PER_TURN + 1):
+        ask(broker, make_client(broker), "GETJOB", "WHERE", "t", number, "FROM", "q")
+    advance(broker, 10)
+    sent_of(broker, FILTER_INTEREST)
+    assert tell_link(broker, b) == [TOLD_PER_TURN, TOLD_PER_TURN, 1, 0]
+    filter_interest.on_link_up(broker, b)
+    b.is_linked = False
+    advance(broker, 10)
+    assert len(sent_of(broker, FILTER_INTEREST)) == TOLD_PER_TURN
+
+
+def test_hints_for_the_filters_of_a_new_link_are_owed_in_parts():
+    """Spec W6."""
+    broker, b, producer = start()
+    count = TOLD_PER_TURN + 1
+    for number in range(count):
+        ask(broker, producer, "ADDJOB", "q", "x", 0, "REPLICATE", 1, "META", "t", number)
+    filter_interest.on_interest(broker, b, [(b"q", (b"t", b"%d" % number), 1, 1) for number in range(count)])
+    advance(broker, 1_000)
+    broker.consumers.filter_hints.clear()
+    filter_interest.on_link_up(broker, b)
+    assert len(broker.consumers.filter_hints) == TOLD_PER_TURN
+    advance(broker, 1)
+    sent_of(broker, FILTER_HINT)
+    assert not broker.consumers.filter_hints
+
+
 @pytest.mark.parametrize(
     "item",
     [

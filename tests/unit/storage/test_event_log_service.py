@@ -330,6 +330,22 @@ def test_jobs_are_read_back_while_events_are_written():
     assert names(node.sync())[0] == "added"
 
 
+@pytest.mark.parametrize("end", ["loadaof", "appendonly no"])
+def test_a_reply_waits_for_its_event_when_the_journal_goes(end):
+    """Spec E4. The disk with the events stands still."""
+    node = EventedNode(appendonly=True, appendfsync="always")
+    turn(node, lambda: node.put("ADDJOB", "q", "body", 0, client=1))
+    if end == "loadaof":
+        node.ask("DEBUG", "LOADAOF")
+    else:
+        node._turn(partial(_switch_journal, node, False))
+    while node.disk.run_one() or node.driver.has_more:
+        node.tick()
+    assert node.taken(1) == []
+    node.settle(100)
+    assert len(node.taken(1)) == 1
+
+
 def test_jobs_that_come_back_from_the_journal_keep_their_versions():
     node = EventedNode(appendonly=True, appendfsync="always")
     job_id = node.wait_for("ADDJOB", "q", "body", 0)

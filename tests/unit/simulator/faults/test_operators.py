@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from simulated import ask, strike, weathered
+from disque_py.simulator.clients.connection import words
+from simulated import ask, asker, strike, weathered
 
 
 def test_a_leaver_that_is_empty_is_gone_and_forgotten():
@@ -38,6 +39,23 @@ def test_a_flush_is_a_loss_of_everything_there():
     strike(weather, "flush", picks=(0, 0, 0, 0))
     assert job_id in weather.targets.oracle.explained
     assert weather.world["a"].job_count == 0
+
+
+def test_a_reset_that_waits_for_the_journal_costs_the_jobs_that_came_before_it():
+    """A producer was served first, in the turn in which the journal was read."""
+    weather = weathered("ab")
+    world, losses = weather.world, weather.targets.losses
+    world.crash("a")
+    world.restart("a")
+    producer = asker(world, "a")
+    producer.send([words("ADDJOB", "q0", "x", 0, "REPLICATE", 1)])
+    promise = weather.targets.oracle.add(b"q0", 1, 1_000, 60_000, 1, world.now_ms)
+    strike(weather, "reset", picks=(0, 1, 0, 0))
+    assert world["a"].is_loading
+    world.until(lambda: bool(producer.replies), 5_000)
+    weather.targets.oracle.answered(promise, producer.replies[0], world.now_ms)
+    assert world["a"].find(promise.id) is None
+    assert losses.of(promise) == 1
 
 
 def test_a_pause_ends():
