@@ -45,8 +45,8 @@ from persistence.layouts import (
 from persistence.records import BATCH, JOB, KEY, PAUSE, RESULT, STATE, TOKEN
 from persistence.records import GONE as GONE_RECORD
 
-_pack_base = BASE_STATE.pack
-_pack_state = STATE_FIELDS.pack
+_pack_base: Final = BASE_STATE.pack
+_pack_state: Final = STATE_FIELDS.pack
 
 # The end of nearly every new job's base.
 QUEUED_BASE: Final = _pack_base(IS_QUEUED | WAS_QUEUED, -1)

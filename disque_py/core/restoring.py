@@ -55,8 +55,8 @@ from persistence.layouts import (
 from persistence.records import BATCH, DROPPED, IS_ALWAYS, JOB, KEY, PAUSE, RESULT, STATE, TOKEN, FormatError
 from persistence.records import GONE as GONE_RECORD
 
-_unpack_header = HEADER.unpack_from
-_unpack_base = BASE_STATE.unpack
+_unpack_header: Final = HEADER.unpack_from
+_unpack_base: Final = BASE_STATE.unpack
 
 # Links come up within this time; then the other holders can be asked.
 ASK_AFTER_MS: Final = 3_000
