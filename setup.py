@@ -211,7 +211,8 @@ class Build(build_ext):
     def read_header_once(self) -> None:
         """Translate Python.h for gcc, which reads it for each of the small extensions.
 
-        Other compilers, and gcc if the flags differ, don't find the translation and read the header itself.
+        Other compilers, and gcc if the flags differ, don't find the translation and read the header itself. Files that
+        include it more than once can't use it.
         """
         if self.compiler.compiler_type != "unix" or not self.extensions:
             return
@@ -226,7 +227,8 @@ class Build(build_ext):
             sys.stderr.write(f"Python.h is read as text: {error}\n")
             return
         for extension in self.extensions:
-            extension.include_dirs = [str(folder), *extension.include_dirs]
+            if len(extension.sources) == 1:
+                extension.include_dirs = [str(folder), *extension.include_dirs]
 
     def run(self) -> None:
         """Compile, or print the reason why not."""
