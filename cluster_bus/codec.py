@@ -49,18 +49,10 @@ _STR_BYTES_MAX: Final = 4096
 
 Run = list[Any]
 
-_ONE_RUN: Final = 0x91  # msgpack: an array of one.
-_HEADER: Final = struct.Struct(">IBI")
-_HEADER_BYTES: Final = 9
+_ONE_RUN = 0x91  # msgpack: an array of one.
+_HEADER = struct.Struct(">IBI")
 _LENGTH_BYTES: Final = 4
-_AFTER_LENGTH_BYTES: Final = 5
-assert _HEADER.size == _HEADER_BYTES == _LENGTH_BYTES + _AFTER_LENGTH_BYTES
-# Each frame needs these: a Final name costs no look-up in compiled code.
-_pack_header: Final = _HEADER.pack
-_unpack_header: Final = _HEADER.unpack_from
-_crc32: Final = zlib.crc32
-_packb: Final = msgpack.packb
-_unpackb: Final = msgpack.unpackb
+_AFTER_LENGTH_BYTES: Final = _HEADER.size - _LENGTH_BYTES
 # With less data than this behind an open frame, moving the rest to the front saves nothing.
 _COMPACT_BYTES: Final = 64 << 10
 # A payload this small is copied: that is quicker than two views of the buffer.
@@ -87,9 +79,9 @@ def encode_run(kind: int, items: Sequence[Any], version: int = PROTOCOL_MIN) -> 
     if version >= COLUMNS_VERSION and kind in columns.KINDS:
         groups = columns.pack(kind, items)
         if groups is not None:
-            packed_groups: bytes = _packb([kind + PACKED, *groups])
+            packed_groups: bytes = msgpack.packb([kind + PACKED, *groups])
             return packed_groups
-    packed: bytes = _packb([kind, *items])
+    packed: bytes = msgpack.packb([kind, *items])
     return packed
 
 
@@ -119,7 +111,7 @@ def frame(version: int, runs: Sequence[bytes]) -> bytes:
     else:
         head = b"\xdd" + count.to_bytes(4, "big")
     payload = b"".join((head, *runs))
-    return _pack_header(_AFTER_LENGTH_BYTES + len(payload), version, _crc32(payload)) + payload
+    return _HEADER.pack(_AFTER_LENGTH_BYTES + len(payload), version, zlib.crc32(payload)) + payload
 
 
 def frames(version: int, runs: Sequence[bytes], bytes_max: int = FRAME_BYTES_MAX) -> list[bytes]:
@@ -141,7 +133,7 @@ def without_large(data: bytes, bytes_max: int) -> bytes:
     kept, at = [], 0
     while at < len(data):
         end = at + _LENGTH_BYTES + int.from_bytes(data[at : at + _LENGTH_BYTES], "big")
-        if end - at - _HEADER_BYTES <= bytes_max:
+        if end - at - _HEADER.size <= bytes_max:
             kept.append(data[at:end])
         at = end
     return b"".join(kept)
@@ -153,7 +145,7 @@ def _refuse_extension(code: int, data: bytes) -> Any:
 
 def _decode(payload: bytearray | memoryview) -> list[Run]:
     try:
-        runs = _unpackb(
+        runs = msgpack.unpackb(
             payload,
             raw=False,
             use_list=True,
@@ -233,22 +225,22 @@ class Decoder:
         """Return the next complete frame as a list of runs, None if more bytes are needed; FrameError."""
         buffer, at = self._buffer, self._at
         have = len(buffer) - at
-        if have < _HEADER_BYTES:
+        if have < _HEADER.size:
             self._check_early(buffer[at:])
             return None
-        length, version, crc = _unpack_header(buffer, at)
+        length, version, crc = _HEADER.unpack_from(buffer, at)
         self._check(length, version)
         end = at + _LENGTH_BYTES + length
         if len(buffer) < end:
             return None
         if length < _COPY_BYTES:
-            payload = buffer[at + _HEADER_BYTES : end]
-            if _crc32(payload) != crc:
+            payload = buffer[at + _HEADER.size : end]
+            if zlib.crc32(payload) != crc:
                 raise FrameError("bad crc")
             runs = _decode(payload)
         else:
-            with memoryview(buffer) as view, view[at + _HEADER_BYTES : end] as part:
-                if _crc32(part) != crc:
+            with memoryview(buffer) as view, view[at + _HEADER.size : end] as part:
+                if zlib.crc32(part) != crc:
                     raise FrameError("bad crc")
                 if length > RUNS_BYTES_MAX:
                     _check_long(part)

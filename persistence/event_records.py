@@ -40,12 +40,12 @@ SUFFIX: Final = ".events"
 _DIGITS: Final = 16
 _NO_LENGTH: Final = bytes(GAP_BYTES_MIN)
 
-_crc: Final = zlib.crc32
+_crc = zlib.crc32
 # The two parts of a head.
-_pack_unchecked: Final = struct.Struct("<II").pack
-_pack_checked: Final = struct.Struct("<QQQI").pack
-_unpack_head: Final = _HEAD.unpack_from
-_packb: Final = msgpack.Packer(use_bin_type=True, autoreset=True).pack
+_pack_unchecked = struct.Struct("<II").pack
+_pack_checked = struct.Struct("<QQQI").pack
+_unpack_head = _HEAD.unpack_from
+_packb = msgpack.Packer(use_bin_type=True, autoreset=True).pack
 
 
 class Header(NamedTuple):

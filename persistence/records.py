@@ -67,9 +67,9 @@ IS_ALWAYS: Final = 1
 # The largest value of the length field; a turn never comes near it (a body has at most 512 MiB).
 PAYLOAD_BYTES_MAX: Final = (1 << 32) - 1
 
-_pack_head: Final = _HEAD.pack
-_crc: Final = zlib.crc32
-_packb: Final = msgpack.Packer(use_bin_type=True, autoreset=True).pack
+_pack_head = _HEAD.pack
+_crc = zlib.crc32
+_packb = msgpack.Packer(use_bin_type=True, autoreset=True).pack
 
 
 class FormatError(ValueError):

@@ -57,7 +57,7 @@ _TIME_MIN: Final = 1 << 32
 _TIME_MAX: Final = (1 << 62) - 1
 _BIN8_HIGH: Final = (_BIN8 << 8) - (1 << 16)
 
-_pack: Final = msgpack.Packer(use_bin_type=True, autoreset=True).pack
+_pack = msgpack.Packer(use_bin_type=True, autoreset=True).pack
 
 
 class Noted:

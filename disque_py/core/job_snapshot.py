@@ -22,7 +22,7 @@ from disque_py.core import changeable
 from disque_py.core.events import heard
 from disque_py.core.ids import is_valid_id
 from disque_py.core.job import Job, terms_of
-from disque_py.core.job_attributes import JobAttributes, unpack
+from disque_py.core.job_attributes import JobAttributes, pack_topic, unpack
 from persistence.layouts import ATTRIBUTES_AT, HEADER, PART_AT, VERSION
 
 if TYPE_CHECKING:
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from disque_py.core.changeable import Changeable
 
 _VERSIONED_BYTES: Final = HEADER.size + VERSION.size
-_pack: Final = HEADER.pack
-_unpack: Final = HEADER.unpack_from
+_pack = HEADER.pack
+_unpack = HEADER.unpack_from
 
 Snapshot = tuple[Any, ...]
 
@@ -54,8 +54,10 @@ def snapshot_of(broker: Broker, job: Job, after_ms: int = 0) -> Snapshot:
     attributes = job.attributes
     if attributes is not None:
         if attributes.part is not None:
-            return (*snapshot, after_ms, attributes.pack(), pack_part(broker, job, attributes.part))
-        return (*snapshot, after_ms, attributes.pack())
+            return (*snapshot, after_ms, attributes.pack(job.terms.topic), pack_part(broker, job, attributes.part))
+        return (*snapshot, after_ms, attributes.pack(job.terms.topic))
+    if job.terms.topic is not None:
+        return (*snapshot, after_ms, pack_topic(job.terms.topic))
     return (*snapshot, after_ms) if after_ms else snapshot
 
 
@@ -122,7 +124,8 @@ def job_of(broker: Broker, snapshot: Any) -> Job:
             and type(job_id) is bytes
             and is_valid_id(job_id)
         ):
-            terms = terms_of(broker.terms, queue, retry_ms, delay_ms, replicate)
+            attributes, topic = unpack(snapshot[ATTRIBUTES]) if length > ATTRIBUTES else (None, None)
+            terms = terms_of(broker.terms, queue, retry_ms, delay_ms, replicate, topic)
             expire_at_ms = broker.now_ms + left_ms
             nodes = broker.sets.unpack(holders)
             job = Job(job_id, terms, body, ctime, expire_at_ms, nodes)
@@ -132,10 +135,11 @@ def job_of(broker: Broker, snapshot: Any) -> Job:
                 job.attempt = attempt
             if len(header) >= _VERSIONED_BYTES:
                 heard(job, VERSION.unpack_from(header, HEADER.size)[0])
-            if length > ATTRIBUTES:
-                job.attributes = unpack(snapshot[ATTRIBUTES])
-                if length > PART and snapshot[PART] is not None and job.attributes is not None:
-                    set_part(broker, job, job.attributes, snapshot[PART])
+            job.attributes = attributes
+            if length > PART and snapshot[PART] is not None and snapshot[ATTRIBUTES] is not None:
+                if attributes is None:
+                    job.attributes = attributes = JobAttributes(None, ())
+                set_part(broker, job, attributes, snapshot[PART])
             return job
     except (TypeError, struct.error) as broken:
         raise ValueError(f"malformed job snapshot: {broken}") from broken

@@ -21,6 +21,7 @@ from typing import Any, Final
 from disque_py.core.broker import Broker
 from disque_py.core.claim_stamps import stamp_of
 from disque_py.core.job import ACKED, ACTIVE, GONE, QUEUED, Cancellation, Handover, Job
+from disque_py.core.job_attributes import pack_topic, topic_bytes
 from disque_py.core.job_snapshot import header_of, pack_part
 from disque_py.core.spilled import Spilled, size_of
 from persistence.layouts import (
@@ -29,6 +30,7 @@ from persistence.layouts import (
     BATCH_AT,
     BATCH_PART_AT,
     BODY_AT,
+    ENTRIES_AT,
     ID_AT,
     IS_ACKED,
     IS_CANCELED,
@@ -45,8 +47,8 @@ from persistence.layouts import (
 from persistence.records import BATCH, JOB, KEY, PAUSE, RESULT, STATE, TOKEN
 from persistence.records import GONE as GONE_RECORD
 
-_pack_base: Final = BASE_STATE.pack
-_pack_state: Final = STATE_FIELDS.pack
+_pack_base = BASE_STATE.pack
+_pack_state = STATE_FIELDS.pack
 
 # The end of nearly every new job's base.
 QUEUED_BASE: Final = _pack_base(IS_QUEUED | WAS_QUEUED, -1)
@@ -173,11 +175,14 @@ def _collect_jobs(broker: Broker, runs: list[list[Any]]) -> None:
             QUEUED_BASE if flags == IS_QUEUED | WAS_QUEUED and due_ms < 0 else _pack_base(flags, due_ms),
         )
         attributes = job.attributes
-        if attributes is None:
-            bases.append(base)
-        else:
+        topic = job.terms.topic
+        if topic is not None:
+            added += topic_bytes(topic)
+        if attributes is not None:
             added += attributes.packed_bytes
-            bases.append(_with_part(broker, job, (*base, attributes.pack())))
+            bases.append(_with_part(broker, job, (*base, attributes.pack(topic))))
+        else:
+            bases.append(base if topic is None else (*base, pack_topic(topic)))
     broker.dirty = {}
     if broker.spill.lent:
         broker.spill.lent = {}
@@ -226,6 +231,8 @@ def flags_of(job: Job) -> int:
 def base_bytes(job: Job) -> int:
     """Return about the bytes of the job's base in its segment, as long as it has its body."""
     size = BASE_BYTES + len(job.terms.queue) + size_of(job.body)
+    if job.terms.topic is not None:
+        size += topic_bytes(job.terms.topic)
     return size if job.attributes is None else size + job.attributes.packed_bytes
 
 
@@ -271,7 +278,7 @@ def keep(broker: Broker, number: int, kind: int, item: Any, *, may_matter: bool)
     elif kind == KEY:
         broker.producers.keys.record_again(item[ID_AT], number)
     elif kind == BATCH:
-        broker.batches.record_again(item[BATCH_AT], item[BATCH_PART_AT])
+        broker.batches.record_again(item[BATCH_AT], item[BATCH_PART_AT], item[ENTRIES_AT])
     elif kind == RESULT:
         broker.results.record_again(item[ID_AT], number)
 

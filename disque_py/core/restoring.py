@@ -27,9 +27,10 @@ from disque_py import event_format
 from disque_py.core import claim_stamps, events, lifecycle, pausing, requeue, windows
 from disque_py.core.broker import Broker
 from disque_py.core.changeable import LEFT_AT, PRIORITY_AT, QUEUE_AT
+from disque_py.core.id_sets import ENTRY_BYTES
 from disque_py.core.job import ACKED, ACTIVE, GONE, JOB_BYTES, NAME_BYTES_FREE, QUEUED, Cancellation, Job, terms_of
 from disque_py.core.job_attributes import BATCH as BATCH_EXTRA
-from disque_py.core.job_attributes import JobAttributes
+from disque_py.core.job_attributes import JobAttributes, topic_bytes
 from disque_py.core.job_attributes import unpack as unpack_attributes
 from disque_py.core.job_snapshot import set_part
 from disque_py.core.journaling import QUEUED_BASE, base_bytes
@@ -55,8 +56,8 @@ from persistence.layouts import (
 from persistence.records import BATCH, DROPPED, IS_ALWAYS, JOB, KEY, PAUSE, RESULT, STATE, TOKEN, FormatError
 from persistence.records import GONE as GONE_RECORD
 
-_unpack_header: Final = HEADER.unpack_from
-_unpack_base: Final = BASE_STATE.unpack
+_unpack_header = HEADER.unpack_from
+_unpack_base = BASE_STATE.unpack
 
 # Links come up within this time; then the other holders can be asked.
 ASK_AFTER_MS: Final = 3_000
@@ -87,8 +88,8 @@ class Restoring:
         self._tokens: dict[bytes, tuple[int, list[tuple[bytes, int]]]] = {}
         # id of a job that is over and whose key is used -> (when its TTL is over, segment)
         self._keys: dict[bytes, tuple[int, int]] = {}
-        # (batch, part) -> [(entries, segment, whether they add to earlier ones) …]
-        self._batches: dict[tuple[bytes, int], list[tuple[bytes, int, bool]]] = {}
+        # [(batch, part, its life, entries, segment) …]
+        self._batches: list[tuple[bytes, int, int, bytes, int]] = []
         # id -> (result, version, node, when its time is over or 0, segment)
         self._results: dict[bytes, tuple[bytes, int, bytes, int, int]] = {}
         self.expired = self.queued = self.waiting = self.lost = 0
@@ -134,8 +135,8 @@ class Restoring:
                     for job_id, left_ms, *_ in items:
                         self._keys[job_id] = (now_ms + left_ms - elapsed_ms, number)
                 elif kind == BATCH:
-                    for name, part, goes_on, data, *_ in items:
-                        self._batches.setdefault((name, part), []).append((data, number, bool(goes_on)))
+                    for name, part, life, data, *_ in items:
+                        self._batches.append((name, part, life, data, number))
                 elif kind == RESULT:
                     self._take_results(number, items, elapsed_ms)
         except (ValueError, TypeError, IndexError, struct.error) as broken:
@@ -156,7 +157,8 @@ class Restoring:
         broker.journal.live_records.setdefault(number, 0)
         for job_id, header, name, body, packed, state, *later in items:
             ctime, left_ms, retry_ms, delay_ms, replicate, nacks, deliveries, attempt = _unpack_header(header)
-            terms = terms_of(known_terms, name, retry_ms, delay_ms, replicate)
+            attributes, topic = unpack_attributes(later[0]) if later else (None, None)
+            terms = terms_of(known_terms, name, retry_ms, delay_ms, replicate, topic)
             queue = terms.queue
             holders = sets.get(packed)
             if holders is None:
@@ -182,7 +184,8 @@ class Restoring:
                 self._forget(known)
             shard[job_id] = job
             job.place = number
-            attributes = unpack_attributes(later[0]) if later else None
+            if topic is not None:
+                size += topic_bytes(topic)
             if attributes is not None:
                 job.attributes = attributes
                 size += attributes.packed_bytes
@@ -252,8 +255,7 @@ class Restoring:
             broker.journal.live_bytes[job.place] += len(name) - len(job.terms.queue)
             broker.used_memory += max(0, len(name) - NAME_BYTES_FREE) and len(name)
             broker.used_memory -= max(0, len(job.terms.queue) - NAME_BYTES_FREE) and len(job.terms.queue)
-            terms = job.terms
-            job.terms = terms_of(broker.terms, name, terms.retry_ms, terms.delay_ms, terms.replicate)
+            job.terms = job.terms.of_queue(broker.terms, name)
 
     def _apply(self, job: Job, flags: int, due_ms: int, elapsed_ms: int) -> None:
         """Apply the recorded state. `was_announced` means "was in its queue" until `finish`."""
@@ -324,12 +326,16 @@ class Restoring:
                 broker.results.restored(job_id, value, version, node, expire_at_ms, number)
         self._results = {}
 
-    def _restore_batches(self) -> None:
-        for (name, part), records in self._batches.items():
-            for data, number, goes_on in records:
-                if number not in self.dropped:
-                    self._broker.batches.restored(name, part, data, number, goes_on=goes_on)
-        self._batches = {}
+    def _restore_batches(self) -> Iterator[None]:
+        batches, self._batches = self._batches, []
+        count = 0
+        for name, part, life, data, number in batches:
+            if number not in self.dropped:
+                self._broker.batches.restored(name, part, life, data, number)
+            count += len(data) // ENTRY_BYTES
+            if count >= PLACED_PER_PART:
+                count = 0
+                yield
 
     def _restore_keys(self) -> None:
         for job_id, (expire_at_ms, number) in self._keys.items():
@@ -406,7 +412,7 @@ class Restoring:
         self._restore_pauses()
         self._restore_keys()
         self._restore_results()
-        self._restore_batches()
+        yield from self._restore_batches()
         jobs = self.jobs
         spread_ms = min(len(jobs) // ASKED_PER_MS, ASK_SPREAD_MS_MAX)
         was_always = is_whole and not self._uncertain
