@@ -2,7 +2,7 @@
 python = $$(bin/prepare test)
 venv = $$(dirname $(python))
 
-.PHONY: integrations check test format demo bench compiled profile compat upgrade spark gateway fuzz-gateway docs bounds bounds-spark bounds-query wheel clean
+.PHONY: integrations check test format demo bench compiled profile compat upgrade spark gateway gateway-ratios fuzz-gateway docs bounds bounds-gateway bounds-spark bounds-query wheel clean
 
 check: ## under a minute: lint, types, contracts, format, and the quick tests
 	bin/test tests/unit tests/scenarios tests/house
@@ -41,6 +41,9 @@ integrations: ## adapters against real nodes, in an environment with the framewo
 gateway: ## the tests of the gateway, in an environment with its extra; the browser's need Chromium and the extra browser
 	PYTHONSAFEPATH=1 "$$(bin/prepare test,gateway,browser)" -m pytest -q tests/unit/gateway tests/gateway
 
+gateway-ratios: ## figures of the gateway, and of the console with 10,000 queues; make gateway-ratios with=console
+	PYTHONSAFEPATH=1 "$$(bin/prepare test,gateway,ratios)" tests/gateway/ratios.py $(with)
+
 fuzz-gateway: ## schemathesis against the gateway's own OpenAPI, with a node and a gateway of its own
 	PYTHONSAFEPATH=1 "$$(bin/prepare test,gateway,fuzz)" tests/gateway/fuzz.py $(with)
 
@@ -52,6 +55,11 @@ bounds: ## the tests with the oldest dependencies that pyproject.toml allows
 	.bounds/bin/pip install -q --editable .[test] $$(python3 tests/house/oldest_requirements.py)
 	.bounds/bin/pytest -q -n auto tests/unit
 	.bounds/bin/pytest -q -n 3 tests/integration
+
+bounds-gateway: ## the same for the extra gateway
+	python3 -m venv .bounds-gateway
+	.bounds-gateway/bin/pip install -q --editable .[test,gateway] $$(python3 tests/house/oldest_requirements.py gateway)
+	PYTHONSAFEPATH=1 .bounds-gateway/bin/pytest -q -n 3 tests/unit/gateway tests/gateway
 
 bounds-spark: ## the same for the extra spark
 	python3 -m venv .bounds-spark
@@ -69,5 +77,5 @@ wheel: ## sdist and wheel into dist/, checked
 	$(python) tests/house/check_wheel.py dist/*.whl dist/*.tar.gz
 
 clean: ## what was made here, the environment included
-	rm -rf .venv .demo .compat .spark .bounds .bounds-spark .bounds-query .compiled build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv .demo .compat .spark .bounds .bounds-gateway .bounds-spark .bounds-query .compiled build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -252,8 +252,10 @@ def compiled() -> list[Extension]:
     # When a wheel is built, the libraries are not installed, so mypy must not report them as missing. Each module is
     # one C file, and several are compiled as one (`pieces`). Calls between modules are as fast as within one.
     options = ["--ignore-missing-imports", "--no-warn-unused-ignores"]
+    # Assertions stay; a build without them shows what they cost (docs/performance.md).
+    is_bare = os.environ.get("DISQUE_PY_ASSERTS") == "no"
     try:
-        return mypycify([*options, *modules()], opt_level="1", debug_level="0", multi_file=True)
+        return mypycify([*options, *modules()], opt_level="1", debug_level="0", multi_file=True, strip_asserts=is_bare)
     except SystemExit:  # mypyc can't compile, and has printed the reason.
         if wanted() == "yes":
             raise

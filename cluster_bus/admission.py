@@ -1,6 +1,6 @@
 """Admission: the ways into the node table and out of it.
 
-Handshakes, newcomers and the blacklist live here, and the limits on how many of them there may be.
+Handshakes, newcomers and forgotten nodes live here, and the limits on how many of them there may be.
 
 Two ways lead into the table:
 
@@ -11,6 +11,12 @@ Both cost connections, lines of the log and saves of the nodes file. Without a s
 may ask for as many as it likes, under any number of ids. So there is a limit to how many may be in flight, and a rate
 limit per host (rate_limiter.py). A refused node is counted in `ignored` and loses nothing: gossip is repeated, and
 so is MEET (membership.py). A request of an operator is never refused.
+
+A forgotten node stays out until an operator names it again, however long that takes, and whichever nodes were not told
+(spec N5). Nodes that were not told gossip about it, and it may itself hear of us and say MEET. So a FORGET is kept with
+the *incarnation* of the node, a number of that node's own, which only an operator's MEET raises (spec N10). A word
+about this incarnation or an earlier one does not bring the node back, a word about a later one does. This needs neither
+a clock nor that all nodes hear of the MEET.
 
 Membership calls this part, which sends no message. Its results lie in the tray (tray.py).
 """
@@ -35,7 +41,10 @@ if TYPE_CHECKING:
 
 # Spec N2, N3, N4.
 HANDSHAKE_MS_MIN: Final = 1_000
-BLACKLIST_MS: Final = 60_000
+# Beyond that the node that was forgotten first may come back. The nodes file has a line for each.
+FORGOTTEN_MAX: Final = 1_000
+# The incarnation of a node that was forgotten before we heard of it. The first that we hear of is the forgotten one.
+UNHEARD: Final = -1
 # Handshakes that others may start at a time: a liar can't make us dial the world. Twice the entries of a greeting.
 HANDSHAKES_MAX: Final = 256
 NEWCOMERS_MAX: Final = 256
@@ -64,7 +73,7 @@ class Admission:
         self._rng = rng
         self._ignored = ignored
         self._strangers: dict[bytes, None] = {}  # Ids that the log has named, oldest first.
-        self._blacklist: dict[bytes, int] = {}  # id -> when gossip may bring it back
+        self._forgotten: dict[bytes, int] = {}  # id -> incarnation that an operator made us forget, oldest first
         self._newcomer_limiter = RateLimiter(NEWCOMERS_BURST, NEWCOMERS_PER_S)
         self._gossip_limiter = RateLimiter(NEWCOMERS_BURST, NEWCOMERS_PER_S)
 
@@ -116,8 +125,10 @@ class Admission:
         It dialed us by our id, so we have been members. We believe it if our table is empty and no operator emptied it.
         """
         known = self._table.known(hello.id)
-        was_forgotten = self.is_blacklisted(hello.id) or (known is not None and bool(known.flags & FORGOTTEN))
-        return self._table.size == 1 and not self.is_alone and not was_forgotten
+        was_forgotten = known is not None and bool(known.flags & FORGOTTEN)
+        if self._table.size > 1 or self.is_alone or was_forgotten:
+            return False
+        return not self.is_forgotten(hello.id, hello.incarnation)
 
     def note_stranger(self, hello: Hello, host: str, notice: str = "unknown-member") -> None:
         """Tell an operator, once per id, about a node that takes us for a member."""
@@ -138,13 +149,13 @@ class Admission:
     def admit(self, node: Node) -> None:
         """Put a node into the table as a node we know, with a clean record."""
         self._table.enter(node)
-        self._blacklist.pop(node.id, None)
         node.known_since_ms = node.unlinked_ms = self._table.now_ms
         node.is_missed = False
         node.dial_at_ms = node.dial_gap_ms = 0
         self._strangers.pop(node.id, None)
         if not node.is_newcomer:  # A newcomer may be given up again, and changes nothing until then.
             self.is_alone = False
+            self.take_back(node)
             self._links.write_first()
         self._tray.note("node-joined", node)
 
@@ -155,12 +166,13 @@ class Admission:
     def expel(self, node: Node) -> None:
         """Remove a node from the table, close its links and void its reports about others."""
         self._links.hang_up(node)
-        was_asked_for = node.must_meet
+        was_asked_for = node.is_asked
         is_known = not node.flags & HANDSHAKE
         counts = is_known and not node.is_newcomer
         self._table.remove(node)
         node.ping_sent_ms = node.ping_sent_wall_ms = node.fail_at_ms = 0
-        node.owes_pong = node.must_meet = False
+        node.owes_pong = node.must_meet = node.is_asked = False
+        node.asked_at = node.heeded_at = -1
         node.reports.clear()
         if counts:
             for other in self._table.nodes.values():
@@ -173,21 +185,25 @@ class Admission:
         elif was_asked_for:
             self._links.write_first()  # The text of the file may be an earlier one's, which the latest would follow.
 
-    def blacklist(self, node_id: bytes, span_ms: int) -> None:
-        """Forbid gossip to bring this node back for so long."""
-        self._blacklist[node_id] = self._table.now_ms + span_ms
+    def keep_out(self, node_id: bytes, incarnation: int) -> None:
+        """Let this incarnation of a node, and earlier ones, not come back by themselves. Spec N5."""
+        self._forgotten.pop(node_id, None)
+        self._forgotten[node_id] = incarnation
+        if len(self._forgotten) > FORGOTTEN_MAX:
+            del self._forgotten[next(iter(self._forgotten))]
 
-    def blacklisted(self) -> list[tuple[bytes, int]]:
-        """Return (id, milliseconds left) of the nodes that gossip may not bring back."""
-        left = [(node_id, until_ms - self._table.now_ms) for node_id, until_ms in self._blacklist.items()]
-        return [(node_id, left_ms) for node_id, left_ms in left if left_ms > 0]
+    def take_back(self, node: Node) -> None:
+        """Note that a node is a member again: it was never forgotten."""
+        self._forgotten.pop(node.id, None)
 
-    def is_blacklisted(self, node_id: bytes) -> bool:
-        """Whether gossip may not bring this node back now."""
-        until_ms = self._blacklist.get(node_id)
-        if until_ms is None:
-            return False
-        if self._table.now_ms < until_ms:
-            return True
-        del self._blacklist[node_id]
-        return False
+    def forgotten(self) -> list[tuple[bytes, int]]:
+        """Return (id, incarnation) of the nodes that an operator made us forget, oldest first."""
+        return list(self._forgotten.items())
+
+    def is_forgotten(self, node_id: bytes, incarnation: int) -> bool:
+        """Whether an operator made us forget this incarnation of a node, or a later one (-1: an older release's)."""
+        last = self._forgotten.get(node_id)
+        if last == UNHEARD:
+            self._forgotten[node_id] = last = max(incarnation, 0)
+            self._links.save_soon()
+        return last is not None and incarnation <= last

@@ -37,6 +37,7 @@ NONCE_BYTES: Final = 16
 RUN_BYTES: Final = 8
 HOST_CHARS_MAX: Final = 255
 VERSION_CHARS_MAX: Final = 64
+INCARNATION_MAX: Final = (1 << 62) - 1
 
 # HELLO and PROOF have a few hundred bytes. A peer that declares more before it has proved anything is no node.
 HANDSHAKE_BYTES_MAX: Final = 4096
@@ -55,6 +56,7 @@ class Hello(NamedTuple):
     software        version of its software, for people
     versions        lowest and highest bus protocol version it speaks
     frame_bytes_max longest payload it will accept
+    incarnation     its number (spec N10); -1: a node of an older release, which has none
     """
 
     id: bytes
@@ -65,11 +67,17 @@ class Hello(NamedTuple):
     software: str = ""
     versions: tuple[int, int] = (PROTOCOL_MIN, PROTOCOL_MAX)
     frame_bytes_max: int = FRAME_BYTES_MAX
+    incarnation: int = 0
 
 
 def is_port(value: Any) -> bool:
     """Whether a received value is a TCP port, 0 (unknown) included."""
     return type(value) is int and 0 <= value <= 65535
+
+
+def is_incarnation(value: Any) -> bool:
+    """Whether a received value may be a node's incarnation."""
+    return type(value) is int and 0 <= value <= INCARNATION_MAX
 
 
 def is_host(value: Any) -> bool:
@@ -91,6 +99,7 @@ def hello_map(hello: Hello, nonce: bytes) -> dict[str, Any]:
         "bus_port": hello.bus_port,
         "version": hello.software,
         "frame_max": hello.frame_bytes_max,
+        "incarnation": hello.incarnation,
     }
 
 
@@ -117,8 +126,11 @@ def read_hello(item: Any) -> tuple[Hello, bytes]:
     ):
         raise FrameError("bad hello", "a field is missing or of the wrong type")
     software = software[:VERSION_CHARS_MAX] if software.isprintable() else ""
-    hello = Hello(node_id, run, host, port, bus_port, software, (versions[0], versions[1]), frame_max)
-    return hello, nonce
+    incarnation = get("incarnation", -1)
+    if not is_incarnation(incarnation):
+        incarnation = -1
+    spoken = (versions[0], versions[1])
+    return Hello(node_id, run, host, port, bus_port, software, spoken, frame_max, incarnation), nonce
 
 
 def _is_bytes(value: Any, length: int) -> bool:

@@ -1,8 +1,10 @@
 """Heartbeats: the content of PING, PONG and MEET, a header about the sender and gossip about others.
 
     item   = (header, [entry, ...])
-    header = map: host, port, bus_port, flags, memory, version; tls_port unless it is 0; datacenter and zone if named
-    entry  = (node id, host, port, bus_port, flags, ms since our unanswered ping, ms since its last answer); -1: none
+    header = map: host, port, bus_port, flags, memory, version; tls_port and incarnation unless they are 0; datacenter
+             and zone if named; of a MEET also asked (1: an operator asked for it)
+    entry  = (node id, host, port, bus_port, flags, ms since our unanswered ping, ms since its last answer), -1: none;
+             then the node's incarnation unless it is 0
 
 Of a sender's own flags only LEAVING is believed (spec N1). PFAIL and FAIL in an entry are its reporter's opinion.
 Ages are spans, so no two clocks are compared. Unknown fields and positions are ignored. Missing ones are an error.
@@ -14,7 +16,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from cluster_bus.codec import FrameError
-from cluster_bus.handshake import VERSION_CHARS_MAX, is_host, is_port
+from cluster_bus.handshake import VERSION_CHARS_MAX, is_host, is_incarnation, is_port
 from cluster_bus.node import FAIL, HANDSHAKE, ID_BYTES, LEAVING, MYSELF, NOADDR, PFAIL, Node
 
 if TYPE_CHECKING:
@@ -44,6 +46,8 @@ class Header(NamedTuple):
     tls_port: int = 0
     datacenter: str = ""
     zone: str = ""
+    incarnation: int = 0
+    is_asked: bool = True
 
 
 class Entry(NamedTuple):
@@ -54,10 +58,11 @@ class Entry(NamedTuple):
     port: int
     bus_port: int
     flags: int
+    incarnation: int = 0
 
 
-def header_map(me: Node, announced_host: str) -> dict[str, Any]:
-    """Return the header of every heartbeat of this node."""
+def header_map(me: Node, announced_host: str, *, is_asked: bool | None = None) -> dict[str, Any]:
+    """Return the header of a heartbeat of this node. `is_asked` of a MEET: whether an operator asked for it."""
     header: dict[str, Any] = {
         "host": announced_host,
         "port": me.port,
@@ -72,14 +77,19 @@ def header_map(me: Node, announced_host: str) -> dict[str, Any]:
         header["datacenter"] = me.datacenter
     if me.zone:
         header["zone"] = me.zone
+    if me.incarnation:
+        header["incarnation"] = me.incarnation
+    if is_asked is not None:
+        header["asked"] = int(is_asked)
     return header
 
 
-def entry(node: Node, now_ms: int) -> tuple[bytes, str, int, int, int, int, int]:
+def entry(node: Node, now_ms: int) -> tuple[Any, ...]:
     """Return a gossip entry about `node`."""
     ping_age_ms = now_ms - node.ping_sent_ms if node.ping_sent_ms else -1
     pong_age_ms = now_ms - node.pong_received_ms if node.pong_received_ms else -1
-    return (node.id, node.host, node.port, node.bus_port, node.flags & GOSSIP_FLAGS, ping_age_ms, pong_age_ms)
+    said = (node.id, node.host, node.port, node.bus_port, node.flags & GOSSIP_FLAGS, ping_age_ms, pong_age_ms)
+    return (*said, node.incarnation) if node.incarnation else said
 
 
 def choose(nodes: list[Node], receiver: Node, rng: Random, *, is_greeting: bool = False) -> list[Node]:
@@ -121,7 +131,20 @@ def read(item: Any) -> tuple[Header, list[Entry]]:
     level = min(max(level, 0), MEMORY_LEVEL_MAX)
     datacenter, zone = _place(get("datacenter", "")), _place(get("zone", ""))
     software = software[:VERSION_CHARS_MAX]
-    header = Header(host, port, bus_port, flags & LEAVING, level, software, tls_port, datacenter, zone)
+    incarnation = get("incarnation", 0)
+    header = Header(
+        host,
+        port,
+        bus_port,
+        flags & LEAVING,
+        level,
+        software,
+        tls_port,
+        datacenter,
+        zone,
+        incarnation if is_incarnation(incarnation) else 0,
+        get("asked") != 0,  # Nodes of older releases do not tell why they say MEET.
+    )
     return header, [_read_entry(each) for each in item[1]]
 
 
@@ -146,4 +169,5 @@ def _read_entry(item: Any) -> Entry:
         and type(item[4]) is int
     ):
         raise FrameError("bad heartbeat", "a gossip entry is malformed")
-    return Entry(item[0], item[1], item[2], item[3], item[4])
+    incarnation = item[7] if len(item) > 7 and is_incarnation(item[7]) else 0
+    return Entry(item[0], item[1], item[2], item[3], item[4], incarnation)

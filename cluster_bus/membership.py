@@ -29,9 +29,9 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from cluster_bus import failure, heartbeat
-from cluster_bus.admission import BLACKLIST_MS, Admission
+from cluster_bus.admission import UNHEARD, Admission
 from cluster_bus.codec import PROTOCOL_MAX, PROTOCOL_MIN, FrameError, common_version
-from cluster_bus.handshake import Hello
+from cluster_bus.handshake import INCARNATION_MAX, Hello
 from cluster_bus.heartbeat import FAILING, Entry, Header
 from cluster_bus.links import Links
 from cluster_bus.messages import FAIL_NODE, MEET, PING, PONG
@@ -103,18 +103,20 @@ class Membership:
     def hello(self) -> Hello:
         """Return our introduction for a link that opens."""
         me = self.table.me
-        return Hello(me.id, me.run, self.links.announced_host, me.port, me.bus_port, me.version, self.versions)
+        host, versions = self.links.announced_host, self.versions
+        return Hello(me.id, me.run, host, me.port, me.bus_port, me.version, versions, incarnation=me.incarnation)
 
     def protocol_with(self, hello: Hello) -> int:
         """Return the bus protocol version that we speak with a node."""
         return common_version(hello.versions, self.versions)
 
     def load(self, lines: Iterable[NodeLine]) -> None:
-        """Enter the nodes of a nodes file. Of our own line only LEAVING and the learned host are taken."""
+        """Enter the nodes of a nodes file. Our own line gives LEAVING, the incarnation and the learned host."""
         for line in lines:
             if line.id == self.table.me.id:
                 self.table.me.flags |= line.flags & LEAVING
                 self.table.me.host = self.table.me.host or line.host
+                self.table.me.incarnation = line.incarnation
                 continue
             node = self.table.intern(line.id)
             node.host, node.port, node.bus_port = line.host, line.port, line.bus_port
@@ -123,7 +125,8 @@ class Membership:
                 node.datacenter, node.zone = line.place
                 node.is_placed = True
             node.flags = line.flags
-            node.must_meet = line.must_meet
+            node.must_meet, node.is_asked = line.must_meet, line.is_asked
+            node.incarnation = line.incarnation
             node.fail_at_ms = self.table.now_ms if line.flags & FAIL else 0
             # Moments of another process's clock mean nothing here: a ping in flight starts now.
             if line.ping_sent_ms:
@@ -134,25 +137,25 @@ class Membership:
         self.table.refresh()
 
     def resume(self, notes: Notes) -> None:
-        """Continue meetings and the blacklist of the former process; after `load`."""
-        for node_id, left_ms in notes.forgotten:
-            if left_ms and node_id not in self.table.nodes:
-                self.admission.blacklist(node_id, left_ms)
+        """Continue meetings of the former process, and keep forgotten nodes out as it did; after `load`."""
+        for node_id, incarnation in notes.forgotten:
+            if node_id not in self.table.nodes:
+                self.admission.keep_out(node_id, incarnation)
         for host, port, bus_port in notes.meetings:
-            self.meet(host, port, bus_port)
+            self._meet(host, port, bus_port, is_asked=True)
         self.admission.is_alone = notes.is_alone
 
     def dump(self) -> str:
         """Return the text of the nodes file as of now."""
-        return dump(self.table.nodes.values(), self._notes(), self.table.wall_ms)
+        return dump(self.table.nodes.values(), self._notes())
 
     def _notes(self) -> Notes:
         meetings = [
             (node.host, node.port, node.bus_port)
             for node in self.table.nodes.values()
-            if node.flags & HANDSHAKE and node.must_meet
+            if node.flags & HANDSHAKE and node.is_asked
         ]
-        return Notes(meetings, self.admission.blacklisted(), self.admission.is_alone)
+        return Notes(meetings, self.admission.forgotten(), self.admission.is_alone)
 
     # -- requests of an operator --------------------------------------------------------------------
 
@@ -160,22 +163,49 @@ class Membership:
         """CLUSTER MEET: shake hands with the node there (client port; the bus port is 10000 above unless given).
 
         `host` may be a name; the Wire resolves it. A handshake with that address that is in flight gets the whole time
-        again (spec N4).
+        again (spec N4). Nodes that forgot one of the two take it back (spec N10).
         """
+        self._begin_incarnation()
+        self.tray.must_save = True
+        self._meet(host, port, bus_port, is_asked=True)
+
+    def meet_seed(self, host: str, port: int, bus_port: int) -> None:
+        """Shake hands with a node of `cluster-seeds`. A start brings no forgotten node back (spec N5)."""
+        self._meet(host, port, bus_port, is_asked=False)
+
+    def _begin_incarnation(self) -> None:
+        """An operator names us: no earlier FORGET holds from now on. The file has the number before others hear it.
+
+        Unix time is above all former numbers, also those that were lost with the file.
+        """
+        me = self.table.me
+        me.incarnation = min(max(me.incarnation + 1, self.table.wall_ms), INCARNATION_MAX)
+        self.links.write_first()
+
+    def _heed(self, node: Node) -> None:
+        """Begin an incarnation if an operator asked this node to meet us; for a newcomer when it is reached."""
+        if node.asked_at != node.heeded_at and not node.is_newcomer:
+            node.heeded_at = node.asked_at
+            self._begin_incarnation()
+
+    def _meet(self, host: str, port: int, bus_port: int | None, *, is_asked: bool) -> None:
         node = self.table.find_handshake(host, port)
         if node is not None:
             node.known_since_ms = self.table.now_ms
             node.dial_at_ms = node.dial_gap_ms = 0
         else:
             node = self.admission.shake_hands(host, port, port + BUS_PORT_OFFSET if bus_port is None else bus_port)
-        if not node.must_meet:
-            node.must_meet = True
+        node.must_meet = True
+        if is_asked and not node.is_asked:
+            node.is_asked = True
             self.tray.must_write = self.tray.must_save = True
 
     def forget(self, node: Node) -> None:
-        """CLUSTER FORGET: remove the node. Gossip may not bring it back for BLACKLIST_MS; MEET may."""
+        """CLUSTER FORGET: remove the node. Only an operator's MEET brings it back (spec N5)."""
         if not node.flags & HANDSHAKE:
-            self.admission.blacklist(node.id, BLACKLIST_MS)
+            self.admission.keep_out(node.id, node.incarnation)
+            if (handshake := self.table.find_handshake(node.host, node.port)) is not None:
+                self.admission.expel(handshake)  # It would find the node there.
         self.admission.expel(node)
         if node.flags & UNKNOWN:
             self._forget_named(node)  # A newcomer to us, and a holder to others.
@@ -188,6 +218,8 @@ class Membership:
         node = next((node for node in self.table.known_nodes() if node.name == name), None)
         if node is None or not node.flags & UNKNOWN:
             return False
+        self.admission.keep_out(node.id, node.incarnation or UNHEARD)
+        self.tray.must_write = self.tray.must_save = True
         self._forget_named(node)
         return True
 
@@ -196,7 +228,10 @@ class Membership:
         self.tray.forgotten.append(node)
 
     def reset(self, *, hard: bool) -> None:
-        """CLUSTER RESET: forget all other nodes, without blacklist. Hard: take another id, too. LEAVING stays."""
+        """CLUSTER RESET: forget all other nodes; gossip may name them again. Hard: take another id, too. LEAVING stays.
+
+        Nodes that were forgotten by FORGET stay out.
+        """
         for node in list(self.table.nodes.values()):
             if node is not self.table.me:
                 self.admission.expel(node)
@@ -244,6 +279,8 @@ class Membership:
             self.links.learn_address(owner, host, hello.port or node.port, hello.bus_port or node.bus_port)
             self.links.learn_own_host(local_host, is_met=False)
             self.links.mark_up(owner, hello, self.protocol_with(hello))
+            self.admission.take_back(owner)
+            self._heed(owner)
             if self.table.size > 1:
                 self.admission.is_alone = False
             self._greet(owner)
@@ -306,6 +343,11 @@ class Membership:
                     if kind == PING and hello.id != self.table.me.id:
                         self.admission.note_stranger(hello, header.host or peer_host)
                     continue
+                # A node of an older release has no incarnation. Its MEET may be an operator's.
+                if hello.incarnation >= 0 and self.admission.is_forgotten(hello.id, header.incarnation):
+                    self.ignored["forgotten"] += 1
+                    self.admission.note_stranger(hello, header.host or peer_host)
+                    continue
                 if kind == PING:
                     self.tray.notices.append(("coming-back", {"node": hello.id.hex()}))
                 node = self.admission.welcome(hello, header, peer_host)
@@ -314,6 +356,9 @@ class Membership:
             self.links.learn_own_host(local_host, is_met=kind == MEET)
             self.links.learn_address_heard(node, header.host, header.port, header.bus_port, peer_host, hello.run)
             self._on_header(node, header)
+            if kind == MEET and header.is_asked:
+                node.asked_at = header.incarnation
+                self._heed(node)
             if kind == PONG:
                 self._on_pong(node)
             else:
@@ -430,14 +475,15 @@ class Membership:
             self._beat(node, PONG, is_greeting=is_greeting)
 
     def _beat(self, node: Node, kind: int, *, is_greeting: bool = False) -> None:
-        header = heartbeat.header_map(self.table.me, self.links.announced_host)
+        is_asked = node.is_asked if kind == MEET else None
+        header = heartbeat.header_map(self.table.me, self.links.announced_host, is_asked=is_asked)
         about = heartbeat.choose(list(self.table.nodes.values()), node, self._rng, is_greeting=is_greeting)
         self.outgoing.send((node,), kind, (header, [heartbeat.entry(each, self.table.now_ms) for each in about]))
 
     def _on_pong(self, node: Node) -> None:
         node.ping_sent_ms = node.ping_sent_wall_ms = 0
         if node.must_meet:
-            node.must_meet = False
+            node.must_meet = node.is_asked = False
             self.links.write_first()
         node.pong_received_ms, node.pong_received_wall_ms = self.table.now_ms, self.table.wall_ms
         if failure.heal(node):
@@ -449,6 +495,7 @@ class Membership:
     def _on_header(self, node: Node, header: Header) -> None:
         node.memory_level = header.memory_level
         node.version = header.software
+        self._learn_incarnation(node, header.incarnation)
         if node.tls_port != header.tls_port:
             node.tls_port = header.tls_port
             self.links.save_soon()
@@ -463,6 +510,11 @@ class Membership:
             self.links.save_soon()
             self.table.refresh()
 
+    def _learn_incarnation(self, node: Node, incarnation: int) -> None:
+        if incarnation > node.incarnation:
+            node.incarnation = incarnation
+            self.links.save_soon()
+
     # -- gossip and failures ---------------------------------------------------------------------------
 
     def _on_gossip(self, sender: Node, entry: Entry, peer_host: str) -> None:
@@ -471,11 +523,12 @@ class Membership:
             return
         node = self.table.find(entry.id)
         if node is None:
-            if not self.admission.is_blacklisted(entry.id):
+            if not self.admission.is_forgotten(entry.id, entry.incarnation):
                 self.admission.try_address(entry, peer_host)
             return
         if sender.is_newcomer:
             return
+        self._learn_incarnation(node, entry.incarnation)
         if entry.flags & FAILING:
             failure.report(node, sender, self.table.now_ms)
             self._try_agree(node)
@@ -521,15 +574,20 @@ class Membership:
         node = self.table.find(hello.id)
         if node is None and hello.id in self.table.nodes:
             return None  # We met ourselves, or a node that took the id of a placeholder.
+        if node is None and not placeholder.is_asked and self.admission.is_forgotten(hello.id, hello.incarnation):
+            return None  # Gossip or `cluster-seeds` gave us an address, and a forgotten node is there.
         if node is None:
             node = self.table.object_of(hello.id)
             self.admission.admit(node)
         elif node.is_linked and node.link_run == hello.run:
+            if placeholder.is_asked:
+                node.must_meet = node.is_asked = True
             self._beat(node, MEET, is_greeting=True)  # This is a second address of it. It may have forgotten us.
             return None
         else:
             self.links.mark_down(node)
         node.must_meet = True
+        node.is_asked |= placeholder.is_asked
         return node
 
 

@@ -112,7 +112,7 @@ TAKETURN: Final = 84  # [job id, …]: copies are missing, and you are the holde
 # Results of jobs, and clients that wait for the ends of jobs (disque_py/core/job_waits.py).
 WAITFOR: Final = 140  # number, [job id, …]: tell me the ends of these jobs; and what do you have of them?
 WAITIS: Final = 141  # number of the question, one byte per job (core/job_waits.py)
-JOBOVER: Final = 142  # job id, status, result or None, error or None
+JOBOVER: Final = 142  # job id, status, result or None, error or None, *1 if there may be a result*
 JOBHAS: Final = 143  # job id, one byte as in WAITIS: that changed
 NOWAIT: Final = 144  # [job id, …]: the sender waits for these no more
 RESULT: Final = 145  # job id, result, version and node of its ack (0, b"": of a node that does not know the job)

@@ -65,12 +65,20 @@ class Node:
     redial_at_ms     no earlier change of a link for another than this; monotonic
     link_run         run of the process our link reached, b"" without a link
     must_meet        our heartbeats are MEETs until it has answered, for it may not know us; of a handshake: an operator
-                     asked for it, so the nodes file keeps it
+                     or `cluster-seeds` asked for it
     owes_pong        it asked and we had no link to answer on
     pinged_ms        when a PING last left, repeated ones included; monotonic
+
+    Of forgetting (spec N5, N10), membership's own:
+
+    incarnation      the node's own number; an operator's MEET raises it (0: no operator said MEET yet)
+    is_asked         our MEETs to it say that an operator asked for them; of a handshake: the nodes file keeps it
+    asked_at         its incarnation in its last MEET that said so (-1: there was none)
+    heeded_at        the same of the last one for which we raised our own number
     """
 
     __slots__ = (
+        "asked_at",
         "bus_port",
         "core",
         "datacenter",
@@ -78,8 +86,11 @@ class Node:
         "dial_gap_ms",
         "fail_at_ms",
         "flags",
+        "heeded_at",
         "host",
         "id",
+        "incarnation",
+        "is_asked",
         "is_dialing",
         "is_linked",
         "is_missed",
@@ -145,6 +156,9 @@ class Node:
         self.must_meet = False
         self.owes_pong = False
         self.pinged_ms = 0
+        self.incarnation = 0
+        self.is_asked = False
+        self.asked_at = self.heeded_at = -1
         # The core's own: hand-over numbering and interest of this node (core/handover.py).
         self.core: Any = None
 

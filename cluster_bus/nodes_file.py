@@ -6,12 +6,14 @@
     checksum 89abcdef
 
 The six fields are the original's (spec N6). `key=value` fields may follow. Unknown ones are ignored, so a newer version
-may say more. Those known are `bus-port`, `tls-port`, `place` (data centre and zone) and `meet`. Files of the original
-are read, too: they have neither version, checksum nor further fields. Exactly one line is `myself`. Handshakes are not
-saved. Empty lines are ignored. A reader that does not know lines starting with `vars` ignores those as well (`Notes`):
+may say more. Those known are `bus-port`, `tls-port`, `place` (data centre and zone), `meet`, `asked` and `incarnation`.
+Files of the original are read, too: they have neither version, checksum nor further fields. Exactly one line is
+`myself`. Handshakes are not saved. Empty lines are ignored. A reader that does not know lines starting with `vars`
+ignores those as well (`Notes`):
 
     vars meet <host> <port> <bus-port>       an operator asked for it, and it was not reached yet
-    vars forgot <id> <ms left> <wall ms>     gossip may not bring it back for so long
+    vars forgotten <id> <incarnation>        an operator made us forget the node (spec N5); -1: its number is not known
+    vars forgot <id> <ms left> <wall ms>     the same, written by older releases, for so long
     vars alone                               its table is empty because an operator wanted that
 
 The checksum (crc32, hex) covers everything above it and must be there when a version is. A file that was damaged or cut
@@ -25,6 +27,7 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 from urllib.parse import quote, unquote
 
+from cluster_bus.handshake import INCARNATION_MAX
 from cluster_bus.node import FLAG_WORDS, HANDSHAKE, ID_BYTES, MYSELF, Node
 
 FILE_VERSION: Final = 1
@@ -55,13 +58,15 @@ class NodeLine(NamedTuple):
     tls_port: int = 0
     must_meet: bool = False  # It has not said yet that it knows us.
     place: tuple[str, str] | None = None  # Data centre and zone; None: it has not said.
+    incarnation: int = 0
+    is_asked: bool = False  # An operator asked for the MEET.
 
 
 class Notes(NamedTuple):
     """The `vars` lines of a nodes file.
 
     meetings    host, port and bus port of nodes that an operator asked to meet
-    forgotten   (id, milliseconds for which gossip may not bring it back)
+    forgotten   (id, incarnation) of nodes that an operator made us forget; -1: the incarnation is not known
     is_alone    an operator made the node forget all other nodes
     """
 
@@ -82,12 +87,12 @@ def six_fields(node: Node) -> str:
     )
 
 
-def dump(nodes: Iterable[Node], notes: Notes = NO_NOTES, wall_ms: int = 0) -> str:
+def dump(nodes: Iterable[Node], notes: Notes = NO_NOTES) -> str:
     """Return the file's text for these nodes. Newcomers are left out: they will say MEET again."""
     lines = [f"version {FILE_VERSION}"]
     lines += [_line(node) for node in nodes if not node.flags & HANDSHAKE and not node.is_newcomer]
     lines += [f"vars meet {host} {port} {bus_port}" for host, port, bus_port in notes.meetings]
-    lines += [f"vars forgot {node_id.hex()} {left_ms} {wall_ms}" for node_id, left_ms in notes.forgotten]
+    lines += [f"vars forgotten {node_id.hex()} {incarnation}" for node_id, incarnation in notes.forgotten]
     if notes.is_alone:
         lines.append("vars alone")
     body = "\n".join(lines) + "\n"
@@ -100,7 +105,11 @@ def _line(node: Node) -> str:
         line += f" tls-port={node.tls_port}"
     if node.is_placed:
         line += f" place={quote(node.datacenter, safe='')}/{quote(node.zone, safe='')}"
-    return f"{line} meet=1" if node.must_meet else line
+    if node.incarnation:
+        line += f" incarnation={node.incarnation}"
+    if node.must_meet:
+        line += " meet=1 asked=1" if node.is_asked else " meet=1"
+    return line
 
 
 def parse(text: str) -> list[NodeLine]:
@@ -131,14 +140,21 @@ def parse_notes(text: str, wall_ms: int) -> Notes:
             port, bus_port = _number(words[3], 65535), _number(words[4], 65535)
             if port and bus_port:
                 meetings.append((words[2], port, bus_port))
-        elif words[:2] == ["vars", "forgot"] and len(words) == 5 and len(words[2]) == 2 * ID_BYTES:
+        elif words[:2] == ["vars", "forgotten"] and len(words) == 4 and _is_node_id(words[2]):
+            incarnation = -1 if words[3] == "-1" else _number(words[3], INCARNATION_MAX)
+            if incarnation is not None:
+                forgotten.append((bytes.fromhex(words[2]), incarnation))
+        elif words[:2] == ["vars", "forgot"] and len(words) == 5 and _is_node_id(words[2]):
             left_ms, then_ms = _number(words[3], 1 << 63), _number(words[4], 1 << 63)
-            if left_ms is not None and then_ms is not None and not set(words[2]) - set("0123456789abcdef"):
-                # The clock may have been set back meanwhile. Then no time has passed.
-                forgotten.append((bytes.fromhex(words[2]), left_ms - min(max(wall_ms - then_ms, 0), left_ms)))
+            if left_ms is not None and then_ms is not None and wall_ms - then_ms < left_ms:
+                forgotten.append((bytes.fromhex(words[2]), 0))
         elif words == ["vars", "alone"]:
             is_alone = True
     return Notes(meetings, forgotten, is_alone)
+
+
+def _is_node_id(word: str) -> bool:
+    return len(word) == 2 * ID_BYTES and not set(word) - set("0123456789abcdef")
 
 
 def _check_frame(text: str, lines: list[str]) -> bool:
@@ -181,9 +197,32 @@ def _parse_line(number: int, words: list[str]) -> NodeLine:
     if times[0] is None or times[1] is None:
         raise NodesFileError(number, "ping-sent and pong-received must be milliseconds")
     bus_port, tls_port = _further_ports(number, words[_FIELDS:], port)
-    must_meet = "meet=1" in words[_FIELDS:]
-    place = _place_in(words[_FIELDS:])
-    return NodeLine(node_id, host, port, bus_port, flags & ~HANDSHAKE, times[0], times[1], tls_port, must_meet, place)
+    fields = words[_FIELDS:]
+    return NodeLine(
+        node_id,
+        host,
+        port,
+        bus_port,
+        flags & ~HANDSHAKE,
+        times[0],
+        times[1],
+        tls_port,
+        "meet=1" in fields,
+        _place_in(fields),
+        _incarnation_in(number, fields),
+        "asked=1" in fields,
+    )
+
+
+def _incarnation_in(number: int, fields: list[str]) -> int:
+    """Return the incarnation of a line's further fields; 0 if there is none."""
+    for field in fields:
+        if field.startswith("incarnation="):
+            incarnation = _number(field.removeprefix("incarnation="), INCARNATION_MAX)
+            if incarnation is None:
+                raise NodesFileError(number, "incarnation is not a number")
+            return incarnation
+    return 0
 
 
 def _place_in(fields: list[str]) -> tuple[str, str] | None:

@@ -105,6 +105,7 @@ class Chain:
 
     def drop(self, number: int, position: int) -> None:
         """Remove the files of this segment when the journal is on disk up to `position`."""
+        assert not self._drops or self._drops[-1][1] <= position
         self._drops.append((number, position))
 
     def safe(self, synced: int) -> None:
@@ -124,6 +125,7 @@ class Chain:
 
     def release(self, synced: int) -> None:
         """Allow removals again, and make those that waited."""
+        assert self._holds > 0
         self._holds -= 1
         if not self._holds:
             held, self._held = self._held, []

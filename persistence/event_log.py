@@ -193,6 +193,7 @@ class EventLog:
         file.mark(seq, at, wall_ms)
         file.last_ms = wall_ms
         file.end = file.at = at + size
+        assert self.written + size <= self.position
         self.written += size
         self.written_seq = seq + count
         return True
@@ -387,6 +388,7 @@ class EventLog:
         if self.is_closed:
             return
         self.written += size
+        assert self.written <= self.position
         file.end = file.at = end
         self.written_seq = next_seq
         if is_synced:

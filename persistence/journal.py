@@ -624,6 +624,7 @@ class Journal:
         assert end <= self.written <= self.position
         if end > self.synced:
             self.synced = end
+        assert self.synced <= self.written
         self._write_queue.safe(end)
         if self._next_policy is not None and self.synced >= self._next_policy[1]:
             self.policy = self._next_policy[0]
@@ -801,7 +802,7 @@ class Journal:
             if floor > file.start:
                 self._chain.files.append(Part(file.number, file.part, file.start, floor))
         self._write_queue.give_back()
-        assert floor <= self.written
+        assert floor <= self.written <= self.position
         self.written = floor
         self._mark_at = -1  # A mark that was written names a file that is not the last one when writing continues.
         self.end_waiting(error)

@@ -28,7 +28,7 @@ FIELDS: Final = {
     TOKEN: ("token", "goes_on", "deliveries"),
     KEY: ("id", "left_ms"),
     RESULT: ("id", "result", "left_ms", "version", "node"),
-    BATCH: ("batch", "part", "goes_on", "entries"),
+    BATCH: ("batch", "part", "life", "entries"),
 }
 
 
@@ -60,6 +60,7 @@ PAUSE_NODE_AT: Final = _at(PAUSE, "version_node")
 TOKEN_AT: Final = _at(TOKEN, "token")
 BATCH_AT: Final = _at(BATCH, "batch")
 BATCH_PART_AT: Final = _at(BATCH, "part")
+ENTRIES_AT: Final = _at(BATCH, "entries")
 
 # -- packed numbers ---------------------------------------------------------------------------------
 

@@ -38,6 +38,8 @@ class WriteQueue:
 
     def add(self, block: Waiting, now_ms: int) -> None:
         """Queue a new block."""
+        assert block.start < block.end
+        assert not self.queue or self.queue[-1].end == block.start
         self.queue.append(block)
         self.queued_bytes += len(block.data)
         ages = self._ages
@@ -69,6 +71,7 @@ class WriteQueue:
 
     def give_back(self) -> None:
         """Queue all kept blocks again, before the rest: none of them can be believed to be safe."""
+        assert not self._kept or not self.queue or self._kept[-1].end == self.queue[0].start
         self.queue.extendleft(reversed(self._kept))
         self.queued_bytes += self.kept_bytes
         self._kept.clear()
@@ -79,6 +82,7 @@ class WriteQueue:
         kept = self._kept
         while kept and kept[0].end <= end:
             self.kept_bytes -= len(kept.popleft().data)
+        assert self.kept_bytes >= 0
         self.forget_ages(end)
 
     def forget_ages(self, end: int) -> None:

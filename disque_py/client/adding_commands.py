@@ -1,61 +1,15 @@
-"""ADDJOB, and its options, which publications, schedules and batches of ADDJOBs take too. Pure. Spec R8."""
+"""ADDJOB. Publications, schedules and batches of ADDJOBs have options of it, too (job_options.py). Pure. Spec R8."""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Unpack
 
 from disque_py.client import results
-from disque_py.client.arguments import ADD_TIMEOUT_MS, BackoffPolicy, Body, Meta
+from disque_py.client.arguments import ADD_TIMEOUT_MS, Body
+from disque_py.client.job_options import AddOptions, adding
 from disque_py.client.protocol import word
-from disque_py.client.request import Lane, Repeat, Request
-from disque_py.client.spans import Milliseconds, Seconds, milliseconds, seconds, time_words, whole
-
-
-def add_options(
-    *,
-    replicate: int | Literal["quorum"] | None = None,
-    zones: int | None = None,
-    delay: Seconds | None = None,
-    retry: Seconds | None = None,
-    ttl: Seconds | None = None,
-    maxlen: int | None = None,
-    async_: bool = False,
-    priority: int | None = None,
-    meta: Meta | None = None,
-    key: str | bytes | None = None,
-    window: Seconds | None = None,
-    replace: bool = False,
-    attempts: int | None = None,
-    backoff: BackoffPolicy | None = None,
-    batch: str | bytes | None = None,
-) -> tuple[bytes, ...]:
-    """Return ADDJOB's words after the timeout. None leaves the choice to the node."""
-    options: list[bytes] = []
-    if replicate is not None:
-        options += (b"REPLICATE", b"QUORUM" if replicate == "quorum" else b"%d" % whole("replicate", replicate))
-    if zones is not None:
-        options += (b"ZONES", b"%d" % whole("zones", zones))
-    for name, span in (("delay", delay), ("retry", retry), ("ttl", ttl)):
-        if span is not None:
-            options += time_words(name, span)
-    for name, value in (("maxlen", maxlen), ("priority", priority), ("attempts", attempts)):
-        if value is not None:
-            options += (name.upper().encode(), b"%d" % whole(name, value))
-    if backoff is not None:
-        options += (b"BACKOFF", str(backoff).encode())
-    if async_:
-        options.append(b"ASYNC")
-    for name_of_pair, value_of_pair in (meta or {}).items():
-        options += (b"META", word(name_of_pair), word(value_of_pair))
-    if key is not None:
-        options += (b"KEY", word(key))
-    if batch is not None:
-        options += (b"BATCH", word(batch))
-    if window is not None:
-        options += (b"WINDOW", b"%d" % whole("window", seconds("window", window)))
-    if replace:
-        options.append(b"REPLACE")
-    return tuple(options)
+from disque_py.client.request import Request
+from disque_py.client.spans import Milliseconds
 
 
 def add_job(
@@ -63,22 +17,8 @@ def add_job(
     body: Body,
     *,
     timeout_ms: Milliseconds = ADD_TIMEOUT_MS,
-    replicate: int | Literal["quorum"] | None = None,
-    zones: int | None = None,
-    delay: Seconds | None = None,
-    retry: Seconds | None = None,
-    ttl: Seconds | None = None,
-    maxlen: int | None = None,
-    async_: bool = False,
-    priority: int | None = None,
-    meta: Meta | None = None,
-    key: str | bytes | None = None,
-    window: Seconds | None = None,
-    replace: bool = False,
-    attempts: int | None = None,
-    backoff: BackoffPolicy | None = None,
-    batch: str | bytes | None = None,
     retry_unsafe: bool | None = None,
+    **options: Unpack[AddOptions],
 ) -> Request[str]:
     """ADDJOB → the job's id.
 
@@ -113,30 +53,4 @@ def add_job(
     Raises NoReplError, PausedError, MaxLenError, TooBigError, NoKeyError, OutOfMemoryError, UnreachableError;
     ConnectionLostError when the connection broke and the job may exist; ValueError for a number that is not whole.
     """
-    options = add_options(
-        replicate=replicate,
-        zones=zones,
-        delay=delay,
-        retry=retry,
-        ttl=ttl,
-        maxlen=maxlen,
-        async_=async_,
-        priority=priority,
-        meta=meta,
-        key=key,
-        window=window,
-        replace=replace,
-        attempts=attempts,
-        backoff=backoff,
-        batch=batch,
-    )
-    timeout = milliseconds("timeout_ms", timeout_ms)
-    argv = (b"ADDJOB", word(queue), word(body), b"%d" % timeout, *options)
-    repeat = _allowed(retry_unsafe) if key is None or window is not None else Repeat.SAFE
-    return Request(argv, results.job_id, repeat, Lane.ADDS, timeout, awaits_nodes=replicate is None)
-
-
-def _allowed(retry_unsafe: bool | None) -> Repeat:
-    if retry_unsafe is None:
-        return Repeat.ASK
-    return Repeat.SAFE if retry_unsafe else Repeat.NEVER
+    return adding((b"ADDJOB", word(queue)), body, results.job_id, timeout_ms, retry_unsafe, **options)

@@ -31,6 +31,7 @@ from disque_py.client.lock_lease import LEASE_S, lock_terms
 from disque_py.client.options import ClientSettings, make_options, settings_of, settings_of_url
 from disque_py.client.pipeline import AsyncPipeline, envelope, read_all
 from disque_py.client.protocol import Reply
+from disque_py.client.put_back import PutBack, Step
 from disque_py.client.request import Lane, Request
 from disque_py.client.results import Job, jobs
 from disque_py.client.retry import Patience, is_refused_for_now, may_repeat
@@ -106,6 +107,7 @@ class AsyncDisque(AsyncCommands):
         self._feed = FeedWatch()
         self._housekeeping: set[asyncio.Task[None]] = set()
         self._put_backs: set[asyncio.Task[None]] = set()
+        self._put_back_rules = PutBack()
         self._streams: WeakSet[JobStream] = WeakSet()
 
     @classmethod
@@ -287,9 +289,31 @@ class AsyncDisque(AsyncCommands):
         if found:
             self._give_back(found)
 
-    async def _nack_all(self, found: Collection[Job]) -> None:
+    async def put_back(self, jobs: Iterable[Job]) -> None:
+        """Put back jobs that this program does not look at: at once, whatever their back-off is, and with a reason.
+
+        jobs   jobs that were fetched
+
+        An attempt of each is spent. Nodes that know plain NACKs only get these. Raises the errors of every command.
+        """
+        steps = [step for steps in self._put_back_rules.steps(jobs).values() for step in steps]
+        outcomes = await asyncio.gather(*map(self._take_step, steps), return_exceptions=True)
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException):
+                raise outcome
+
+    async def _take_step(self, step: Step) -> None:
+        try:
+            await self.run(step[0])
+        except DisqueError as error:
+            plain = self._put_back_rules.again(step, error)
+            if plain is None:
+                raise
+            await self.run(plain[0])
+
+    async def _put_back_all(self, found: Collection[Job]) -> None:
         with suppress(DisqueError):
-            await self.nack(*found)
+            await self.put_back(found)
 
     def _watch_feed(self, found: Sequence[Job], connection: AsyncConnection) -> None:
         cluster, now = self.pool.cluster, self._now()
@@ -355,7 +379,7 @@ class AsyncDisque(AsyncCommands):
 
     def _give_back(self, leftover: Collection[Job]) -> None:
         """Put back jobs that were fetched and not handed out, in a task of their own."""
-        self._do(self._nack_all(leftover), self._put_backs)
+        self._do(self._put_back_all(leftover), self._put_backs)
 
     async def run_adding(self, adding: Adding) -> list[str]:
         """Execute the ADDJOBs of `add_jobs`. Raises BatchError."""

@@ -12,12 +12,13 @@ close.
 from __future__ import annotations
 
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, TypedDict, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 from disque_py.client import flow_commands
-from disque_py.client.arguments import BackoffPolicy, Body, Meta
+from disque_py.client.arguments import Body
 from disque_py.client.flow_commands import BatchInfo
-from disque_py.client.spans import Milliseconds, Seconds, Span
+from disque_py.client.job_options import CopyOptions
+from disque_py.client.spans import Milliseconds, Span
 
 if TYPE_CHECKING:
     from disque_py.client.faces import AsyncCommands, BlockingCommands
@@ -25,24 +26,10 @@ if TYPE_CHECKING:
 Callback = tuple["str | bytes", Body]
 
 
-class BatchJobOptions(TypedDict, total=False):
+class BatchJobOptions(CopyOptions, total=False):
     """The options of a job of a batch: those of the client's `add_job`, which explains them, but `batch`."""
 
     timeout_ms: Milliseconds
-    replicate: int | Literal["quorum"] | None
-    zones: int | None
-    delay: Seconds | None
-    retry: Seconds | None
-    ttl: Seconds | None
-    maxlen: int | None
-    async_: bool
-    priority: int | None
-    meta: Meta | None
-    key: str | bytes | None
-    window: Seconds | None
-    replace: bool
-    attempts: int | None
-    backoff: BackoffPolicy | None
     retry_unsafe: bool | None
 
 

@@ -10,7 +10,7 @@ import os
 import random
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar, Unpack
@@ -29,6 +29,7 @@ from disque_py.client.options import ClientSettings, make_options, settings_of, 
 from disque_py.client.pipeline import Pipeline, envelope, read_all
 from disque_py.client.pool import Pool
 from disque_py.client.protocol import Reply
+from disque_py.client.put_back import PutBack, Step
 from disque_py.client.request import Request
 from disque_py.client.results import Job
 from disque_py.client.retry import Patience, is_refused_for_now, may_repeat
@@ -83,6 +84,7 @@ class Disque(BlockingCommands):
         self._pool = Pool(self.options, self._rng)
         self._feed = FeedWatch()
         self._streams: WeakSet[Jobs] = WeakSet()
+        self._put_back_rules = PutBack()
 
     @classmethod
     def from_url(cls, url: str, **settings: Unpack[ClientSettings]) -> Self:
@@ -242,9 +244,38 @@ class Disque(BlockingCommands):
                     yield found.popleft()
             finally:
                 # The loop was left, perhaps because the node is gone. So there is one attempt; RETRY does the rest.
-                for group in commands.by_node(found).values() if pid == os.getpid() else ():
+                if found and pid == os.getpid():
                     with suppress(DisqueError):
-                        self._run(commands.nack(*group), Patience(0.0, self._rng))
+                        self._put_back(found, 0.0)
+
+    def put_back(self, jobs: Iterable[Job]) -> None:
+        """Put back jobs that this program does not look at: at once, whatever their back-off is, and with a reason.
+
+        jobs   jobs that were fetched
+
+        An attempt of each is spent. Nodes that know plain NACKs only get these. Raises the errors of every command.
+        """
+        self._put_back(jobs, self.options.patience)
+
+    def _put_back(self, jobs: Iterable[Job], limit_s: float) -> None:
+        trouble: DisqueError | None = None
+        for steps in self._put_back_rules.steps(jobs).values():
+            try:
+                for step in steps:
+                    self._take_step(step, limit_s)
+            except DisqueError as error:
+                trouble = error  # The other nodes get theirs.
+        if trouble is not None:
+            raise trouble
+
+    def _take_step(self, step: Step, limit_s: float) -> None:
+        try:
+            self._run(step[0], Patience(limit_s, self._rng))
+        except DisqueError as error:
+            plain = self._put_back_rules.again(step, error)
+            if plain is None:
+                raise
+            self._run(plain[0], Patience(limit_s, self._rng))
 
     def run_adding(self, adding: Adding) -> list[str]:
         """Execute the ADDJOBs of `add_jobs`. Raises BatchError."""

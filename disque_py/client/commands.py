@@ -7,7 +7,7 @@ Commands without a function go through `execute`. Spec R8.
 
 from __future__ import annotations
 
-from disque_py.client.adding_commands import add_job, add_options
+from disque_py.client.adding_commands import add_job
 from disque_py.client.cluster_commands import (
     cluster_forget,
     cluster_info,
@@ -46,6 +46,7 @@ from disque_py.client.job_commands import (
     show,
     working,
 )
+from disque_py.client.job_options import add_options
 from disque_py.client.lock_commands import acquire_lock, extend_lock, locks, release_lock, show_lock
 from disque_py.client.node_commands import config_get, config_set, execute, info, ping, time
 from disque_py.client.queue_commands import (

@@ -22,7 +22,7 @@ from collections.abc import Callable, Coroutine, Generator, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeAlias, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Concatenate, Final, Generic, ParamSpec, TypeAlias, TypedDict, TypeVar, Unpack
 
 from disque_py.client import commands
 from disque_py.client.commands import by_node
@@ -50,6 +50,8 @@ LOOK_MS: Final = 50
 
 P = ParamSpec("P")
 T = TypeVar("T")
+C = TypeVar("C")
+Q = TypeVar("Q", bound="Face[Any]")
 Steps: TypeAlias = "Generator[Request[Any], Any, T]"
 
 
@@ -503,36 +505,52 @@ def find_stale_messages(layout: Layout) -> Steps[list[Message]]:
 # -- faces ----------------------------------------------------------------------------------------------
 
 
-def _run(client: Disque, steps: Steps[T]) -> T:
-    reply: Any = None
-    error: Exception | None = None
-    while True:
+class Run(Generic[T]):
+    """An operation on its way: the request to send next, until it is over and has a result."""
+
+    def __init__(self, steps: Steps[T]) -> None:
+        self._steps = steps
+        self.request: Request[Any] | None = None
+        self._go_on(lambda: next(steps))
+
+    def answer(self, reply: Any) -> None:
+        """Give the operation the answer to its request."""
+        self._go_on(lambda: self._steps.send(reply))
+
+    def fail(self, error: Exception) -> None:
+        """Give the operation the error of its request. It may know what to do; else this raises it."""
+        self._go_on(lambda: self._steps.throw(error))
+
+    def _go_on(self, step: Callable[[], Request[Any]]) -> None:
         try:
-            request = steps.send(reply) if error is None else steps.throw(error)
+            self.request = step()
         except StopIteration as end:
-            found: T = end.value
-            return found
-        reply, error = None, None
+            self.request = None
+            self.result: T = end.value
+
+
+def _run(client: Disque, steps: Steps[T]) -> T:
+    run = Run(steps)
+    while run.request is not None:
         try:
-            reply = client.run(request)
-        except Exception as raised:  # The operation may know what to do.
-            error = raised
+            reply = client.run(run.request)
+        except Exception as error:
+            run.fail(error)
+        else:
+            run.answer(reply)
+    return run.result
 
 
 async def _run_async(client: AsyncDisque, steps: Steps[T]) -> T:
-    reply: Any = None
-    error: Exception | None = None
-    while True:
+    run = Run(steps)
+    while run.request is not None:
         try:
-            request = steps.send(reply) if error is None else steps.throw(error)
-        except StopIteration as end:
-            found: T = end.value
-            return found
-        reply, error = None, None
-        try:
-            reply = await client.run(request)
-        except Exception as raised:  # The operation may know what to do.
-            error = raised
+            reply = await client.run(run.request)
+        except Exception as error:
+            run.fail(error)
+        else:
+            run.answer(reply)
+    return run.result
 
 
 def _called(operation: Callable[Concatenate[Layout, P], Steps[T]]) -> Callable[Concatenate[DynoQueue, P], T]:
@@ -553,20 +571,10 @@ def _awaited(
     return method
 
 
-class DynoQueue:
-    """A queue of messages over a blocking client; see the module and docs/dyno.md.
+class Face(Generic[C]):
+    """A queue's layout, and the client that its operations run over."""
 
-    client       a `Disque`
-    name         name of the queue
-    shards       names of the shards, as of zones; none by default: the queue is one shard
-    shard        the shard that this object pops from; the first one by default
-    unack_time   seconds after which a popped message comes again, 60 by default
-    ttl          seconds after which a message is dropped, a year by default
-    strategy     a function of (shards, message) that chooses a shard; in turns by default
-    overwrite    a pushed message takes the place of an older one with its id, the default. False: ids must be new
-    """
-
-    def __init__(self, client: Disque, name: str, **options: Unpack[DynoOptions]) -> None:
+    def __init__(self, client: C, name: str, **options: Unpack[DynoOptions]) -> None:
         self.client = client
         self.layout = Layout(name, **options)
 
@@ -579,6 +587,24 @@ class DynoQueue:
     def unack_time(self) -> Seconds:
         """Seconds after which a popped message comes again."""
         return self.layout.unack_time
+
+    def close(self) -> None:
+        """Forget the deliveries of this object. The client stays open."""
+        self.layout.deliveries.clear()
+
+
+class DynoQueue(Face["Disque"]):
+    """A queue of messages over a blocking client; see the module and docs/dyno.md.
+
+    client       a `Disque`
+    name         name of the queue
+    shards       names of the shards, as of zones; none by default: the queue is one shard
+    shard        the shard that this object pops from; the first one by default
+    unack_time   seconds after which a popped message comes again, 60 by default
+    ttl          seconds after which a message is dropped, a year by default
+    strategy     a function of (shards, message) that chooses a shard; in turns by default
+    overwrite    a pushed message takes the place of an older one with its id, the default. False: ids must be new
+    """
 
     push = _called(push)
     ensure = _called(ensure)
@@ -609,27 +635,9 @@ class DynoQueue:
     atomic_process_unacks = _called(atomic_process_unacks)
     find_stale_messages = _called(find_stale_messages)
 
-    def close(self) -> None:
-        """Forget the deliveries of this object. The client stays open."""
-        self.layout.deliveries.clear()
 
-
-class AsyncDynoQueue:
+class AsyncDynoQueue(Face["AsyncDisque"]):
     """The same over an asyncio client: each operation is awaited."""
-
-    def __init__(self, client: AsyncDisque, name: str, **options: Unpack[DynoOptions]) -> None:
-        self.client = client
-        self.layout = Layout(name, **options)
-
-    @property
-    def name(self) -> str:
-        """The name of the queue."""
-        return self.layout.name
-
-    @property
-    def unack_time(self) -> Seconds:
-        """Seconds after which a popped message comes again."""
-        return self.layout.unack_time
 
     push = _awaited(push)
     ensure = _awaited(ensure)
@@ -660,50 +668,39 @@ class AsyncDynoQueue:
     atomic_process_unacks = _awaited(atomic_process_unacks)
     find_stale_messages = _awaited(find_stale_messages)
 
+
+class Queues(Generic[Q]):
+    """The queues of a program by name; `make` makes one."""
+
+    def __init__(self, make: Callable[[str], Q]) -> None:
+        self._make = make
+        self._queues: dict[str, Q] = {}
+
+    def get(self, name: str) -> Q:
+        """Return the queue of this name, the same object each time."""
+        if name not in self._queues:
+            self._queues[name] = self._make(name)
+        return self._queues[name]
+
+    def queues(self) -> list[Q]:
+        """Return the queues that were asked for."""
+        return list(self._queues.values())
+
     def close(self) -> None:
-        """Forget the deliveries of this object. The client stays open."""
-        self.layout.deliveries.clear()
+        """Forget the deliveries of all queues. The client stays open."""
+        for queue in self._queues.values():
+            queue.close()
 
 
-class DynoQueues:
+class DynoQueues(Queues[DynoQueue]):
     """The queues of a program, with the same options; `get` returns the same object for the same name."""
 
     def __init__(self, client: Disque, **options: Unpack[DynoOptions]) -> None:
-        self._client = client
-        self._options = options
-        self._queues: dict[str, DynoQueue] = {}
-
-    def get(self, name: str) -> DynoQueue:
-        """Return the queue of this name."""
-        return self._queues.setdefault(name, DynoQueue(self._client, name, **self._options))
-
-    def queues(self) -> list[DynoQueue]:
-        """Return the queues that were asked for."""
-        return list(self._queues.values())
-
-    def close(self) -> None:
-        """Forget the deliveries of all queues. The client stays open."""
-        for queue in self._queues.values():
-            queue.close()
+        super().__init__(lambda name: DynoQueue(client, name, **options))
 
 
-class AsyncDynoQueues:
+class AsyncDynoQueues(Queues[AsyncDynoQueue]):
     """The same for an asyncio client."""
 
     def __init__(self, client: AsyncDisque, **options: Unpack[DynoOptions]) -> None:
-        self._client = client
-        self._options = options
-        self._queues: dict[str, AsyncDynoQueue] = {}
-
-    def get(self, name: str) -> AsyncDynoQueue:
-        """Return the queue of this name."""
-        return self._queues.setdefault(name, AsyncDynoQueue(self._client, name, **self._options))
-
-    def queues(self) -> list[AsyncDynoQueue]:
-        """Return the queues that were asked for."""
-        return list(self._queues.values())
-
-    def close(self) -> None:
-        """Forget the deliveries of all queues. The client stays open."""
-        for queue in self._queues.values():
-            queue.close()
+        super().__init__(lambda name: AsyncDynoQueue(client, name, **options))

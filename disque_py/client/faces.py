@@ -72,12 +72,25 @@ class Result(Generic[T]):
 def _dress(method: Callable[..., Any], build: Callable[..., Any], answer: str = "") -> None:
     """Give a derived method the signature and the documentation that users and tools see."""
     signature = inspect.signature(build)
+    parameters = [shown for each in signature.parameters.values() for shown in _shown(each, build)]
     me = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
     answer = answer or str(signature.return_annotation).removeprefix("Request[").removesuffix("]")
     method.__doc__ = f"{(build.__doc__ or '').rstrip()}\n{EVERY_COMMAND}"
     method.__signature__ = signature.replace(  # type: ignore[attr-defined]  # functions accept attributes
-        parameters=[me, *signature.parameters.values()], return_annotation=answer
+        parameters=[me, *parameters], return_annotation=answer
     )
+
+
+def _shown(parameter: inspect.Parameter, build: Callable[..., Any]) -> Iterator[inspect.Parameter]:
+    """Yield a parameter, or the options in its place where it unpacks a typed dictionary."""
+    if parameter.kind is not inspect.Parameter.VAR_KEYWORD:
+        yield parameter
+        return
+    options = build.__globals__[parameter.annotation.removeprefix("Unpack[").removesuffix("]")]
+    for name, annotation in options.__annotations__.items():
+        kind = annotation.__forward_arg__
+        default = False if kind == "bool" else None
+        yield inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
 
 
 def _id_of(job: JobRef) -> str:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, Unpack
 
 from disque_py.client import results
 from disque_py.client.address import Address
 from disque_py.client.arguments import Where, add_pair, short_reason, where_words
+from disque_py.client.job_options import FetchOptions
 from disque_py.client.protocol import word
 from disque_py.client.request import Lane, Repeat, Request
 from disque_py.client.results import Job
@@ -99,14 +100,8 @@ def get_job(
     *queues: str | bytes,
     timeout_ms: Milliseconds = 0,
     nohang: bool = False,
-    withcounters: bool = False,
-    withmeta: bool = False,
-    withlease: bool = False,
-    lease: Seconds | None = None,
-    where: Where | None = None,
-    match: Iterable[str | bytes] | None = None,
     token: str | bytes | None = None,
-    node: Address | None = None,
+    **options: Unpack[FetchOptions],
 ) -> Request[Job | None]:
     """GETJOB → one job, or None when none came in time.
 
@@ -126,19 +121,7 @@ def get_job(
 
     Raises ValueError for a number that is not whole, or without a queue.
     """
-    ask = get_jobs(
-        *queues,
-        timeout_ms=timeout_ms,
-        nohang=nohang,
-        withcounters=withcounters,
-        withmeta=withmeta,
-        withlease=withlease,
-        lease=lease,
-        where=where,
-        match=match,
-        token=token,
-        node=node,
-    )
+    ask = get_jobs(*queues, timeout_ms=timeout_ms, nohang=nohang, token=token, **options)
     return Request(
         ask.argv,
         results.first_job,
@@ -146,7 +129,7 @@ def get_job(
         ask.lane,
         ask.wait_ms,
         ask.wait_word,
-        node=node,
+        node=ask.node,
         is_consumers=True,
         is_pinned=ask.is_pinned,
     )
@@ -156,13 +139,7 @@ def jobs(
     *queues: str | bytes,
     count: int = 1,
     idle_ms: Milliseconds = 0,
-    withcounters: bool = False,
-    withmeta: bool = False,
-    withlease: bool = False,
-    lease: Seconds | None = None,
-    where: Where | None = None,
-    match: Iterable[str | bytes] | None = None,
-    node: Address | None = None,
+    **options: Unpack[FetchOptions],
 ) -> Request[list[Job]]:
     """Iterate over jobs: for ever, or until none came for `idle_ms`. The caller acknowledges each.
 
@@ -184,18 +161,7 @@ def jobs(
 
     Raises ValueError for a number that is not whole, or without a queue.
     """
-    return get_jobs(
-        *queues,
-        count=count,
-        timeout_ms=milliseconds("idle_ms", idle_ms),
-        withcounters=withcounters,
-        withmeta=withmeta,
-        withlease=withlease,
-        lease=lease,
-        where=where,
-        match=match,
-        node=node,
-    )
+    return get_jobs(*queues, count=count, timeout_ms=milliseconds("idle_ms", idle_ms), **options)
 
 
 def ack_token(*tokens: str | bytes, node: Address | None = None) -> Request[int]:

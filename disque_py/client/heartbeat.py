@@ -3,7 +3,7 @@
 Most handlers end within milliseconds, so a job costs nothing here until it has run for a moment. Then the answer to the
 first WORKING tells its RETRY (spec L7), and further ones follow at half of it. Jobs of RETRY 0 are never delivered
 again and need no WORKING. WORKING only works where the job is known: at the node that delivered it, or else at the node
-that made it.
+that made it. When both are gone, another node with a copy does it. So all known nodes are asked before a lease is lost.
 
 A lease can't be extended if the job is unknown by now, past half of its TTL, or delivered again (STALE). Then the job
 goes on running, and the worker is told once that it may run elsewhere too.
@@ -17,12 +17,21 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 from disque_py.client import commands
 from disque_py.client.aio import AsyncDisque
 from disque_py.client.dialect import Dialect
-from disque_py.client.errors import DisqueError, FencedError, JobCanceledError, NoJobError, StaleError, TooLateError
+from disque_py.client.errors import (
+    DisqueConnectionError,
+    DisqueError,
+    FencedError,
+    JobCanceledError,
+    NoJobError,
+    StaleError,
+    TooLateError,
+)
 from disque_py.client.feed import PREFIX
 from disque_py.client.results import Job, is_at_most_once
 from disque_py.client.spans import Seconds
@@ -137,11 +146,15 @@ class Heartbeat:
     async def _ask(self, job: Job, attempt: int | None) -> int:
         try:
             return await self._client.working(job, self._lease, attempt=attempt)
-        except NoJobError:
-            now = asyncio.get_running_loop().time()
-            maker = self._client.pool.cluster.node_with_prefix(job.id[PREFIX], now)
-            if maker is None or maker == job.node:
-                raise
-            request = commands.working(job, self._lease, attempt=attempt)
-            request.node = maker
-            return await self._client.run(request)
+        except NoJobError as unknown:
+            cluster, now = self._client.pool.cluster, asyncio.get_running_loop().time()
+            maker = cluster.node_with_prefix(job.id[PREFIX], now)
+            for node in dict.fromkeys([maker, *cluster.choices(now)]):
+                if node is None or node == job.node:
+                    continue
+                request = commands.working(job, self._lease, attempt=attempt)
+                request.node = node
+                request.is_pinned = True
+                with suppress(NoJobError, DisqueConnectionError):
+                    return await self._client.run(request)
+            raise unknown

@@ -9,7 +9,8 @@ so a busy pool does not delay an extension. The client goes on at another node w
 refused, or the lease ends by this machine's clock, the lock is *lost*: `lost` is set, and `on_lost` is called. The
 object can't stop the work, which looks at `lost`, or gives the fence to the storage that it writes to.
 
-The rules of leases are in lock_lease.py; here are the clock, the thread and the task.
+The rules of leases are in lock_lease.py; here are the clock, the thread and the task. Both kinds of locks have one
+conversation with the nodes (`_Grip.taking`): it yields requests, and each kind sends them in its own way.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from contextlib import AsyncExitStack, ExitStack
 from queue import Empty, SimpleQueue
 from types import TracebackType
-from typing import Any, Final, Protocol, Self, TypeVar
+from typing import Any, Final, Protocol, Self, TypeVar, cast
 
 from disque_py.client.errors import DisqueError, FencedError, LockHeldError, LockLostError
 from disque_py.client.lock_lease import LockLease, LockTerms, OwnerName
@@ -34,6 +35,8 @@ from disque_py.client.request import Request
 from disque_py.client.spans import Span, float_seconds
 
 T = TypeVar("T")
+# Yields requests, gets the replies or the errors, and returns the lease.
+Taking = Generator[Request[Any], Any, LockLease]
 
 _log = logging.getLogger(__name__)
 
@@ -56,8 +59,15 @@ def _new_owner() -> str:
     return f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(8)}"
 
 
+class _Flag(Protocol):
+    """An event, of threads or of asyncio."""
+
+    def set(self) -> None:
+        """Tell all that wait."""
+
+
 class _Grip:
-    """The part that both kinds of locks share: the owner's name, and the lease that runs."""
+    """The part that both kinds of locks share: the owner's name, the lease that runs, and the words to the nodes."""
 
     def __init__(self, terms: LockTerms, owner: str | bytes | None) -> None:
         self.terms = terms
@@ -88,6 +98,48 @@ class _Grip:
 
     def name(self) -> str | bytes:
         return self.owner.in_process(os.getpid())
+
+    def taking(self) -> Taking:
+        """Ask for the lock until its lease runs. Raises LockHeldError, LockLostError."""
+        terms, owner = self.terms, self.name()
+        deadline = None if terms.wait_s is None else now() + terms.wait_s
+        while True:
+            asked_at = now()
+            wait_s = WAIT_S if deadline is None else min(WAIT_S, deadline - asked_at)
+            grant = yield terms.acquire(owner, wait_s)
+            if grant is None:
+                if deadline is not None and now() >= deadline:
+                    raise self.refusal()
+                continue
+            lease = LockLease(grant, terms.lease_s, asked_at)
+            if now() < lease.next_at:
+                return lease
+            # The request waited, so most of the lease may be over by our clock.
+            asked_at = now()
+            try:
+                yield terms.extend(owner, grant)
+            except FencedError:
+                continue
+            lease.extended(asked_at)
+            if lease.is_running(now()):
+                return lease
+            raise self.loss()
+
+    def extension(self, lease: LockLease) -> Request[int]:
+        """Return the request for another lease."""
+        return self.terms.extend(self.name(), lease.grant)
+
+    def ending(self, lease: LockLease, done: Span | None = None) -> Request[bool]:
+        """Return the request that gives the lock back; `done` tells how long the end of the work is remembered."""
+        done_s = None if done is None else float_seconds("seconds", done)
+        return self.terms.release(self.name(), lease.grant, done_s)
+
+    def lose(self, lease: LockLease, error: Exception | None, lost: _Flag) -> None:
+        """Note that the lock is lost, and tell."""
+        lease.is_lost = True
+        _log.warning("%s", self.loss() if error is None else f"{self.loss()} ({error})")
+        if self.last is lease:  # This object was not used again meanwhile.
+            lost.set()
 
     def loss(self) -> LockLostError:
         name = self.terms.name
@@ -211,29 +263,18 @@ class Lock(_Facts):
         return self
 
     def _take(self, client: Runner) -> LockLease:
-        terms, owner = self._grip.terms, self.owner
-        deadline = None if terms.wait_s is None else now() + terms.wait_s
-        while True:
-            asked_at = now()
-            wait_s = WAIT_S if deadline is None else min(WAIT_S, deadline - asked_at)
-            grant = client.run(terms.acquire(owner, wait_s))
-            if grant is None:
-                if deadline is not None and now() >= deadline:
-                    raise self._grip.refusal()
-                continue
-            lease = LockLease(grant, terms.lease_s, asked_at)
-            if now() < lease.next_at:
-                return lease
-            # The request waited, so most of the lease may be over by our clock.
-            asked_at = now()
-            try:
-                client.run(terms.extend(owner, grant))
-            except FencedError:
-                continue
-            lease.extended(asked_at)
-            if lease.is_running(now()):
-                return lease
-            raise self._grip.loss()
+        steps = self._grip.taking()
+        try:
+            request = next(steps)
+            while True:
+                try:
+                    reply = client.run(request)
+                except DisqueError as error:
+                    request = steps.throw(error)
+                else:
+                    request = steps.send(reply)
+        except StopIteration as stop:
+            return cast("LockLease", stop.value)
 
     def _watch(self, client: Runner, lease: LockLease) -> None:
         self._inbox = SimpleQueue()
@@ -244,7 +285,7 @@ class Lock(_Facts):
 
     def _keep(self, client: Runner, lease: LockLease, inbox: SimpleQueue[Any]) -> None:
         """Extend the lease until it is over, or until STOP. A request never delays the end of the lease."""
-        request = self._grip.terms.extend(self.owner, lease.grant)
+        request = self._grip.extension(lease)
         is_asking = False
         while True:
             wake_at = lease.until if is_asking else lease.wake_at
@@ -272,10 +313,7 @@ class Lock(_Facts):
                 threading.Thread(target=_extend, args=(client, request, inbox), daemon=True).start()
 
     def _lose(self, lease: LockLease, error: Exception | None = None) -> None:
-        lease.is_lost = True
-        _log.warning("%s", self._grip.loss() if error is None else f"{self._grip.loss()} ({error})")
-        if self._grip.last is lease:  # This object was not used again meanwhile.
-            self.lost.set()
+        self._grip.lose(lease, error, self.lost)
         if self._on_lost is not None:
             self._on_lost(self)
 
@@ -290,7 +328,7 @@ class Lock(_Facts):
         assert client is not None
         self._inbox.put(STOP)
         try:
-            return client.run(self._grip.terms.release(self.owner, lease.grant))
+            return client.run(self._grip.ending(lease))
         finally:
             self._end(client)
 
@@ -305,7 +343,7 @@ class Lock(_Facts):
         lease = self._grip.current()
         client = self._client
         assert client is not None
-        request = self._grip.terms.release(self.owner, lease.grant, float_seconds("seconds", seconds))
+        request = self._grip.ending(lease, seconds)
         self._inbox.put(STOP)  # An extension behind the release would be refused.
         try:
             is_done = client.run(request)
@@ -406,36 +444,25 @@ class AsyncLock(_Facts):
         return self
 
     async def _take(self, client: AsyncRunner) -> LockLease:
-        terms, owner = self._grip.terms, self.owner
-        deadline = None if terms.wait_s is None else now() + terms.wait_s
-        while True:
-            asked_at = now()
-            wait_s = WAIT_S if deadline is None else min(WAIT_S, deadline - asked_at)
-            grant = await client.run(terms.acquire(owner, wait_s))
-            if grant is None:
-                if deadline is not None and now() >= deadline:
-                    raise self._grip.refusal()
-                continue
-            lease = LockLease(grant, terms.lease_s, asked_at)
-            if now() < lease.next_at:
-                return lease
-            # The request waited, so most of the lease may be over by our clock.
-            asked_at = now()
-            try:
-                await client.run(terms.extend(owner, grant))
-            except FencedError:
-                continue
-            lease.extended(asked_at)
-            if lease.is_running(now()):
-                return lease
-            raise self._grip.loss()
+        steps = self._grip.taking()
+        try:
+            request = next(steps)
+            while True:
+                try:
+                    reply = await client.run(request)
+                except DisqueError as error:
+                    request = steps.throw(error)
+                else:
+                    request = steps.send(reply)
+        except StopIteration as stop:
+            return cast("LockLease", stop.value)
 
     def _watch(self, client: AsyncRunner, lease: LockLease) -> None:
         self._keeping = asyncio.get_running_loop().create_task(self._keep(client, lease))
 
     async def _keep(self, client: AsyncRunner, lease: LockLease) -> None:
         """Extend the lease until it is over, or until it is cancelled. A request never delays the lease's end."""
-        request = self._grip.terms.extend(self.owner, lease.grant)
+        request = self._grip.extension(lease)
         while True:
             await asyncio.sleep(max(0.0, lease.wake_at - now()))
             asked_at = now()
@@ -457,10 +484,7 @@ class AsyncLock(_Facts):
                 lease.failed(moment)
 
     def _lose(self, lease: LockLease, error: Exception | None = None) -> None:
-        lease.is_lost = True
-        _log.warning("%s", self._grip.loss() if error is None else f"{self._grip.loss()} ({error})")
-        if self._grip.last is lease:  # This object was not used again meanwhile.
-            self.lost.set()
+        self._grip.lose(lease, error, self.lost)
         if self._on_lost is not None:
             self._on_lost(self)
 
@@ -479,7 +503,7 @@ class AsyncLock(_Facts):
         assert client is not None
         self._stop()
         try:
-            return await client.run(self._grip.terms.release(self.owner, lease.grant))
+            return await client.run(self._grip.ending(lease))
         finally:
             await self._end(client)
 
@@ -494,7 +518,7 @@ class AsyncLock(_Facts):
         lease = self._grip.current()
         client = self._client
         assert client is not None
-        request = self._grip.terms.release(self.owner, lease.grant, float_seconds("seconds", seconds))
+        request = self._grip.ending(lease, seconds)
         self._stop()  # An extension behind the release would be refused.
         try:
             is_done = await client.run(request)

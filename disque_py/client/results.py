@@ -242,6 +242,8 @@ class Voters:
     state             `none`, `ready`, `changing` or `conflict`
     mute              ids of voters that may not vote now
     reachable_count   voters that answered the node
+    recovered         ids of voters that had lost their memory and grant again. They take no part in the next change of
+                      the list, and are whole after it
     more              fields that this library does not know
     """
 
@@ -251,6 +253,7 @@ class Voters:
     state: str
     mute: list[str]
     reachable_count: int
+    recovered: list[str] = field(default_factory=list)
     more: dict[str, Any] = field(default_factory=dict, repr=False)
 
 
@@ -565,6 +568,7 @@ def voters(reply: Reply) -> Voters:
         state=pairs.pop("state"),
         mute=pairs.pop("mute", []),
         reachable_count=pairs.pop("reachable", 0),
+        recovered=pairs.pop("recovered", []),
         more=pairs,
     )
 

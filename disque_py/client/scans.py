@@ -49,6 +49,7 @@ def jscan(
     states: Iterable[JobState] = (),
     statuses: Iterable[JobStatus] = (),
     where: Where | None = None,
+    counted: bool = False,
 ) -> Scan[str]:
     """Iterate over the ids of one node's jobs; an id may come twice.
 
@@ -57,11 +58,15 @@ def jscan(
     states     only jobs in one of these states of the node's books; none by default, which means all
     statuses   only jobs of one of these statuses, as "errored"; none by default, which means all
     where      pairs of names and values; only jobs whose metadata have all of them. None, the default, takes any job
+    counted    only jobs that count on this node with the one status of `statuses`, so that walks over all nodes return
+               each job once; False by default
 
     Raises DisqueConnectionError if the node is lost.
     """
     wanted, shown = tuple(states), tuple(statuses)
-    return lambda cursor: jscan_page(cursor, count=count, queue=queue, states=wanted, statuses=shown, where=where)
+    return lambda cursor: jscan_page(
+        cursor, count=count, queue=queue, states=wanted, statuses=shown, where=where, counted=counted
+    )
 
 
 def jscan_info(
@@ -71,6 +76,7 @@ def jscan_info(
     states: Iterable[JobState] = (),
     statuses: Iterable[JobStatus] = (),
     where: Where | None = None,
+    counted: bool = False,
 ) -> Scan[JobInfo]:
     """Iterate over one node's jobs as SHOW shows them; a job may come twice.
 
@@ -79,11 +85,15 @@ def jscan_info(
     states     only jobs in one of these states of the node's books; none by default, which means all
     statuses   only jobs of one of these statuses, as "errored"; none by default, which means all
     where      pairs of names and values; only jobs whose metadata have all of them. None, the default, takes any job
+    counted    only jobs that count on this node with the one status of `statuses`, so that walks over all nodes return
+               each job once; False by default
 
     Raises DisqueConnectionError if the node is lost.
     """
     wanted, shown = tuple(states), tuple(statuses)
-    return lambda cursor: jscan_info_page(cursor, count=count, queue=queue, states=wanted, statuses=shown, where=where)
+    return lambda cursor: jscan_info_page(
+        cursor, count=count, queue=queue, states=wanted, statuses=shown, where=where, counted=counted
+    )
 
 
 def qscan_page(
@@ -115,9 +125,10 @@ def jscan_page(
     states: Iterable[JobState] = (),
     statuses: Iterable[JobStatus] = (),
     where: Where | None = None,
+    counted: bool = False,
 ) -> Request[tuple[int, list[str]]]:
     """JSCAN → the next cursor (0: done) and ids of jobs."""
-    argv = _jscan(cursor, count, busyloop, queue, states, statuses, where)
+    argv = _jscan(cursor, count, busyloop, queue, states, statuses, where, counted)
     return Request(argv, _names_page, Repeat.NEVER if cursor else Repeat.SAFE)
 
 
@@ -130,9 +141,10 @@ def jscan_info_page(
     states: Iterable[JobState] = (),
     statuses: Iterable[JobStatus] = (),
     where: Where | None = None,
+    counted: bool = False,
 ) -> Request[tuple[int, list[JobInfo]]]:
     """JSCAN REPLY all → the next cursor (0: done) and jobs as SHOW shows them."""
-    argv = (*_jscan(cursor, count, busyloop, queue, states, statuses, where), b"REPLY", b"all")
+    argv = (*_jscan(cursor, count, busyloop, queue, states, statuses, where, counted), b"REPLY", b"all")
     return Request(argv, _infos_page, Repeat.NEVER if cursor else Repeat.SAFE)
 
 
@@ -144,6 +156,7 @@ def _jscan(
     states: Iterable[JobState],
     statuses: Iterable[JobStatus],
     where: Where | None,
+    counted: bool,
 ) -> tuple[bytes, ...]:
     argv = [b"JSCAN", b"%d" % cursor]
     add_pair(argv, b"COUNT", None if count is None else whole("count", count))
@@ -154,7 +167,10 @@ def _jscan(
         add_pair(argv, b"STATE", state)
     for status in statuses:
         add_pair(argv, b"STATUS", status)
-    return (*argv, *where_words(where))
+    argv += where_words(where)
+    if counted:
+        argv.append(b"COUNTED")
+    return tuple(argv)
 
 
 def _names_page(reply: Reply) -> tuple[int, list[str]]:

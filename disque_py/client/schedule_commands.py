@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, Unpack
 
-from disque_py.client.adding_commands import add_options
-from disque_py.client.arguments import ADD_TIMEOUT_MS, QUEUE_SET_MS, BackoffPolicy, Body, Meta
+from disque_py.client.arguments import ADD_TIMEOUT_MS, QUEUE_SET_MS, Body
+from disque_py.client.job_options import JobOptions, add_options
 from disque_py.client.protocol import Reply, text, word
 from disque_py.client.request import Lane, Repeat, Request
 from disque_py.client.spans import SECOND, Seconds, milliseconds, seconds, whole
@@ -72,14 +72,7 @@ def schedule(
     catchup: Catchup | None = None,
     overlap: Overlap | None = None,
     replicate: int | None = None,
-    delay: Seconds | None = None,
-    retry: Seconds | None = None,
-    ttl: Seconds | None = None,
-    maxlen: int | None = None,
-    priority: int | None = None,
-    meta: Meta | None = None,
-    attempts: int | None = None,
-    backoff: BackoffPolicy | None = None,
+    **options: Unpack[JobOptions],
 ) -> Request[str]:
     """SCHEDULE SET → OK: the cluster adds a job at each tick. A schedule of this name is replaced.
 
@@ -120,17 +113,7 @@ def schedule(
         if value is not None:
             argv += (option, word(value))
     argv += (b"QUEUE", word(queue), b"BODY", word(body))
-    argv += add_options(
-        replicate=replicate,
-        delay=delay,
-        retry=retry,
-        ttl=ttl,
-        maxlen=maxlen,
-        priority=priority,
-        meta=meta,
-        attempts=attempts,
-        backoff=backoff,
-    )
+    argv += add_options(replicate=replicate, **options)
     return Request(tuple(argv), text, lane=Lane.ADDS, wait_ms=QUEUE_SET_MS)
 
 

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, Unpack
 
-from disque_py.client.adding_commands import add_job, add_options
-from disque_py.client.arguments import ADD_TIMEOUT_MS, BackoffPolicy, Body, Meta
+from disque_py.client.adding_commands import add_job
+from disque_py.client.arguments import ADD_TIMEOUT_MS, Body, Meta
 from disque_py.client.bulk import Bulk
 from disque_py.client.errors import BatchError, NotConnectedError
+from disque_py.client.job_options import LifeOptions, add_options
 from disque_py.client.protocol import Reply, word
 from disque_py.client.request import Repeat, Request
-from disque_py.client.spans import Milliseconds, Seconds, milliseconds
+from disque_py.client.spans import Milliseconds, milliseconds
 
 # Bodies encoded at a time. A generator of millions must not be in memory as a whole.
 SLAB: Final = 8_192
@@ -123,18 +124,13 @@ def add_jobs(
     timeout_ms: Milliseconds = ADD_TIMEOUT_MS,
     replicate: int | Literal["quorum"] | None = None,
     zones: int | None = None,
-    delay: Seconds | None = None,
-    retry: Seconds | None = None,
-    ttl: Seconds | None = None,
-    maxlen: int | None = None,
     async_: bool = False,
     priority: int | Callable[[Any], int] | None = None,
     meta: Meta | Callable[[Any], Meta] | None = None,
     key: Callable[[Any], Key] | Iterable[Key] | None = None,
-    attempts: int | None = None,
-    backoff: BackoffPolicy | None = None,
     batch: str | bytes | None = None,
     retry_unsafe: bool | None = None,
+    **options: Unpack[LifeOptions],
 ) -> Adding:
     """Many ADDJOBs in one pipeline → the jobs' ids, in the order of the bodies.
 
@@ -188,18 +184,7 @@ def add_jobs(
         queue,
         timeout_ms=milliseconds("timeout_ms", timeout_ms),
         options=add_options(
-            replicate=replicate,
-            zones=zones,
-            delay=delay,
-            retry=retry,
-            ttl=ttl,
-            maxlen=maxlen,
-            async_=async_,
-            priority=priority,
-            meta=meta,
-            attempts=attempts,
-            backoff=backoff,
-            batch=batch,
+            replicate=replicate, zones=zones, async_=async_, priority=priority, meta=meta, batch=batch, **options
         ),
         retry_unsafe=retry_unsafe,
         awaits_nodes=replicate is None,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Unpack
 
-from disque_py.client.adding_commands import add_options
-from disque_py.client.arguments import ADD_TIMEOUT_MS, QUEUE_SET_MS, BackoffPolicy, Body, Meta, Where, where_words
+from disque_py.client.arguments import ADD_TIMEOUT_MS, QUEUE_SET_MS, Body, Where, where_words
+from disque_py.client.job_options import KeyedOptions, adding
 from disque_py.client.protocol import Reply, text, word
 from disque_py.client.request import Lane, Repeat, Request
-from disque_py.client.spans import Milliseconds, Seconds, milliseconds
+from disque_py.client.spans import Milliseconds
 
 
 @dataclass(slots=True)
@@ -63,19 +64,8 @@ def publish(
     *,
     timeout_ms: Milliseconds = ADD_TIMEOUT_MS,
     replicate: int | None = None,
-    delay: Seconds | None = None,
-    retry: Seconds | None = None,
-    ttl: Seconds | None = None,
-    maxlen: int | None = None,
-    async_: bool = False,
-    priority: int | None = None,
-    meta: Meta | None = None,
-    key: str | bytes | None = None,
-    window: Seconds | None = None,
-    replace: bool = False,
-    attempts: int | None = None,
-    backoff: BackoffPolicy | None = None,
     retry_unsafe: bool | None = None,
+    **options: Unpack[KeyedOptions],
 ) -> Request[list[tuple[str, str]]]:
     """TOPIC PUBLISH → queue and id of each job, sorted by queue; empty if no filter takes the job.
 
@@ -103,27 +93,8 @@ def publish(
     TooBigError, NoKeyError, OutOfMemoryError, UnreachableError; ConnectionLostError when the connection broke and the
     jobs may exist; ValueError for a number that is not whole.
     """
-    options = add_options(
-        replicate=replicate,
-        delay=delay,
-        retry=retry,
-        ttl=ttl,
-        maxlen=maxlen,
-        async_=async_,
-        priority=priority,
-        meta=meta,
-        key=key,
-        window=window,
-        replace=replace,
-        attempts=attempts,
-        backoff=backoff,
-    )
-    timeout = milliseconds("timeout_ms", timeout_ms)
-    argv = (b"TOPIC", b"PUBLISH", word(topic), word(body), b"%d" % timeout, *options)
-    repeat = Repeat.SAFE if (key is not None and window is None) or retry_unsafe else Repeat.ASK
-    if retry_unsafe is False and repeat is Repeat.ASK:
-        repeat = Repeat.NEVER
-    return Request(argv, _published, repeat, Lane.ADDS, timeout, awaits_nodes=replicate is None)
+    start = (b"TOPIC", b"PUBLISH", word(topic))
+    return adding(start, body, _published, timeout_ms, retry_unsafe, replicate=replicate, **options)
 
 
 def _is_ok(reply: Reply) -> bool:

@@ -120,6 +120,19 @@ def _may_make(broker: Broker, user: User, names: list[bytes]) -> bool:
     return True
 
 
+def end_wait(broker: Broker, client: Client) -> None:
+    """End the request for which a client waits with its error, if its user may make it no longer. Spec US8."""
+    user, blocked = client.user, client.blocked
+    if user is None or blocked is None:
+        return
+    argv = blocked.argv
+    entry = broker.commands.get(argv[0]) or broker.commands.get(argv[0].lower())
+    found = denied(broker, user, entry.access, argv, is_free=False) if entry is not None else None
+    if entry is not None and found is not None:
+        auditing.refused(broker, client, found.reason, found.what, argv, entry.name)
+        blocked.end(found.text)
+
+
 def may_wait_on(broker: Broker, client: Client) -> bool:
     """Return whether a client's user still allows what it waits for, or streams: jobs, or each command or event."""
     user = client.user

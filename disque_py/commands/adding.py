@@ -43,7 +43,6 @@ from disque_py.core.job_attributes import (
     BATCH,
     CLAIM,
     META_BYTES_MAX,
-    TOPIC,
     TRACE_BYTES_MAX,
     TRACE_NAMES,
     WINDOW,
@@ -104,10 +103,17 @@ META_ERROR: Final = "ERR syntax error: META needs a name and a value"
 KEY_ERROR: Final = f"ERR KEY must have 1 to {KEY_BYTES_MAX} bytes"
 
 
-def addjob(broker: Broker, client: Client, argv: list[bytes], plans: list[Plan] | None = None) -> bytes | None:
+def addjob(
+    broker: Broker,
+    client: Client,
+    argv: list[bytes],
+    plans: list[Plan] | None = None,
+    topic: bytes | None = None,
+) -> bytes | None:
     """ADDJOB queue body ms-timeout [REPLICATE n] [DELAY s] [RETRY s] [TTL s] [MAXLEN n] [ASYNC] ….
 
     plans   takes the plan of the job instead of making it (fanout.py); None: make the job
+    topic   the topic that it is published to, with `plans`
     """
     if broker.topics and plans is None and argv[1] in broker.topics:
         return publish(broker, client, argv, is_listed=False)
@@ -236,7 +242,7 @@ def addjob(broker: Broker, client: Client, argv: list[bytes], plans: list[Plan] 
 
     job = Job(
         broker.ids.next(ttl_ms, retry_ms > 0),
-        terms_of(broker.terms, name, retry_ms, delay_ms, replicate),
+        terms_of(broker.terms, name, retry_ms, delay_ms, replicate, topic),
         argv[2],
         broker.next_ctime(),
         broker.now_ms + ttl_ms,
@@ -247,7 +253,7 @@ def addjob(broker: Broker, client: Client, argv: list[bytes], plans: list[Plan] 
             job.attributes = more.attributes(ttl_ms, delay_ms)
             if more.batch:
                 versions.refuse_older(broker, versions.FLOWS)
-                if not broker.recurring.is_checking:
+                if not more.key and not broker.recurring.is_checking:
                     keeping.begin(broker, more.batch)
         if is_claimed and rules is not None:
             _stamp(job, rules)
@@ -352,15 +358,11 @@ def publish(broker: Broker, client: Client, argv: list[bytes], *, is_listed: boo
     plans: list[Plan] = []
     for queue in queues:
         try:
-            addjob(broker, client, [argv[0], queue, *argv[2:]], plans)
+            addjob(broker, client, [argv[0], queue, *argv[2:]], plans, topic)
         except CommandError as refused:
             if refused.text.startswith(OF_QUEUES):
                 raise CommandError(f"{refused.text}: {text_of(queue)}") from None
             raise
-        job = plans[-1].job
-        if job.attributes is None:
-            job.attributes = JobAttributes(None, ())
-        job.attributes.set_extra(TOPIC, topic)
     return fanout.start(broker, client, plans, _make_alone, is_listed=is_listed)
 
 
@@ -474,6 +476,9 @@ def _create_with_key(
         raise CommandError(OOM)
     if is_external and windows.replaced_ids(job):
         raise CommandError(NOREPL)  # Only a node with a copy may take another job's place.
+    batch: bytes | None = None if job.attributes is None else job.attributes.extra(BATCH)
+    if batch is not None:
+        keeping.begin(broker, batch)  # A job that has the key already would not be in it.
     timeout_ms = max(1, deadline_ms - broker.now_ms) if deadline_ms else 0
     if is_external and not job.terms.retry_ms:
         handover.start_once(broker, client, job, timeout_ms, slot)

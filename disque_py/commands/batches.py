@@ -8,6 +8,7 @@ the batch is done.
 from __future__ import annotations
 
 from collections.abc import Generator
+from functools import partial
 from typing import Any, Final
 
 from disque_py.commands.options import INT64_MAX, between
@@ -16,7 +17,7 @@ from disque_py.commands.subcommands import Form, run_form, syntax_error, text_of
 from disque_py.core import census, deferred_reply, gathering, incremental, keeping, settings_sync, versions
 from disque_py.core.batch_state import CALLBACK_ID, Batch
 from disque_py.core.broker import SHARDS, Broker
-from disque_py.core.client import Client
+from disque_py.core.client import Blocked, Client
 from disque_py.core.deferred_reply import Done
 from disque_py.core.errors import CommandError
 from disque_py.core.gathering import Share
@@ -142,7 +143,15 @@ def _wait(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     if _known(broker, argv[2]) is None:
         raise CommandError(NO_SUCH)
     until_ms = broker.now_ms + timeout_ms if timeout_ms else 0
-    return incremental.begin(broker, client, _waited(broker, client, argv[2], until_ms))
+    answer = incremental.begin(broker, client, _waited(broker, client, argv[2], until_ms))
+    if answer is None:
+        client.blocked = Blocked(argv, partial(_refuse_wait, broker, client, argv[2]))
+    return answer
+
+
+def _refuse_wait(broker: Broker, client: Client, name: bytes, text: str) -> None:
+    broker.batches.waiting.get(name, {}).pop(client, None)
+    incremental.refuse(broker, client, text)
 
 
 def _waited(broker: Broker, client: Client, name: bytes, until_ms: int) -> Generator[None, None, bytes]:

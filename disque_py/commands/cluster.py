@@ -133,7 +133,7 @@ def _forget(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     node = _node_named(broker, argv[2])
     if node is None:
         if broker.membership.forget_unknown(argv[2]):
-            return OK
+            return deferred_reply.begin(broker, client, broker.host.save_nodes, _saved)
         raise CommandError(f"ERR Unknown node {text_of(argv[2])}")
     if node is broker.me:
         raise CommandError("ERR I tried hard but I can't forget myself...")

@@ -6,13 +6,14 @@ in the core do the work. Spec RW4, RW5, RW6.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 from disque_py.commands.options import INT64_MAX, OPTION_WORDS_MAX, between, read_attempt, read_ids
 from disque_py.commands.subcommands import syntax_error
 from disque_py.core import acks, exclusive, job_waits, telling, versions
 from disque_py.core.broker import Broker
-from disque_py.core.client import Client
+from disque_py.core.client import Blocked, Client
 from disque_py.core.errors import BAD_ID, CommandError
 from disque_py.core.grants import FENCE_LIMIT
 from disque_py.core.ids import ID_BYTES, is_valid_id
@@ -53,7 +54,10 @@ def waitjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     versions.refuse_older(broker, versions.FLOWS)
     if not job_waits.has_room(broker, ids):
         raise CommandError(TOO_MANY)
-    return job_waits.begin(broker, client, ids, min(timeout_ms, INT64_MAX >> 1), is_any=is_any)
+    answer = job_waits.begin(broker, client, ids, min(timeout_ms, INT64_MAX >> 1), is_any=is_any)
+    if answer is None:
+        client.blocked = Blocked(argv, partial(job_waits.refuse, broker, client))
+    return answer
 
 
 def _options_at(argv: list[bytes]) -> int:

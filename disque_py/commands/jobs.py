@@ -67,7 +67,7 @@ from disque_py.core.job import (
     Job,
     Replication,
 )
-from disque_py.core.job_attributes import BATCH, TOPIC
+from disque_py.core.job_attributes import BATCH
 from disque_py.core.users import sees_bodies
 from disque_py.resp.replies import array, bulk, bulk_array, error, integer, nil_bulk
 
@@ -665,7 +665,7 @@ def described(broker: Broker, protocol: int, job: Job, body: bytes, *, shows_bod
     part = job.part
     left = None if part is None else part.attempts_left(job.attempt)
     error_text = changing.error_of(job)
-    topic = None if job.attributes is None else job.attributes.extra(TOPIC)
+    topic = job.terms.topic
     fields = (
         ("id", bulk(job.id)),
         ("queue", nil if is_dummy else bulk(job.terms.queue)),

@@ -15,7 +15,7 @@ from disque_py.commands.subcommands import Form, run_form, syntax_error
 from disque_py.core import claiming, deferred_reply, gathering, incremental, locking
 from disque_py.core.broker import Broker
 from disque_py.core.claiming import Result, Wish
-from disque_py.core.client import WAITS_FOR_LOCK, Client
+from disque_py.core.client import WAITS_FOR_LOCK, Blocked, Client
 from disque_py.core.deferred_reply import Done
 from disque_py.core.errors import CommandError
 from disque_py.core.grants import DONE, FENCE_LIMIT, GRANTED, HELD, ITEM_FIELDS, GrantItem, is_grant_item
@@ -67,17 +67,27 @@ def _refuse(result: Result) -> None:
 
 
 class Outcome:
-    """The result of a claim, between the end of the claim and the reply."""
+    """The result of a claim, between the end of the claim and the reply.
 
-    __slots__ = ("_done", "result")
+    refusal   the error that ended the wait before the claim was decided; empty: none did
+    """
+
+    __slots__ = ("_done", "refusal", "result")
 
     def __init__(self, done: Done) -> None:
         self.result = Result(claiming.NO_MAJORITY)
+        self.refusal = ""
         self._done = done
 
     def take(self, result: Result) -> None:
         """Take the result, and let the client be answered."""
-        self.result = result
+        if not self.refusal:
+            self.result = result
+            self._done(None)
+
+    def refuse(self, text: str) -> None:
+        """Answer the client with an error now. The claim goes on; if it is granted, it is given back."""
+        self.refusal = text
         self._done(None)
 
 
@@ -105,11 +115,13 @@ def _acquire(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     def start(done: Done) -> None:
         outcome = Outcome(done)
         found.append(outcome)
-        is_wanted = partial(_is_there, broker, client)
+        is_wanted = partial(_is_wanted, broker, client, outcome)
         locking.acquire(broker, Acquiring(wish, until_ms, is_wanted, outcome.take))
 
     def reply(_: OSError | None) -> bytes:
         result = found[0].result
+        if found[0].refusal:
+            raise CommandError(found[0].refusal)
         _refuse(result)
         if result.outcome == HELD:
             return nil_array(client.protocol)
@@ -119,11 +131,12 @@ def _acquire(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     answer = deferred_reply.begin(broker, client, start, reply)
     if answer is None and timeout_ms:
         client.waiting = WAITS_FOR_LOCK  # A client that hangs up meanwhile is gone, and gets no lock.
+        client.blocked = Blocked(argv, found[0].refuse)
     return answer
 
 
-def _is_there(broker: Broker, client: Client) -> bool:
-    return broker.clients.get(client.id) is client
+def _is_wanted(broker: Broker, client: Client, outcome: Outcome) -> bool:
+    return broker.clients.get(client.id) is client and not outcome.refusal
 
 
 # -- EXTEND and RELEASE -----------------------------------------------------------------------------

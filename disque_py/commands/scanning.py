@@ -5,7 +5,7 @@ from __future__ import annotations
 from disque_py import event_format
 from disque_py.commands.jobs import describe
 from disque_py.commands.options import read_cursor, read_integer
-from disque_py.core import incremental, scan, spilling
+from disque_py.core import census, incremental, scan, spilling
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
 from disque_py.core.errors import SYNTAX, CommandError
@@ -22,11 +22,19 @@ JOBS_PER_PART = 50
 
 WHERE_MAX = 8
 STATUS_ERROR = "ERR STATUS must be invisible, pending, running, completed, canceled or errored"
+COUNTED_ERROR = "ERR COUNTED needs one STATUS: invisible, pending, running or errored"
 # The states that users see of a job that is there (events.py).
 _STATUSES = {
     name.encode(): status
     for status, name in enumerate(event_format.STATUS_NAMES)
     if name is not None and status != event_format.EXPIRED
+}
+# Tests whether a job counts on this node (spec Z2).
+_COUNTS: dict[int, census.Predicate] = {
+    event_format.INVISIBLE: census.is_invisible,
+    event_format.PENDING: census.is_pending,
+    event_format.RUNNING: census.is_running,
+    event_format.ERRORED: census.is_errored,
 }
 _STATES = {STATE_NAMES[state].encode(): state for state in (WAIT_REPL, ACTIVE, QUEUED, ACKED)}
 
@@ -57,10 +65,11 @@ def read_where(argv: list[bytes], at: int, where: dict[bytes, bytes]) -> None:
 
 
 def jscan(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
-    """JSCAN [cursor] [COUNT n] [BUSYLOOP] [QUEUE q] [STATE s]... [STATUS s]... [WHERE name value]... [REPLY id|all]."""
+    """Execute JSCAN, with the options of the table of commands."""
     cursor = _Cursor()
     count = COUNT_DEFAULT
     is_whole = False
+    is_counted = False
     queue: bytes | None = None
     states: list[int] = []
     statuses: list[int] = []
@@ -73,6 +82,8 @@ def jscan(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
         has_value = at + 1 < end
         if option == b"busyloop":
             is_whole = True
+        elif option == b"counted":
+            is_counted = True
         elif option == b"count" and has_value:
             at += 1
             count = read_integer(argv[at])
@@ -103,7 +114,12 @@ def jscan(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
         else:
             cursor.read(argv[at])
         at += 1
-    wanted = scan.JobFilter(queue, tuple(states), tuple(statuses), tuple(where.items()), name_filter(client))
+    counts = None
+    if is_counted:
+        counts = _COUNTS.get(statuses[0]) if len(set(statuses)) == 1 else None
+        if counts is None:
+            raise CommandError(COUNTED_ERROR)
+    wanted = scan.JobFilter(queue, tuple(states), tuple(statuses), tuple(where.items()), name_filter(client), counts)
     walk = _jobs_in_parts(broker, client, cursor.value, -1 if is_whole else count, wanted, is_full)
     return incremental.begin(broker, client, walk)
 

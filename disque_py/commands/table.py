@@ -72,7 +72,7 @@ GETJOB_OPTIONS: Final = (
 GETJOB: Final = f"{GETJOB_OPTIONS} FROM queue [queue ...]\n{GETJOB_OPTIONS} FROMMATCH pattern [pattern ...]"
 JSCAN: Final = (
     "[cursor] [COUNT n] [BUSYLOOP] [QUEUE name] [STATE state ...] [STATUS status ...] [WHERE name value ...]"
-    " [REPLY id|all]"
+    " [COUNTED] [REPLY id|all]"
 )
 QSCAN: Final = "[cursor] [COUNT n] [BUSYLOOP] [MINLEN n] [MAXLEN n] [IMPORTRATE n]"
 IDS: Final = "[id ...]"

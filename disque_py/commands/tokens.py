@@ -11,7 +11,7 @@ from typing import Final
 
 from disque_py.commands.jobs import NACKTOKEN_WORDS, ack_one, nack_one, read_nack_words
 from disque_py.commands.options import LEASE_ERROR, options_at, read_lease
-from disque_py.core import exclusive, incremental, lifecycle, requeue, versions
+from disque_py.core import exclusive, incremental, lifecycle, requeue, stalling, versions
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
 from disque_py.core.incremental import PART
@@ -76,16 +76,13 @@ def _extend_all(
     def renewed() -> None:
         left[0] -= 1
         if not left[0]:
-            broker.waits.stalled.pop(client, None)
-            broker.schedule.call_at(broker.now_ms, _go_on)
+            stalling.go_on_now(broker, client)
 
     for job in claimed:
         renewal = exclusive.Renewal(broker, lease_ms, renewed)
         renewals.append((job, renewal))
         renewal.begin(*exclusive.renewable(broker, job, 0))
-    while left[0]:
-        broker.waits.stalled[client] = None
-        yield
+    yield from stalling.until(broker, client, lambda: not left[0])
     for job, renewal in renewals:
         span_ms = min(lease_ms, renewal.until_ms - broker.now_ms)
         if span_ms > 0 and job.id in broker.exclusive.running and job.is_leased_here:
@@ -94,10 +91,6 @@ def _extend_all(
             exclusive.renewed(broker, job, broker.now_ms + span_ms)
             total += 1
     return integer(total)
-
-
-def _go_on() -> None:
-    """Do nothing: the tick that calls this does the next part of long commands."""
 
 
 def _to_all(broker: Broker, names: list[bytes], deed: Deed) -> incremental.Steps:

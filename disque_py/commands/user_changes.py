@@ -1,8 +1,8 @@
 """Changes of users: in this node, in its ACL file, and in the cluster. Spec US7, US8.
 
 A change is in force at once. Clients of a removed or disabled user are disconnected, and so are clients that wait for
-jobs, or stream commands or events, which they may not see any more. A client that changes its own user gets the reply
-first.
+jobs, or stream commands or events, which they may not see any more. A client that waits for a lock, for the ends of
+jobs or for a batch gets the error of its command. A client that changes its own user gets the reply first.
 
 With `acl-cluster yes` users are shared state, as queue settings are (core/settings_sync.py): one field with the rules
 of a user. Each node obeys each change when it hears of it. Rules that only a newer version knows grant nothing here.
@@ -15,7 +15,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from disque_py.commands.access import may_wait_on
+from disque_py.commands.access import end_wait, may_wait_on
 from disque_py.core import deferred_reply, settings_sync
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
@@ -60,6 +60,8 @@ def _obey(broker: Broker, name: bytes) -> None:
         client.user = broker.users.pointer(user)
         if not may_wait_on(broker, client):
             _end(broker, client)
+        else:
+            end_wait(broker, client)
 
 
 def _end(broker: Broker, client: Client) -> None:

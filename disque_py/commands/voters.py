@@ -1,4 +1,4 @@
-"""CLUSTER VOTERS: the nodes that grant claims. Spec CL4, CL5, CL7.
+"""CLUSTER VOTERS: the nodes that grant claims. Spec CL4, CL5, CL6, CL7.
 
 Operators set the list. `core/electing.py` has the conversation; this module reads arguments and makes replies.
 """
@@ -76,13 +76,17 @@ def _voter_id(broker: Broker, name: bytes) -> bytes:
 
 
 def _shown(broker: Broker, client: Client) -> incremental.Steps:
-    """Reply with pairs: epoch, claim-lease-max in seconds, voters, state, mute, reachable."""
+    """Reply with pairs: epoch, claim-lease-max in seconds, voters, state, mute, reachable, recovered.
+
+    A voter is recovered if it votes with another memory than the one that the list names. Spec CL6.
+    """
     found = yield from electing.states(broker, client)
     current = broker.claims.memory.list
     epoch = current.epoch if current is not None else 0
     listed = list(current.voters) if current is not None else []
     ready = [node_id for node_id in listed if node_id in found and found[node_id][::2] == (epoch, IS_READY)]
     mute = [node_id for node_id in listed if node_id in found and node_id not in ready]
+    recovered = [node_id for node_id in ready if current is not None and found[node_id][1] != current.voters[node_id]]
     if current is None:
         state = "none"
     elif broker.claims.memory.is_conflict or any(found[each][2] == IN_CONFLICT for each in listed if each in found):
@@ -94,7 +98,10 @@ def _shown(broker: Broker, client: Client) -> incremental.Steps:
     lease_s = -(-current.lease_max_ms // 1_000) if current is not None else 0
     reachable = sum(1 for node_id in listed if node_id in found)
     parts = [bulk("epoch"), integer(epoch), bulk("claim-lease-max"), integer(lease_s)]
-    parts += [bulk("voters"), bulk_array([node_id.hex().encode() for node_id in listed])]
-    parts += [bulk("state"), bulk(state), bulk("mute"), bulk_array([node_id.hex().encode() for node_id in mute])]
-    parts += [bulk("reachable"), integer(reachable)]
+    parts += [bulk("voters"), _hex(listed), bulk("state"), bulk(state), bulk("mute"), _hex(mute)]
+    parts += [bulk("reachable"), integer(reachable), bulk("recovered"), _hex(recovered)]
     return array(parts)
+
+
+def _hex(node_ids: list[bytes]) -> bytes:
+    return bulk_array([node_id.hex().encode() for node_id in node_ids])

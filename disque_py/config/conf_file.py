@@ -30,6 +30,7 @@ PREFIX: Final = "DISQUE_"
 # Variables of this project's other programs, which are no directives.
 OTHER_VARIABLES: Final = (
     "DISQUE_CHECKOUT_AGAIN",
+    "DISQUE_PY_ASSERTS",
     "DISQUE_PY_COMPILE",
     "DISQUE_RESTARTED",
     "DISQUE_URL",

@@ -396,8 +396,8 @@ _CLUSTER: Final = Section(
             "cluster-seeds",
             Seeds(),
             (),
-            "Nodes to meet at start, host:port or host:port@busport: the same as CLUSTER MEET. Already known ones, and"
-            " this node itself, do no harm.",
+            "Nodes to meet at start, host:port or host:port@busport: the same as CLUSTER MEET, but a node that"
+            " was removed with CLUSTER FORGET stays out. Already known ones, and this node itself, do no harm.",
             example="10.0.0.1:7711 10.0.0.2:7711",
         ),
         Directive(

@@ -24,7 +24,9 @@ collecting. A holder set may be too small after a node was away, because others 
 waits for that holder's own confirmation.
 
 A *result* travels with the ack (ACKJOB … RESULT). A RESULT goes before each SETACK of the job, so a holder that hears
-the ack has the result already (results.py).
+the ack has the result already (results.py). So has a holder whose copy is still on its way: it keeps the result with
+the ack. A node may hear an end without its result, by a DELJOB or by a node that knows the job as done only. Then it
+knows the end in doubt (ends.py).
 
 Timers call try_collect again; no function here waits. Spec A1, A2, A3, A4, A5, A7, A9, A10, A13, RC7, RC8, Y8, Y9.
 """
@@ -40,7 +42,7 @@ from disque_py import event_format
 from disque_py.core import changing, events, lifecycle, replication, results, windows
 from disque_py.core.broker import SHARDS, Broker
 from disque_py.core.broker_parts import ACK_ASKED_MS
-from disque_py.core.changing import OUTCOME_CANCELED, OUTCOME_REPLACED
+from disque_py.core.changing import OUTCOME_CANCELED, OUTCOME_DOUBTED, OUTCOME_REPLACED
 from disque_py.core.ids import is_retried_id, is_valid_id, ttl_minutes
 from disque_py.core.job import ACKED, NO_TERMS, WAIT_REPL, Cancellation, Collection, Job, Replication
 from disque_py.core.job_attributes import BATCH
@@ -62,7 +64,11 @@ UNKNOWN_HOLDERS_MAX: Final = 64
 LOOKED_PER_PART: Final = 3_000
 # Third field of SETACK: the job's version. A node that never held the job, and writes no event, sends this instead.
 UNTOLD: Final = 0
+# A SETACK of two fields comes from a node that may know the job as done only.
+ITEMS_MIN: Final = 2
 OUTCOME_AT: Final = 3
+# Results whose acks have not come. Each comes right behind its result, so there is one at most, unless a link breaks.
+AHEAD_MAX: Final = 4
 # Third field of DELJOB without a set: the job is done, and no node that held it has said so yet.
 IS_DONE: Final = 1
 _NOTHING: Final[Any] = object()  # Equal to no field of a message.
@@ -121,6 +127,7 @@ def _complete(broker: Broker, job: Job) -> None:
     done.confirmed = work.confirmed
     done.passed = work.passed
     done.attempts = work.attempts
+    done.is_doubted = work.is_doubted
     job.work = done
     if broker.events is not None:
         events.learn(broker, job, event_format.COMPLETED)
@@ -198,12 +205,27 @@ def on_result(broker: Broker, sender: Node, items: list[Any]) -> None:
     for item in items:
         job_id, value, version, node = results.read_item(item)
         job = broker.find(job_id)
-        if job is None or not job.holders or (job.state == ACKED and not version):
+        if job is None:
+            ahead = broker.acks.ahead
+            ahead[job_id] = (job_id, value, version, node)
+            if len(ahead) > AHEAD_MAX:
+                del ahead[next(iter(ahead))]
+        elif not job.holders or (job.state == ACKED and not version and not _may_lack_result(broker, job)):
             broker.stats.ignored("result of a job that is unknown or over")
-        elif version:
-            _keep_result(broker, job, value, version, node)
         else:
-            _keep_result(broker, job, value, job.version + 1, broker.me.id)
+            if version:
+                _keep_result(broker, job, value, version, node)
+            else:
+                _keep_result(broker, job, value, job.version + 1, broker.me.id)
+            if job.state == ACKED and broker.ends.watched:
+                broker.ends.note(job_id)
+
+
+def _may_lack_result(broker: Broker, job: Job) -> bool:
+    """Return whether the ack of a job may have had a result that this node does not know."""
+    work = job.work
+    is_open = isinstance(work, Collection) and (work.is_doubted or isinstance(work, Cancellation))
+    return is_open and job.id not in broker.results.by_id
 
 
 def is_stale(job: Job, attempt: int) -> bool:
@@ -283,12 +305,14 @@ def try_collect(broker: Broker, job: Job) -> None:
     asked = _linked(broker, missing)
     if asked:
         holders = job.holders
-        if broker.results.by_id:
-            result = broker.results.item(job.id)
-            if result is not None:
-                broker.send(asked, RESULT, result)
+        result = changing.send_result(broker, asked, job)
         item = (job.id, broker.sets.pack(holders), job.version if holders else UNTOLD)
-        broker.send(asked, SETACK, item if type(work) is Collection else (*item, changing.canceled_outcome(job)))
+        if type(work) is not Collection:
+            broker.send(asked, SETACK, (*item, changing.canceled_outcome(job)))
+        elif work.is_doubted and job.terms.queue and not result:
+            broker.send(asked, SETACK, (*item, OUTCOME_DOUBTED))
+        else:
+            broker.send(asked, SETACK, item)
     attempts = work.attempts
     if attempts and job.requeue_at_ms > broker.now_ms:
         return  # An answer led here. It must not lengthen the pause: some of the nodes may be starting.
@@ -420,10 +444,11 @@ def on_setack(broker: Broker, sender: Node, items: list[Any]) -> None:
             last = packed
         job = shards[(job_id[12] & 63) << 6 | job_id[13] & 63].get(job_id)
         if job is None:
+            ahead = broker.acks.ahead.pop(job_id, None)
             if named and len(theirs) == 2 and sender in theirs and job_id in broker.tombstones:
                 send(only, DELJOB, (job_id, packed))  # Our first one was lost, or crossed this message.
             elif named:
-                _hold_ack(broker, job_id, theirs)
+                _hold_ack(broker, job_id, theirs, ahead)
                 send(only, GOTACK, (job_id, packed, 1))
             elif job_id in broker.tombstones:
                 send(only, DELJOB, (job_id, b""))
@@ -438,6 +463,8 @@ def on_setack(broker: Broker, sender: Node, items: list[Any]) -> None:
         if not was_acked:
             is_news = len(item) > 2 and item[2] == UNTOLD
             acknowledge(broker, job, is_news=is_news, is_canceled=_is_canceled(item))
+            if len(item) == ITEMS_MIN or (len(item) > OUTCOME_AT and item[OUTCOME_AT] == OUTCOME_DOUBTED):
+                _doubt(job)
             if len(item) > OUTCOME_AT and item[OUTCOME_AT] == OUTCOME_REPLACED and not windows.is_replaced(job):
                 changing.begin(broker, job).error = windows.REPLACED_BY + b"another job"
         elif type(job.work) is Cancellation and len(item) > 2 and not _is_canceled(item):
@@ -472,6 +499,13 @@ def on_setack(broker: Broker, sender: Node, items: list[Any]) -> None:
             _collect_too(broker, job, theirs)
 
 
+def _doubt(job: Job) -> None:
+    """Note that the ack of a job may have had a result, because the node that told of it may not know."""
+    work = job.work
+    if isinstance(work, Collection):
+        work.is_doubted = True
+
+
 def _is_canceled(item: Any) -> bool:
     """Whether a SETACK tells of a job that was canceled."""
     return len(item) > OUTCOME_AT and item[OUTCOME_AT] in (OUTCOME_CANCELED, OUTCOME_REPLACED)
@@ -492,8 +526,8 @@ def _may_remember(broker: Broker) -> bool:
     return broker.memory.acked_count < ACKED_COUNT_MAX and broker.used_memory <= broker.memory.limits[1]
 
 
-def _hold_ack(broker: Broker, job_id: bytes, holders: NodeSet) -> None:
-    """Remember an ack of a job that we are said to hold and don't have: a late copy must find it."""
+def _hold_ack(broker: Broker, job_id: bytes, holders: NodeSet, result: results.Item | None) -> None:
+    """Remember an ack of a job that we are said to hold and don't have, with its result: a late copy must find it."""
     if not is_valid_id(job_id):
         raise ValueError("an id that is none")
     if not _may_remember(broker) or len(holders) > UNKNOWN_HOLDERS_MAX:
@@ -503,6 +537,9 @@ def _hold_ack(broker: Broker, job_id: bytes, holders: NodeSet) -> None:
     ttl_ms = max(1, ttl_minutes(job_id)) * 60_000
     job = Job(job_id, NO_TERMS, b"", 0, broker.now_ms + ttl_ms, holders)
     lifecycle.register_acked(broker, job)
+    if result is not None:
+        _, value, version, node = result
+        broker.results.put(job_id, value, version, node, 0)
     _look_later(broker, job, broker.acks.heard)
 
 
@@ -529,6 +566,8 @@ def on_gotack(broker: Broker, sender: Node, items: list[Any]) -> None:
         if theirs and ours is not theirs:
             merged = sets.union(ours, theirs)
             if not ours:
+                if broker.ends.watched:
+                    broker.ends.note(job_id)  # Now the ack proves that the job is over.
                 work.confirmed = ()  # "Not a holder" as an answer to a dummy ack confirms nothing for a real set.
             if merged is not ours:
                 job.holders = merged
@@ -585,6 +624,7 @@ def on_deljob(broker: Broker, sender: Node, items: list[Any]) -> None:
             last = packed
         if job.state != ACKED:
             acknowledge(broker, job)
+            _doubt(job)  # No RESULT goes before a DELJOB.
         if not theirs and sender not in job.holders:
             # No member: it knows the job as done, and was asked because we had been away.
             work = job.work

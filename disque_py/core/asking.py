@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from cluster_bus.messages import ASKJOBS, DIDJOBS, DOJOBS, JOBSARE
 from cluster_bus.node import Node
-from disque_py.core import acks, fencing, moving
+from disque_py.core import acks, fencing, moving, stalling
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
 from disque_py.core.errors import CommandError
@@ -189,22 +189,15 @@ def _answered(
     broker: Broker, client: Client, number: int, question: Question
 ) -> Generator[None, None, dict[Node, bytes]]:
     """Wait until a question is over, and return its answers."""
-    while number in broker.questions:
-        broker.waits.stalled[client] = None
-        yield
+    yield from stalling.until(broker, client, lambda: number not in broker.questions)
     return question.answers
 
 
 def _end(broker: Broker, number: int) -> None:
     """End a question: all have answered, or its time is over."""
     question = broker.questions.pop(number, None)
-    if question is not None and question.client in broker.waits.stalled:
-        del broker.waits.stalled[question.client]
-        broker.schedule.call_at(broker.now_ms, _go_on)  # The command goes on with the next tick, which is now due.
-
-
-def _go_on() -> None:
-    """Do nothing: the tick that calls this does the next part of long commands."""
+    if question is not None:
+        stalling.go_on_now(broker, question.client)
 
 
 def on_askjobs(broker: Broker, sender: Node, items: list[Any]) -> None:

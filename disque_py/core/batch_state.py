@@ -12,11 +12,14 @@ Reports are noted by events.py, where every change of a job's status passes. Spe
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from disque_py import event_format
 from disque_py.core.id_sets import ENTRY_BYTES, KEY_BYTES, IdSet, pack_id
 from disque_py.core.job_attributes import BATCH
+from disque_py.core.queue_settings import BATCH as BATCH_STATE
+from disque_py.core.queue_settings import state_key
 
 if TYPE_CHECKING:
     from cluster_bus.node import Node
@@ -30,8 +33,13 @@ LIVE: Final = 0
 BATCH_BYTES: Final = 1_000
 ID_BYTES: Final = 38
 RECORD_BYTES: Final = 16
+# Entries of one record, and of one part of a walk.
+RECORDED_MAX: Final = 500
+# The life of a batch whose name was never deleted. Older journals have 0 or 1 there, which say nothing.
+FIRST_LIFE: Final = 2
 PARTS: Final = 16
 _PART_AT: Final = 12
+_TTL_AT: Final = KEY_BYTES - 2
 NODE_BYTES: Final = 20
 
 # Fields of the shared state.
@@ -56,16 +64,18 @@ class Batch:
 
     fields       its shared state; empty while that is not known here
     parts        part -> ids
-    places       part -> segment of the journal with its first record
-    recorded     part -> about the bytes of its records
+    places       segment of the journal -> about the bytes of its records there
     count        ids in all parts
-    touched_ms   when the ids changed last
+    ttl_minutes  the longest time to live of its jobs, as their ids say it
+    changes      how often the ids changed
+    touched_ms   when they changed last
     held         jobs of it that this node has
     is_spreading the state was made a moment ago, and is on its way to the disk and to other nodes
     flush        number of the question whether all reports have arrived; 0: none
     """
 
     __slots__ = (
+        "changes",
         "count",
         "fields",
         "flush",
@@ -75,8 +85,8 @@ class Batch:
         "name",
         "parts",
         "places",
-        "recorded",
         "touched_ms",
+        "ttl_minutes",
     )
 
     def __init__(self, name: bytes) -> None:
@@ -85,8 +95,9 @@ class Batch:
         self.keepers: tuple[Node, ...] = ()
         self.parts: dict[int, IdSet] = {}
         self.places: dict[int, int] = {}
-        self.recorded: dict[int, int] = {}
         self.count = 0
+        self.ttl_minutes = 0
+        self.changes = 0
         self.touched_ms = 0
         self.held = 0
         self.is_spreading = False
@@ -99,6 +110,11 @@ class Batch:
             for status, count in enumerate(part.counts):
                 total[status] += count
         return total
+
+    @property
+    def live(self) -> int:
+        """How many ids are not over."""
+        return sum([part.counts[LIVE] for part in self.parts.values()])
 
     def digests(self) -> list[int]:
         """Return the digest of each part."""
@@ -138,17 +154,34 @@ class Report:
 class Push:
     """Ids on their way to the keepers, from a node that is none any more.
 
-    left      messages that are not answered
-    is_sent   all have been sent
+    unanswered   numbers of the messages that are not answered
+    is_sent      all have been sent
+    begun_ms     when it began
     """
 
-    __slots__ = ("is_sent", "left", "name", "size")
+    __slots__ = ("begun_ms", "is_sent", "name", "size", "unanswered")
 
-    def __init__(self, name: bytes, size: int) -> None:
+    def __init__(self, name: bytes, size: int, begun_ms: int) -> None:
         self.name = name
         self.size = size
-        self.left = 0
+        self.unanswered: dict[int, None] = {}
         self.is_sent = False
+        self.begun_ms = begun_ms
+
+
+class Flush:
+    """A question whether all reports of a batch have arrived.
+
+    nodes     those that have not answered
+    sent_ms   when they were asked last
+    """
+
+    __slots__ = ("name", "nodes", "sent_ms")
+
+    def __init__(self, name: bytes, nodes: tuple[Node, ...], sent_ms: int) -> None:
+        self.name = name
+        self.nodes: dict[Node, None] = dict.fromkeys(nodes)
+        self.sent_ms = sent_ms
 
 
 class Held:
@@ -173,16 +206,16 @@ class Batches:
     number       the number of the last report or question
     held         packed id -> the reply that waits for its report
     collecting   packed id -> the id of an ended job whose record waits for its report
-    recorded     (batch, part) -> entries that the journal must record; None: the whole part
+    recorded     (batch, part) -> entries that the journal must record
     due          batches that may be done now, or not any more
     waiting      batch -> client that waits until it is done -> until when (0: for ever)
     callbacks    batches whose callback is to be made, and not before -> when
     clients      batch -> the client of its callback's ADDJOB, as long as that waits
-    flushes      number -> batch and nodes that have not said that all their reports have arrived
+    flushes      number -> question whether all reports have arrived, those first that were asked first
     flush_answers   questions of other nodes whether our reports have arrived: (node, number, batch)
     to_sync      batches whose keepers changed
     pushes       batch -> its ids on their way to the keepers
-    push_of      number of a message -> its batch
+    push_of      number of a message -> its push
     seen_epoch, was_loading, looked_ms   of the last look at keepers
     """
 
@@ -219,16 +252,16 @@ class Batches:
         self.number = 0
         self.held: dict[bytes, Held] = {}
         self.collecting: dict[bytes, bytes] = {}
-        self.recorded: dict[tuple[bytes, int], dict[bytes, tuple[int, int]] | None] = {}
+        self.recorded: dict[tuple[bytes, int], dict[bytes, tuple[int, int]]] = {}
         self.due: dict[bytes, None] = {}
         self.waiting: dict[bytes, dict[Client, int]] = {}
         self.callbacks: dict[bytes, int] = {}
         self.clients: dict[bytes, Client] = {}
-        self.flushes: dict[int, tuple[bytes, dict[Node, None]]] = {}
+        self.flushes: dict[int, Flush] = {}
         self.flush_answers: list[tuple[Node, int, bytes]] = []
         self.to_sync: dict[bytes, tuple[Node, ...]] = {}
         self.pushes: dict[bytes, Push] = {}
-        self.push_of: dict[int, bytes] = {}
+        self.push_of: dict[int, Push] = {}
         self.looked_ms = 0
         self.seen_epoch = -1
         self.was_loading = False
@@ -305,24 +338,27 @@ class Batches:
             return False
         if part.count > before:
             batch.count += 1
+            batch.ttl_minutes = max(batch.ttl_minutes, int.from_bytes(key[_TTL_AT:], "big"))
             self._broker.used_memory += ID_BYTES
+        batch.changes += 1
         batch.touched_ms = self._broker.now_ms
         self.due[batch.name] = None
         if self._broker.is_journaling:
-            entries = self.recorded.setdefault((batch.name, number), {})
-            if entries is not None:
-                entries[key] = (status, version)
+            self.recorded.setdefault((batch.name, number), {})[key] = (status, version)
         return True
 
     def drop_ids(self, batch: Batch) -> None:
         """Forget the ids of a batch: it was deleted, or other nodes keep it."""
         self._broker.used_memory -= ID_BYTES * batch.count
         for part in batch.parts:
-            self._unplace(batch, part)
             self.recorded.pop((batch.name, part), None)
+        journal = self._broker.journal
+        for place, size in batch.places.items():
+            if place >= journal.first_place and place in journal.live_bytes:
+                journal.live_bytes[place] -= size
+                journal.live_records[place] -= 1
         batch.parts = {}
         batch.places = {}
-        batch.recorded = {}
         batch.count = 0
 
     def drop(self, batch: Batch) -> None:
@@ -368,73 +404,83 @@ class Batches:
         return sum(BATCH_BYTES + len(name) + ID_BYTES * batch.count for name, batch in self.by_name.items())
 
     # -- journal -----------------------------------------------------------------------------------
+    #
+    # Each record stands by itself: entries merge in any order. So when a segment goes, each of its records is recorded
+    # again alone, without the entries that have changed since. No turn records a whole part.
 
     def take_records(self) -> list[tuple[bytes, int, int, bytes]]:
-        """Return the entries that the journal must record: (batch, part, 1 if it adds to earlier ones, entries)."""
+        """Return the entries that the journal must record: (batch, part, its life, entries)."""
         recorded, self.recorded = self.recorded, {}
-        journal = self._broker.journal
-        records = []
+        place = self._broker.journal.place
+        records: list[tuple[bytes, int, int, bytes]] = []
         for (name, number), entries in recorded.items():
             batch = self.by_name.get(name)
-            part = None if batch is None else batch.parts.get(number)
-            if batch is None or part is None:
+            if batch is None or number not in batch.parts:
                 continue
-            goes_on = entries is not None and number in batch.places
-            if goes_on:
-                assert entries is not None
-                data = b"".join([packed_entry(key, *state) for key, state in entries.items()])
-            else:
-                self._unplace(batch, number)
-                data = b"".join(part.entries())
-                batch.places[number] = journal.place
-                batch.recorded[number] = 0
-                journal.live_records[journal.place] = journal.live_records.get(journal.place, 0) + 1
-            size = RECORD_BYTES + len(name) + len(data)
-            place = batch.places[number]
-            batch.recorded[number] += size
-            journal.live_bytes[place] = journal.live_bytes.get(place, 0) + size
-            records.append((name, number, int(goes_on), data))
+            life = self._life(name)
+            packed = [packed_entry(key, *state) for key, state in entries.items()]
+            for at in range(0, len(packed), RECORDED_MAX):
+                data = b"".join(packed[at : at + RECORDED_MAX])
+                self._place(batch, place, len(data))
+                records.append((name, number, life, data))
         return records
 
-    def record_again(self, name: bytes, part: int) -> None:
-        """Write a part anew, because a segment with a record of it is to go."""
+    def _life(self, name: bytes) -> int:
+        """Return the number of the deletion before this batch, so that its records differ from those before."""
+        state = self._broker.queue_settings.states.get(state_key(BATCH_STATE, name))
+        return FIRST_LIFE + (0 if state is None else state.reset[0])
+
+    def _place(self, batch: Batch, place: int, entries_bytes: int) -> None:
+        """Count a record of a batch in a segment."""
+        journal = self._broker.journal
+        size = RECORD_BYTES + len(batch.name) + entries_bytes
+        if place not in batch.places:
+            batch.places = {each: known for each, known in batch.places.items() if each in journal.live_bytes}
+            batch.places[place] = 0
+            journal.live_records[place] = journal.live_records.get(place, 0) + 1
+        batch.places[place] += size
+        journal.live_bytes[place] = journal.live_bytes.get(place, 0) + size
+
+    def record_again(self, name: bytes, part: int, data: bytes) -> None:
+        """Write the entries of a record anew that still count, because its segment is to go."""
         batch = self.by_name.get(name)
-        if batch is not None and part in batch.parts:
-            self.recorded[name, part] = None
+        ids = None if batch is None else batch.parts.get(part)
+        if ids is None:
+            return
+        for at in range(0, len(data), ENTRY_BYTES):
+            entry = data[at : at + ENTRY_BYTES]
+            if ids.has(entry):
+                tail = entry[KEY_BYTES:]
+                state = (tail[0], int.from_bytes(tail[1:], "little"))
+                self.recorded.setdefault((name, part), {})[entry[:KEY_BYTES]] = state
 
-    def record_all(self) -> None:
-        """Write all parts of all batches: the journal is new."""
-        for name, batch in self.by_name.items():
-            for part in batch.parts:
-                self.recorded[name, part] = None
+    def record_all(self) -> Iterator[None]:
+        """Write all ids of all batches, some per part: the journal is new."""
+        first_place = self._broker.journal.first_place
+        count = 0
+        for batch in list(self.by_name.values()):
+            batch.places = {place: size for place, size in batch.places.items() if place >= first_place}
+            for number, ids in list(batch.parts.items()):
+                for data in ids.entries():
+                    if self.by_name.get(batch.name) is not batch or batch.parts.get(number) is not ids:
+                        break
+                    self.record_again(batch.name, number, data)
+                    count += len(data) // ENTRY_BYTES
+                    if count >= RECORDED_MAX:
+                        count = 0
+                        yield
 
-    def restored(self, name: bytes, part: int, data: bytes, place: int, *, goes_on: bool) -> None:
-        """Enter entries from the journal."""
+    def restored(self, name: bytes, part: int, life: int, data: bytes, place: int) -> None:
+        """Enter entries from the journal. Those of a batch that was deleted before this one are left out."""
+        if FIRST_LIFE <= life < self._life(name):
+            return
         batch = self.get(name)
         for at in range(0, len(data), ENTRY_BYTES):
             status = data[at + KEY_BYTES]
             version = int.from_bytes(data[at + KEY_BYTES + 1 : at + ENTRY_BYTES], "little")
             self.enter(batch, data[at : at + KEY_BYTES], status, version)
-        journal = self._broker.journal
-        if not goes_on or part not in batch.places:
-            self._unplace(batch, part)
-            batch.places[part] = place
-            batch.recorded[part] = 0
-            journal.live_records[place] = journal.live_records.get(place, 0) + 1
-        size = RECORD_BYTES + len(name) + len(data)
-        first = batch.places[part]
-        batch.recorded[part] += size
-        journal.live_bytes[first] = journal.live_bytes.get(first, 0) + size
+        self._place(batch, place, len(data))
         self.recorded.pop((name, part), None)
-
-    def _unplace(self, batch: Batch, part: int) -> None:
-        """Note that the records of a part count no more."""
-        journal = self._broker.journal
-        place = batch.places.pop(part, 0)
-        size = batch.recorded.pop(part, 0)
-        if place >= journal.first_place and place in journal.live_bytes:
-            journal.live_bytes[place] -= size
-            journal.live_records[place] -= 1
 
 
 def packed_entry(key: bytes, status: int, version: int) -> bytes:

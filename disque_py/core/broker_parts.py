@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from disque_py.core.job import Job
     from disque_py.core.keying import Lookup, Search
     from disque_py.core.queue import Queue
+    from disque_py.core.results import Item
     from disque_py.core.tasks import Share, Task
 
 # Above the number of every segment, so no job's `place` counts (journaling.py). It has 31 bits, as that field (job.py).
@@ -88,14 +89,16 @@ class Acks:
     asked       acked jobs whose other holders we asked once
     heard       acked jobs that other nodes collect
     not_held    ids of jobs that are done, and of which this node said that it does not hold them
+    ahead       results of jobs that are not here; the ack behind each says whether this node is to hold it
     has_forgotten   whether a node was forgotten here: sets may name nodes that need not confirm
     recollect   a walk over all acked records, a part per tick, after a node came back or was forgotten
     """
 
-    __slots__ = ("asked", "has_forgotten", "heard", "not_held", "recollect")
+    __slots__ = ("ahead", "asked", "has_forgotten", "heard", "not_held", "recollect")
 
     def __init__(self, keep_ms: int) -> None:
         self.not_held = Tombstones(keep_ms)
+        self.ahead: dict[bytes, Item] = {}
         self.has_forgotten = False
         self.asked = Line(ACK_ASKED_MS)
         self.heard = Line(ACK_HEARD_MS)
@@ -133,7 +136,7 @@ class Waits:
     blocked_count    clients and requests that wait for jobs or copies
     timeouts         when blocked clients are answered at the latest
     incremental      client -> its long command, done a part per turn (incremental.py)
-    stalled          clients whose long command waits for bodies from disk
+    stalled          clients whose long command waits for bodies from disk or other nodes (stalling.py)
     clients_paused_until_ms   CLIENT PAUSE
     loading_until_ms   until when requests wait for the loading instead of being refused
     early            clients that do so

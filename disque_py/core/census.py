@@ -143,6 +143,11 @@ def ready_since_ms(job: Job) -> int:
     return job.since_ms or job.ctime // CTIMES_PER_MS + job.terms.delay_ms
 
 
+def is_pending(broker: Broker, job: Job) -> bool:
+    """Whether the job is queued on this node."""
+    return job.state == QUEUED
+
+
 def is_running(broker: Broker, job: Job) -> bool:
     """Whether a consumer of this node has the job. An at-most-once job runs until its ack, or the end of its TTL."""
     if job.state != ACTIVE:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from cluster_bus.messages import ASKCHANGED, CHANGED, SETACK
+from cluster_bus.messages import ASKCHANGED, CHANGED, RESULT, SETACK
 from cluster_bus.node import Node
 from disque_py import event_format
 from disque_py.core import changeable, events, lifecycle, windows
@@ -34,6 +34,8 @@ ASKS_MAX: Final = 5
 OUTCOME_CANCELED: Final = 1
 # … because another job took its place, so its key is not used any more (spec TP6).
 OUTCOME_REPLACED: Final = 2
+# Or it was completed, and another node may have a result that the sender does not know (spec RW10).
+OUTCOME_DOUBTED: Final = 3
 NO_CHANGE: Final[tuple[int, bytes]] = (0, b"")
 # Of a job whose part is the newest that this node heard of: questions left, highest number heard.
 NOT_BEHIND: Final[tuple[int, int]] = (0, 0)
@@ -224,6 +226,24 @@ def setack_of(broker: Broker, job: Job) -> tuple[Any, ...]:
     return (job.id, packed)
 
 
+def send_result(broker: Broker, nodes: tuple[Node, ...], job: Job) -> bool:
+    """Send the result of an acked job to nodes that a SETACK goes to next. Return whether there is one. Spec RW1."""
+    if not broker.results.by_id:
+        return False
+    result = broker.results.item(job.id)
+    if result is None:
+        return False
+    broker.send(nodes, RESULT, result)
+    return True
+
+
+def send_ack(broker: Broker, node: Node, job: Job) -> None:
+    """Tell a node of an acked record, with its result."""
+    only = broker.sets.only(node)
+    send_result(broker, only, job)
+    broker.send(only, SETACK, setack_of(broker, job))
+
+
 def canceled_outcome(job: Job) -> int:
     """Return the outcome that a SETACK of a canceled job names."""
     return OUTCOME_REPLACED if windows.is_replaced(job) else OUTCOME_CANCELED
@@ -321,7 +341,7 @@ def on_askchanged(broker: Broker, sender: Node, items: list[Any]) -> None:
             if job_id in broker.tombstones:
                 broker.send(broker.sets.only(sender), SETACK, (job_id, b""))
         elif job.state == ACKED:
-            broker.send(broker.sets.only(sender), SETACK, setack_of(broker, job))
+            send_ack(broker, sender, job)
         else:
             tell(broker, sender, job)
 
@@ -334,7 +354,7 @@ def on_changed(broker: Broker, sender: Node, items: list[Any]) -> None:
         if job is None:
             broker.stats.ignored("change of an unknown job")
         elif job.state == ACKED:
-            broker.send(broker.sets.only(sender), SETACK, setack_of(broker, job))
+            send_ack(broker, sender, job)
         elif not _is_believable(part.number, number_of(job)[0]):
             broker.stats.ignored("change number that no node gives")
         elif (part.number, part.node) > number_of(job):

@@ -14,7 +14,7 @@ from collections.abc import Generator
 from functools import partial
 from typing import Final
 
-from disque_py.core import delivery, exclusive, lifecycle, ordering
+from disque_py.core import delivery, exclusive, lifecycle, ordering, stalling
 from disque_py.core.broker import Broker
 from disque_py.core.claim_stamps import needed
 from disque_py.core.client import Client
@@ -52,9 +52,7 @@ def fetch(
     until_ms = broker.now_ms + TRY_MS
     while True:
         picks = _begin(broker, client, names, min(count, CLAIMS_MAX), options, found)
-        while any(pick.outcome == UNDECIDED for pick in picks):
-            broker.waits.stalled[client] = None
-            yield
+        yield from stalling.until(broker, client, partial(_are_decided, picks))
         for pick in picks:
             if pick.outcome == GRANTED:
                 _deliver(broker, pick, options, found)
@@ -136,11 +134,9 @@ def _decided(broker: Broker, pick: Pick) -> None:
     if pick.outcome == GRANTED and client not in broker.waits.incremental:
         exclusive.give_back(broker, pick)
         return
-    if client in broker.waits.stalled:
-        # The command looks whether all of its claims are decided. A line's claim for this client is none of them.
-        del broker.waits.stalled[client]
-        broker.schedule.call_at(broker.now_ms, _go_on)
+    # The command looks whether all of its claims are decided. A line's claim for this client is none of them.
+    stalling.go_on_now(broker, client)
 
 
-def _go_on() -> None:
-    """Do nothing: the tick that calls this does the next part of long commands."""
+def _are_decided(picks: list[Pick]) -> bool:
+    return all(pick.outcome != UNDECIDED for pick in picks)

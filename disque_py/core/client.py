@@ -7,14 +7,14 @@ reply, or None while it is not known yet.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from disque_py.core.fetch_options import PLAIN
 from disque_py.ports import ClientPort
 
 if TYPE_CHECKING:
     from collections import deque
-    from collections.abc import Callable
 
     from disque_py.core.job import Job
     from disque_py.core.patterns import PatternGroup
@@ -44,6 +44,17 @@ REPLY_SKIP: Final = 2  # Suppress the reply of the next command only.
 REPLY_SKIP_AGAIN: Final = 3  # The next command was itself a CLIENT REPLY SKIP.
 
 
+class Blocked(NamedTuple):
+    """A request that may wait for ever, of a user whose permissions may change meanwhile. Spec US8.
+
+    argv   its words
+    end    ends the wait, and answers the client with this error
+    """
+
+    argv: list[bytes]
+    end: Callable[[str], None]
+
+
 class Client:
     """One connection.
 
@@ -69,6 +80,7 @@ class Client:
     is_monitor             gets a line for every command executed
     is_in_multi            sent MULTI, which is refused: so are its commands, until EXEC or DISCARD
     user                   the user whose permissions hold; None: `default`, which nothing restricts (users.py)
+    blocked                a LOCK ACQUIRE, WAITJOB or BATCH WAIT that waits; None: there is none
     on_outcome             gets the reply of a change that the audit log is to have; None: there is none
     """
 
@@ -77,6 +89,7 @@ class Client:
         "addr",
         "arrival",
         "awake_at_ms",
+        "blocked",
         "close_asked",
         "connected_ms",
         "fd",
@@ -141,6 +154,7 @@ class Client:
         self.held: deque[tuple[int, list[bytes]]] | None = None
         self.held_bytes = 0
         self.user: User | None = None
+        self.blocked: Blocked | None = None
         self.on_outcome: Callable[[bytes | None], None] | None = None
 
     def reply(self, data: bytes) -> None:

@@ -47,6 +47,7 @@ class DeferredReply:
         if not self.is_waited_for or self._broker.clients.get(client.id) is not client:
             return
         client.waiting = RUNNING
+        client.blocked = None
         if client.on_outcome is not None:
             client.on_outcome(self._reply)
         if self._reply is not None:

@@ -12,12 +12,11 @@ an epoch that is far above all others. Work that runs then may be handed out aga
 from __future__ import annotations
 
 from collections.abc import Generator
-from functools import partial
 from typing import Any, Final
 
 from cluster_bus.messages import VOTE
 from cluster_bus.node import ID_BYTES, Node
-from disque_py.core import gathering, voting
+from disque_py.core import gathering, stalling, voting
 from disque_py.core.broker import Broker
 from disque_py.core.claims import send, voters_in_reach
 from disque_py.core.client import Client
@@ -214,7 +213,7 @@ def _decide(broker: Broker, client: Client, current: VoterList, wanted: VoterLis
         if known is None or known.epoch != current.epoch:
             raise CommandError(BUSY)
         number = max(number, promise.highest)
-        yield from _pause(broker, client, broker.rng.randint(*PAUSE_MS))
+        yield from stalling.pause(broker, client, broker.rng.randint(*PAUSE_MS))
     raise CommandError(BUSY)
 
 
@@ -228,11 +227,7 @@ def _vote(
     packed = proposed.packed() if proposed is not None else None
     for node in nodes:
         send(broker, node, VOTE, (number, current.epoch, *ballot, packed))
-    until_ms = broker.now_ms + VOTE_MS
-    broker.schedule.call_at(until_ms, partial(_go_on, broker, client))
-    while not vote.is_decided and broker.now_ms < until_ms:
-        broker.waits.stalled[client] = None
-        yield
+    yield from stalling.until_ms(broker, client, broker.now_ms + VOTE_MS, lambda: vote.is_decided)
     claims.rounds.pop(number, None)
     return vote
 
@@ -258,7 +253,7 @@ def on_vote_is(broker: Broker, sender: Node, items: list[Any]) -> None:
         elif outcome == NO:
             vote.refused += 1
         if vote.is_decided:
-            _go_on(broker, vote.client)
+            stalling.go_on_now(broker, vote.client)
 
 
 def on_link_lost(broker: Broker, node: Node) -> None:
@@ -267,7 +262,7 @@ def on_link_lost(broker: Broker, node: Node) -> None:
         if node in vote.unanswered:
             del vote.unanswered[node]
             if vote.is_decided:
-                _go_on(broker, vote.client)
+                stalling.go_on_now(broker, vote.client)
 
 
 def forget_client(broker: Broker, client: Client) -> None:
@@ -275,25 +270,6 @@ def forget_client(broker: Broker, client: Client) -> None:
     rounds = broker.claims.rounds
     for number in [number for number, vote in rounds.items() if vote.client is client]:
         del rounds[number]
-
-
-def _go_on(broker: Broker, client: Client) -> None:
-    """Let a command go on with the next tick, which is now due."""
-    if client in broker.waits.stalled:
-        del broker.waits.stalled[client]
-        broker.schedule.call_at(broker.now_ms, _nothing)
-
-
-def _nothing() -> None:
-    """Do nothing: the tick that calls this does the next part of long commands."""
-
-
-def _pause(broker: Broker, client: Client, span_ms: int) -> Generator[None, None, None]:
-    until_ms = broker.now_ms + span_ms
-    broker.schedule.call_at(until_ms, partial(_go_on, broker, client))
-    while broker.now_ms < until_ms:
-        broker.waits.stalled[client] = None
-        yield
 
 
 def _await_effect(broker: Broker, client: Client, epoch: int) -> Generator[None, None, None]:
@@ -307,7 +283,7 @@ def _await_effect(broker: Broker, client: Client, epoch: int) -> Generator[None,
         ready = [node_id for node_id in current.voters if found.get(node_id, (0, b"", 0))[::2] == (epoch, IS_READY)]
         if len(ready) >= current.majority:
             return
-        yield from _pause(broker, client, POLL_MS)
+        yield from stalling.pause(broker, client, POLL_MS)
     raise CommandError(CHANGING)
 
 

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     Slot = list[bytes | None]
 
 NO_TIMEOUT_SUFFIX: Final = (replication.NOREPL_TIMEOUT, replication.NOREPL_REMOVED, replication.LEAVING_REPLY)
+# A refusal that concerns a batch, not one of the queues (keeping.py).
+_OF_BATCH: Final = b"-CLOSED "
 
 
 class Plan:
@@ -178,8 +180,12 @@ def _go_on(broker: Broker, fan: Fanout) -> None:
         plan = fan.plans[fan.started]
         if plan.is_keyed and is_waiting:
             return
-        fan.started += 1
         _begin(broker, fan, plan)
+        while fan.started < len(fan.plans) and plan.slot[0] is None:
+            plan = fan.plans[fan.started]
+            if plan.is_keyed:
+                break
+            _begin(broker, fan, plan)
 
 
 def _is_held(plan: Plan) -> bool:
@@ -188,8 +194,9 @@ def _is_held(plan: Plan) -> bool:
 
 
 def _begin(broker: Broker, fan: Fanout, plan: Plan) -> None:
-    """Begin to make a job."""
+    """Begin to make the next job."""
     client, job = fan.client, plan.job
+    fan.started += 1
     broker.producers.fans[job] = fan
     client.waiting_jobs[job] = plan.slot
     broker.waits.blocked_count += 1
@@ -263,7 +270,7 @@ def _answer(broker: Broker, fan: Fanout) -> None:
 
 def _fail(broker: Broker, fan: Fanout, failed: Plan, reply: bytes) -> None:
     """Give up all jobs, because one of them can't be made, and answer the producer."""
-    if reply not in NO_TIMEOUT_SUFFIX:
+    if reply not in NO_TIMEOUT_SUFFIX and not reply.startswith(_OF_BATCH):
         reply = reply[:-2] + b": " + failed.job.terms.queue.replace(b"\r", b" ").replace(b"\n", b" ") + b"\r\n"
     _end(broker, fan)
     if fan.client.waiting_jobs.get(fan.marker) is fan.slot:

@@ -20,6 +20,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from cluster_bus.messages import ANSWER, QUESTION
+from disque_py.core import stalling
 from disque_py.core.errors import CommandError
 
 if TYPE_CHECKING:
@@ -107,9 +108,7 @@ def ask(broker: Broker, client: Client, topic: bytes, words: list[Any], check: C
 
 def answers(broker: Broker, question: Question) -> Generator[None, None, list[Any]]:
     """Wait until the question is over, and return the answers in the order of the nodes' ids."""
-    while question.unanswered and not question.is_over:
-        broker.waits.stalled[question.client] = None
-        yield
+    yield from stalling.until(broker, question.client, lambda: not question.unanswered or question.is_over)
     broker.gatherings.asked.pop(question.number, None)
     return [question.answers[node] for node in question.asked if node in question.answers]
 
@@ -151,7 +150,7 @@ def on_link_lost(broker: Broker, node: Node) -> None:
 def _without(broker: Broker, question: Question, node: Node) -> None:
     del question.unanswered[node]
     if not question.unanswered:
-        broker.waits.stalled.pop(question.client, None)  # Its command goes on with the next tick, which is now due.
+        stalling.go_on(broker, question.client)
 
 
 def _end(broker: Broker, number: int) -> None:
@@ -159,7 +158,7 @@ def _end(broker: Broker, number: int) -> None:
     question = broker.gatherings.asked.pop(number, None)
     if question is not None:
         question.is_over = True
-        broker.waits.stalled.pop(question.client, None)
+        stalling.go_on(broker, question.client)
 
 
 def _node_id(node: Node) -> bytes:

@@ -32,6 +32,9 @@ NO_ROOM: Final = 7  # The voter remembers too many keys.
 PENDING_MS: Final = 1 << 62
 KEYS_MAX: Final = 1_000_000
 KEY_BYTES_MAX: Final = 4_096
+# All keys and holders together. They do not count in `maxmemory`: a full node has to grant claims, or the consumers of
+# its jobs would stand still. A key of a lock or of an exclusive queue has a hundred bytes as a rule.
+NAME_BYTES_MAX: Final = 256 << 20
 FENCE_MAX: Final = (1 << 63) - 1
 # No fence is higher, and none is granted that is so far above the wall clock: else one bad clock could use them all up.
 FENCE_LIMIT: Final = 1 << 62
@@ -117,14 +120,16 @@ class Grants:
 
     records     key -> its memory
     floor       highest fence of every key that is not in `records`
+    name_bytes  bytes of the keys and of the holders in `records`
     unsettled   keys whose grant has no end yet, because its record is being written
     """
 
-    __slots__ = ("_walk", "floor", "records", "unsettled")
+    __slots__ = ("_walk", "floor", "name_bytes", "records", "unsettled")
 
     def __init__(self) -> None:
         self.records: dict[bytes, Grant] = {}
         self.floor = 0
+        self.name_bytes = 0
         self.unsettled: dict[bytes, None] = {}
         self._walk: list[bytes] = []
 
@@ -159,9 +164,10 @@ class Grants:
         if record is None:
             if flags & RENEWS or fence <= self.floor:
                 return OLD_FENCE
-            if len(self.records) >= KEYS_MAX:
+            if len(self.records) >= KEYS_MAX or self.name_bytes + len(key) + len(holder) > NAME_BYTES_MAX:
                 return NO_ROOM
             record = self.records[key] = Grant()
+            self.name_bytes += len(key)
         else:
             if record.blocked_until_ms > now_ms:
                 return HELD
@@ -182,9 +188,12 @@ class Grants:
                 return OLD_FENCE
             if attempt and attempt <= record.attempts_at(now_ms):
                 return OLD_ATTEMPT
+            longer = len(holder) - len(record.holder)
+            if longer > 0 and self.name_bytes + longer > NAME_BYTES_MAX:
+                return NO_ROOM
         record.before = record.attempts_at(now_ms)
         record.attempts = attempt or record.before
-        record.holder = holder
+        self._hold(record, holder)
         record.fence = record.highest = fence
         record.lease_ms = lease_ms
         record.keep_ms = keep_ms
@@ -194,6 +203,10 @@ class Grants:
         self.unsettled[key] = None
         assert record.highest > self.floor
         return GRANTED
+
+    def _hold(self, record: Grant, holder: bytes) -> None:
+        self.name_bytes += len(holder) - len(record.holder)
+        record.holder = holder
 
     def settle(self, key: bytes, now_ms: int) -> None:
         """Let a grant run from now on: its record is on disk. The moment is later than that of the claim's receipt."""
@@ -257,9 +270,12 @@ class Grants:
     def put(self, item: GrantItem, now_ms: int) -> None:
         """Set a key's memory as a file has it. A grant runs its whole lease again."""
         key, holder, fence, lease_ms, highest, attempts, before, kept_ms, done_ms, is_running, is_renewed = item
+        self._drop(key)
         record = self.records[key] = Grant()
+        self.name_bytes += len(key)
         record.is_renewed = is_renewed
-        record.holder, record.fence, record.lease_ms = holder, fence, lease_ms
+        self._hold(record, holder)
+        record.fence, record.lease_ms = fence, lease_ms
         record.highest, record.attempts, record.before, record.keep_ms = highest, attempts, before, kept_ms
         if is_running:
             record.until_ms = now_ms + lease_ms + 1
@@ -289,7 +305,8 @@ class Grants:
                 known.blocked_until_ms = max(known.blocked_until_ms, until_ms, _end(known, now_ms))
             elif known.until_ms != PENDING_MS:
                 known.until_ms = max(known.until_ms, until_ms)
-                known.holder, known.fence, known.lease_ms = holder, fence, max(known.lease_ms, lease_ms)
+                self._hold(known, holder)
+                known.fence, known.lease_ms = fence, max(known.lease_ms, lease_ms)
                 known.is_renewed |= is_renewed
         if done_ms:
             known.done_until_ms = max(known.done_until_ms, now_ms + done_ms + 1)
@@ -301,9 +318,15 @@ class Grants:
 
     def forget(self, key: bytes) -> None:
         """Forget an idle key: from now on the floor stands for its fences."""
-        record = self.records.pop(key, None)
+        record = self._drop(key)
         if record is not None:
             self.floor = max(self.floor, record.highest)
+
+    def _drop(self, key: bytes) -> Grant | None:
+        record = self.records.pop(key, None)
+        if record is not None:
+            self.name_bytes -= len(key) + len(record.holder)
+        return record
 
     def idle(self, now_ms: int) -> list[bytes]:
         """Return keys that may be forgotten, among those looked at in this step."""
@@ -320,7 +343,7 @@ class Grants:
         self.records.clear()
         self.unsettled.clear()
         self._walk = []
-        self.floor = 0
+        self.floor = self.name_bytes = 0
 
 
 def _end(record: Grant, now_ms: int) -> int:

@@ -153,6 +153,8 @@ def hand_over(broker: Broker, node: Node, jobs: list[Job], due_ms: int = 0) -> H
     state.next_number = number + 1
     handover = Handover(node, number, due_ms)
     sets = broker.sets
+    assert node is not broker.me
+    assert state.lowest <= number
     assert number not in state.pending
     for job in jobs:
         assert job.state == ACTIVE
@@ -176,7 +178,9 @@ def _send(broker: Broker, node: Node, state: Exchange, number: int) -> None:
     batch.sent_ms = broker.now_ms
     batch.jobs = [job if job is not None and job.work is batch.handover else None for job in batch.jobs]
     snapshots = [_snapshot(broker, job, batch.handover) for job in batch.jobs]
-    settled = state.told_settled = state.settled()
+    settled = state.settled()
+    assert state.told_settled <= settled < number
+    state.told_settled = settled
     broker.send(broker.sets.only(node), YOURJOBS, (number, settled, snapshots))
 
 
@@ -261,6 +265,7 @@ def _settle(broker: Broker, job: Job, handover: Handover, answer: int) -> None:
 
 def taken(broker: Broker, job: Job) -> None:
     """Turn our job into a copy, or forget it, because the other node has it queued."""
+    assert job.state == ACTIVE
     job.work = None
     job.was_queued = True  # The taker queues it for the first time.
     lifecycle.mark_dirty(broker, job)

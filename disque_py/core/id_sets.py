@@ -111,6 +111,12 @@ class IdSet:
         at = _find(bucket, key)
         return None if at < 0 else bucket[at + KEY_BYTES]
 
+    def has(self, entry: bytes) -> bool:
+        """Whether an id is in the set with just this status and version."""
+        bucket = self._buckets[self._number(entry[:KEY_BYTES])]
+        at = _find(bucket, entry)
+        return at >= 0
+
     def entries(self) -> Iterator[bytes]:
         """Yield all entries, a bucket at a time. The set may grow meanwhile; what it gets then may be missing."""
         at = 0
@@ -153,7 +159,7 @@ class IdSet:
 
 
 def _find(bucket: bytearray, key: bytes) -> int:
-    """Return where the entry of a key begins; -1 if there is none."""
+    """Return where the entry begins that begins with these bytes; -1 if there is none."""
     at = bucket.find(key)
     while at >= 0 and at % ENTRY_BYTES:
         at = bucket.find(key, at + 1)

@@ -3,7 +3,7 @@
 A command whose work grows with its arguments or its results is written as a generator. It yields after about half a
 millisecond of work, and returns its reply. A short command ends in the first part and is answered at once. Otherwise
 the client waits, as for a GETJOB, while the turns of other clients go on in between (spec B4). A client in
-`broker.waits.stalled` waits for bodies from disk: its command does not go on until they are there (spilling.py).
+`broker.waits.stalled` waits for bodies from disk or for other nodes: its command does no part (stalling.py).
 """
 
 from __future__ import annotations
@@ -40,6 +40,8 @@ def step(broker: Broker) -> None:
     for client, steps in list(broker.waits.incremental.items()):
         if broker.waits.stalled and client in broker.waits.stalled:
             continue
+        if broker.waits.incremental.get(client) is not steps:
+            continue  # A step before this one ended it.
         try:
             next(steps)
         except StopIteration as end:
@@ -48,8 +50,18 @@ def step(broker: Broker) -> None:
             _answer(broker, client, error(refused.text))
 
 
+def refuse(broker: Broker, client: Client, text: str) -> None:
+    """End a long command under way with an error."""
+    steps = broker.waits.incremental.get(client)
+    if steps is not None:
+        steps.close()
+        broker.waits.stalled.pop(client, None)
+        _answer(broker, client, error(text))
+
+
 def _answer(broker: Broker, client: Client, reply: bytes | None) -> None:
     del broker.waits.incremental[client]
+    client.blocked = None
     if client.waiting == WAITS_FOR_PARTS:
         client.waiting = RUNNING
     if client.on_outcome is not None and client.waiting == RUNNING:

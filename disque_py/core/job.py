@@ -102,15 +102,17 @@ class Collection:
 
     passed   nodes that said that they hold no copy, while the set did not name them; it may name them later
     is_reported   this node told the keepers of the job's batch of its end (batch_state.py)
+    is_doubted    the ack may have had a result that this node does not know (ends.py)
     """
 
-    __slots__ = ("attempts", "confirmed", "is_reported", "passed")
+    __slots__ = ("attempts", "confirmed", "is_doubted", "is_reported", "passed")
 
     def __init__(self) -> None:
         self.confirmed: tuple[Node, ...] = ()
         self.passed: tuple[Node, ...] = ()
         self.attempts = 0
         self.is_reported = False
+        self.is_doubted = False
 
     def confirm(self, node: Node) -> None:
         """Note that the node knows the ack."""
@@ -180,32 +182,51 @@ class JobTerms:
     queue            name of the queue; b"" with no holders is a dummy ack (see `Job.is_dummy`)
     retry_ms, delay_ms   spans as asked for; retry 0 means at most once
     replicate        copies the producer asked for
+    topic            the topic that it was published to; None: added to its queue
     """
 
-    __slots__ = ("delay_ms", "queue", "replicate", "retry_ms")
+    __slots__ = ("delay_ms", "queue", "replicate", "retry_ms", "topic")
 
-    def __init__(self, queue: bytes, retry_ms: int, delay_ms: int, replicate: int) -> None:
+    def __init__(self, queue: bytes, retry_ms: int, delay_ms: int, replicate: int, topic: bytes | None = None) -> None:
         self.queue = queue
         self.retry_ms = retry_ms
         self.delay_ms = delay_ms
         self.replicate = replicate
+        self.topic = topic
+
+    def of_queue(self, known: dict[bytes, JobTerms], name: bytes) -> JobTerms:
+        """Return the same terms in another queue."""
+        return terms_of(known, name, self.retry_ms, self.delay_ms, self.replicate, self.topic)
 
 
 NO_TERMS: Final = JobTerms(b"", 0, 0, 0)  # Of acks for jobs that this node never held.
 
 
-def terms_of(known: dict[bytes, JobTerms], queue: bytes, retry_ms: int, delay_ms: int, replicate: int) -> JobTerms:
+def terms_of(
+    known: dict[bytes, JobTerms],
+    queue: bytes,
+    retry_ms: int,
+    delay_ms: int,
+    replicate: int,
+    topic: bytes | None = None,
+) -> JobTerms:
     """Return terms with these values: the last ones of the queue if they are the same, so jobs in a row share them.
 
     known   the last terms of each queue; forgotten when there are too many
     """
     terms = known.get(queue)
-    if terms is None or terms.retry_ms != retry_ms or terms.delay_ms != delay_ms or terms.replicate != replicate:
+    if (
+        terms is None
+        or terms.retry_ms != retry_ms
+        or terms.delay_ms != delay_ms
+        or terms.replicate != replicate
+        or terms.topic != topic
+    ):
         if terms is not None:
             queue = terms.queue  # One object for all its jobs.
         elif len(known) >= TERMS_MAX:
             known.clear()
-        terms = known[queue] = JobTerms(queue, retry_ms, delay_ms, replicate)
+        terms = known[queue] = JobTerms(queue, retry_ms, delay_ms, replicate, topic)
     return terms
 
 
@@ -214,7 +235,7 @@ class Job:
     """One job, as this node knows it. A million may lie in memory, so each field is as narrow as its values.
 
     id               its 40 bytes
-    terms            queue, RETRY, DELAY and REPLICATE, shared with other jobs
+    terms            queue, RETRY, DELAY, REPLICATE and topic, shared with other jobs
     body             bytes; a Spilled while they are on disk (spilling.py)
     state            constants above
     ctime            creation, wall clock ms x 1,000,000 + sequence, never changed on the way

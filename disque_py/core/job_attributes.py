@@ -36,13 +36,15 @@ TRACE_BYTES_MAX: Final = 1_024
 # Codes of extras.
 CLAIM: Final = 1  # The key under which the job may be delivered.
 WINDOW: Final = 2  # How long its KEY is used (windows.py).
-TOPIC: Final = 3  # The topic that it was published to.
+TOPIC: Final = 3  # The topic that it was published to. In memory it is one of the job's terms (job.py).
 BATCH: Final = 4  # The batch that it belongs to.
 SCHEDULE: Final = 5  # The schedule that made it.
 # At most so many, of so many packed bytes together.
 EXTRAS_MAX: Final = 32
 EXTRAS_BYTES_MAX: Final = 65_536
 EXTRA_BYTES: Final = 120
+# Of a job with a topic and nothing else.
+TOPIC_FIELD_LENGTH: Final = 4
 
 # Of the words of CLAIM: queue, name, value, flags, fence, fence of the job's own key, holder.
 STAMP_TYPES: Final = (bytes, bytes, bytes, int, int, int, bytes)
@@ -74,8 +76,10 @@ class JobAttributes:
         self.is_open = False
         self.extras: Extras | None = None
         self.part: Changeable | None = None
-        self.packed_bytes = self.size = 0
-        self.measure()
+        self.packed_bytes = PACKED_BYTES
+        self.size = ATTRIBUTES_BYTES
+        if meta:
+            self.measure()
 
     def measure(self) -> None:
         """Compute `packed_bytes` and `size` anew, because the part or an extra has changed."""
@@ -83,7 +87,7 @@ class JobAttributes:
         self.packed_bytes = PACKED_BYTES + 3 * len(self.meta) + words
         self.size = ATTRIBUTES_BYTES + PAIR_BYTES * (len(self.meta) >> 1) + words
         if self.extras is not None:
-            texts = sum(map(_bytes_of, self.extras.values()))
+            texts = _bytes_of_extras(self.extras)
             self.packed_bytes += texts + 2 * len(self.extras)
             self.size += texts + EXTRA_BYTES * len(self.extras)
         if self.part is not None:
@@ -117,18 +121,46 @@ class JobAttributes:
             same.measure()
         return same
 
-    def pack(self) -> Packed:
-        """Return the attributes as a field of a snapshot."""
-        if self.extras is not None:
-            flat = [word for pair in self.extras.items() for word in pair]
+    def pack(self, topic: bytes | None = None) -> Packed:
+        """Return the attributes as a field of a snapshot, with the topic of the job's terms."""
+        if self.extras is not None or topic is not None:
+            flat: list[Any] = [] if topic is None else [TOPIC, topic]
+            if self.extras is not None:
+                for code, value in self.extras.items():
+                    flat.append(code)
+                    flat.append(value)
             return (self.priority, self.meta, int(self.is_keyed), flat)
         return (self.priority, self.meta, int(self.is_keyed))
 
 
-def unpack(field: Any) -> JobAttributes | None:
-    """Return the attributes of a snapshot's field, None for none; ValueError if no node can have sent it."""
+def pack_topic(topic: bytes) -> Packed:
+    """Return the field of a job that has a topic and no attributes."""
+    return (None, (), 0, (TOPIC, topic))
+
+
+def topic_bytes(topic: bytes) -> int:
+    """Return about the bytes of a topic in a record."""
+    return PACKED_BYTES + len(topic)
+
+
+def unpack(field: Any) -> tuple[JobAttributes | None, bytes | None]:
+    """Return the attributes of a snapshot's field, and the topic. ValueError if no node can have sent it."""
     if field is None:
-        return None
+        return None, None
+    if len(field) == TOPIC_FIELD_LENGTH and field[0] is None and not field[1] and not field[2]:
+        extras = field[3]
+        if type(extras) in (list, tuple) and len(extras) == 2 and extras[0] == TOPIC and type(extras[1]) is bytes:
+            if len(extras[1]) > EXTRAS_BYTES_MAX:
+                raise ValueError("extras of too many bytes")
+            return None, extras[1]
+    attributes = _unpack(field)
+    topic: bytes | None = attributes.extra(TOPIC)
+    if topic is not None:
+        attributes.set_extra(TOPIC, None)
+    return attributes, topic
+
+
+def _unpack(field: Any) -> JobAttributes:
     priority, meta, is_keyed, *later = field
     if priority is not None and (type(priority) is not int or not -INT64_LIMIT <= priority < INT64_LIMIT):
         raise ValueError("a priority that is no number of 64 bits")
@@ -154,11 +186,12 @@ def _unpack_extras(field: Any) -> Extras:
         code, value = field[at], field[at + 1]
         if type(code) is not int or not _is_plain(value):
             raise ValueError("an extra that no node sends")
-        check = CHECKS.get(code)
-        if check is not None and not check(value):
-            raise ValueError(f"an extra of code {code} that no node sends")
+        if type(value) is not bytes or code not in TEXTS:
+            check = CHECKS.get(code)
+            if check is not None and not check(value):
+                raise ValueError(f"an extra of code {code} that no node sends")
         extras[code] = value
-    if sum(map(_bytes_of, extras.values())) > EXTRAS_BYTES_MAX:
+    if _bytes_of_extras(extras) > EXTRAS_BYTES_MAX:
         raise ValueError("extras of too many bytes")
     return extras
 
@@ -167,6 +200,13 @@ def _is_plain(value: Any) -> bool:
     if type(value) in (list, tuple):
         return all(type(each) in (bytes, int) for each in value)
     return type(value) in (bytes, int)
+
+
+def _bytes_of_extras(extras: Extras) -> int:
+    total = 0
+    for value in extras.values():
+        total += len(value) + 3 if type(value) is bytes else _bytes_of(value)
+    return total
 
 
 def _bytes_of(value: Any) -> int:
@@ -200,6 +240,8 @@ def _is_stamp(value: Any) -> bool:
     return 0 <= value[3] < 1 << 31 and 0 <= value[4] < 1 << 63 and 0 <= value[5] < 1 << 63 and len(value[6]) <= 64
 
 
+# Codes of which every text can be a value.
+TEXTS: Final = (TOPIC, BATCH, SCHEDULE)
 # Code -> whether a peer's value can be one. Other codes are of newer versions.
 CHECKS: Final[dict[int, Callable[[Any], bool]]] = {
     CLAIM: _is_stamp,

@@ -11,10 +11,12 @@ A node that is asked also says what it has of each job: WAITIS at once, JOBHAS w
 are asked. So they are all asked twice. A job is *expired* when a node says so and no linked node has it any more:
 another node may have given the job a fresh life.
 
-The first end that is told counts, and stays told. The result of a completed job comes with it (results.py).
+The first end that is told counts, and stays told. The result of a completed job comes with it (results.py). A node
+that knows an end in doubt (ends.py) says so. Such an end counts when all linked nodes were asked again, and no node
+knows a result.
 
 A client's time-out asks once more for the present statuses, because those of the registration are old. Spec RW5, RW6,
-RW7, RW8.
+RW7, RW8, RW10.
 """
 
 from __future__ import annotations
@@ -29,11 +31,11 @@ from disque_py.core.asking import COPY, HAS_LEASED, HAS_QUEUED
 from disque_py.core.broker import Broker
 from disque_py.core.client import RUNNING, WAITS_FOR_ENDS, Client
 from disque_py.core.ids import is_valid_id
-from disque_py.core.job import ACKED, ACTIVE, QUEUED, Cancellation, Job
+from disque_py.core.job import ACKED, ACTIVE, QUEUED, Cancellation, Collection, Job
 from disque_py.core.job_waits_state import UNKNOWN_JOB, Outcome, Wait, Waited
 from disque_py.core.results import BYTES_MAX
 from disque_py.event_format import CANCELED, COMPLETED, ERRORED, EXPIRED, STATUS_NAMES
-from disque_py.resp.replies import array, bulk, nil_bulk
+from disque_py.resp.replies import array, bulk, error, nil_bulk
 
 # Ids of one message, and ids that a node may register on another one.
 IDS_PER_MESSAGE: Final = 500
@@ -47,6 +49,7 @@ NOTHING: Final = 0
 RANK_SHIFT: Final = 4
 STATUS_MASK: Final = 15
 IS_OVER: Final = 255  # A JOBOVER went before.
+IS_DOUBTED: Final = 254  # The same, with an end in doubt; never in a message.
 ENDS: Final = (COMPLETED, CANCELED, ERRORED, EXPIRED)
 
 
@@ -73,10 +76,25 @@ def outcome_here(broker: Broker, job_id: bytes) -> Outcome | None:
     return (status, None, None) if status else None
 
 
+def is_doubted(broker: Broker, job_id: bytes, outcome: Outcome) -> bool:
+    """Return whether another node may have the result of a job that ended here without one. Spec RW10."""
+    if outcome[0] != COMPLETED or outcome[1] is not None:
+        return False
+    job = broker.find(job_id)
+    if job is None:
+        return broker.ends.is_doubted(job_id)
+    return isinstance(job.work, Collection) and job.work.is_doubted
+
+
 def has_here(broker: Broker, job_id: bytes) -> int:
     """Return what this node has of a job that is not over here."""
     job = broker.find(job_id)
-    return NOTHING if job is None or (job.state == ACKED and not job.holders) else _rank(broker, job)
+    if job is None:
+        return NOTHING
+    if job.state == ACKED and not job.holders:
+        # A result that came with the ack of a job that was never here is on its way to the holders.
+        return COPY << RANK_SHIFT if job_id in broker.results.by_id else NOTHING
+    return _rank(broker, job)
 
 
 def _rank(broker: Broker, job: Job) -> int:
@@ -99,12 +117,12 @@ def begin(broker: Broker, client: Client, ids: list[bytes], timeout_ms: int, *, 
         waited = state.waited.get(job_id)
         if waited is None:
             outcome = outcome_here(broker, job_id)
-            if outcome is not None and outcome[0] != EXPIRED:
+            if outcome is not None and _is_final(broker, job_id, outcome):
                 wait.outcomes[job_id] = outcome
                 continue
             waited = state.waited[job_id] = Waited()
             waited.outcome_here = outcome
-            waited.has_here = has_here(broker, job_id)
+            waited.has_here = has_here(broker, job_id) if outcome is None else NOTHING
             broker.ends.watched[job_id] = None
             fresh.append(job_id)
         waited.waits[wait] = None
@@ -128,6 +146,11 @@ def begin(broker: Broker, client: Client, ids: list[bytes], timeout_ms: int, *, 
     if timeout_ms:
         state.deadlines.set(wait, broker.now_ms + timeout_ms)
     return None
+
+
+def _is_final(broker: Broker, job_id: bytes, outcome: Outcome) -> bool:
+    """Return whether this end may be told without asking other nodes."""
+    return outcome[0] != EXPIRED and not is_doubted(broker, job_id, outcome)
 
 
 def _is_told(broker: Broker, wait: Wait) -> bool:
@@ -187,13 +210,24 @@ def _end_soon(broker: Broker, wait: Wait) -> None:
     broker.job_waits.deadlines.set(wait, broker.now_ms + REFRESH_MS)
 
 
+def refuse(broker: Broker, client: Client, text: str) -> None:
+    """End the wait of a client with an error."""
+    wait = broker.job_waits.by_client.get(client)
+    if wait is not None:
+        _end(broker, wait, error(text))
+
+
 def _answer(broker: Broker, wait: Wait) -> None:
     """Answer a client that waits."""
+    _end(broker, wait, _reply(broker, wait))
+
+
+def _end(broker: Broker, wait: Wait, reply: bytes) -> None:
     client = wait.client
-    reply = _reply(broker, wait)
     broker.waits.blocked_count -= 1
     _leave(broker, wait)
     client.waiting = RUNNING
+    client.blocked = None
     delivery.send(broker, client, reply)
 
 
@@ -201,7 +235,7 @@ def _reply(broker: Broker, wait: Wait) -> bytes:
     nil = nil_bulk(wait.client.protocol)
     entries = []
     for job_id in wait.ids:
-        status, result, error = wait.outcomes.get(job_id) or _unfinished(broker, job_id)
+        status, result, reason = wait.outcomes.get(job_id) or _unfinished(broker, job_id)
         name = STATUS_NAMES[status] if 0 <= status < len(STATUS_NAMES) else None
         entries.append(
             array(
@@ -209,7 +243,7 @@ def _reply(broker: Broker, wait: Wait) -> bytes:
                     bulk(job_id),
                     bulk(name or "unknown"),
                     nil if result is None else bulk(result),
-                    nil if error is None else bulk(error),
+                    nil if reason is None else bulk(reason),
                 ]
             )
         )
@@ -217,11 +251,17 @@ def _reply(broker: Broker, wait: Wait) -> bytes:
 
 
 def _unfinished(broker: Broker, job_id: bytes) -> Outcome:
-    """Return the status of a job that is not over: that of the node which knows it best."""
+    """Return the status of a job whose end was not told: that of the node which knows it best."""
     waited = broker.job_waits.waited.get(job_id)
-    has = has_here(broker, job_id)
+    outcome = outcome_here(broker, job_id)
+    if outcome is not None and _is_final(broker, job_id, outcome):
+        return outcome  # It ended in this turn.
+    has = has_here(broker, job_id) if outcome is None else NOTHING
     if waited is not None:
         has = max([has, *[each for each in waited.known.values() if each != IS_OVER]])
+        is_over = waited.is_doubted or (outcome is not None and outcome[0] == COMPLETED)
+        if is_over and not has and all(node in waited.known for node in broker.cluster.linked):
+            return COMPLETED, None, None
     job = broker.find(job_id)
     return has & STATUS_MASK, None, None if job is None else changing.error_of(job)
 
@@ -281,10 +321,17 @@ def _evaluate(broker: Broker, job_id: bytes) -> None:
             if wait.is_ending and wait.client.waiting == WAITS_FOR_ENDS and _is_refreshed(broker, wait):
                 _answer(broker, wait)
     outcome = waited.outcome_here
-    if outcome is not None and outcome[0] != EXPIRED:
+    if outcome is not None and _is_final(broker, job_id, outcome):
         _over(broker, job_id, outcome)
         return
     if waited.has_here or not is_answered or any(known[node] not in (NOTHING, IS_OVER) for node in linked):
+        return
+    if waited.is_doubted or (outcome is not None and outcome[0] == COMPLETED):
+        # An answer of before may be older than the end. So all are asked once more for the result.
+        if not linked or waited.was_asked_twice:
+            _over(broker, job_id, (COMPLETED, None, None))
+        else:
+            _ask_again(broker, job_id, waited)
         return
     if waited.is_expired or outcome is not None:
         _over(broker, job_id, (EXPIRED, None, None))
@@ -292,11 +339,15 @@ def _evaluate(broker: Broker, job_id: bytes) -> None:
     if len(linked) < broker.cluster.size - 1:
         return  # A node that is not linked may know it.
     if linked and not waited.was_asked_twice:
-        waited.was_asked_twice = True
-        known.clear()
-        _ask_all(broker, [job_id])
+        _ask_again(broker, job_id, waited)
         return
     _over(broker, job_id, UNKNOWN_JOB)
+
+
+def _ask_again(broker: Broker, job_id: bytes, waited: Waited) -> None:
+    waited.was_asked_twice = True
+    waited.known.clear()
+    _ask_all(broker, [job_id])
 
 
 def _is_refreshed(broker: Broker, wait: Wait) -> bool:
@@ -340,11 +391,22 @@ def _tell(broker: Broker, job_id: bytes) -> None:
         only = broker.sets.only(node)
         if outcome is not None:
             if told != IS_OVER:
-                nodes[node] = IS_OVER
-                broker.send(only, JOBOVER, (job_id, *outcome))
+                nodes[node] = _tell_over(broker, only, job_id, outcome, is_again=told == IS_DOUBTED)
         elif told != IS_OVER and bool(told) != bool(has):
             nodes[node] = has
             broker.send(only, JOBHAS, (job_id, has))
+
+
+def _tell_over(
+    broker: Broker, nodes: tuple[Node, ...], job_id: bytes, outcome: Outcome, *, is_again: bool = False
+) -> int:
+    """Tell a node an end, unless it was told in doubt before and still is. Return what it knows now."""
+    if not is_doubted(broker, job_id, outcome):
+        broker.send(nodes, JOBOVER, (job_id, *outcome))
+        return IS_OVER
+    if not is_again:
+        broker.send(nodes, JOBOVER, (job_id, *outcome, 1))
+    return IS_DOUBTED
 
 
 # -- other nodes --------------------------------------------------------------------------------------
@@ -383,9 +445,11 @@ def on_waitfor(broker: Broker, sender: Node, items: list[Any]) -> None:
         for job_id in ids:
             outcome = outcome_here(broker, job_id)
             if outcome is not None:
-                broker.send(only, JOBOVER, (job_id, *outcome))
-            has = IS_OVER if outcome is not None else has_here(broker, job_id)
-            answer.append(has)
+                has = _tell_over(broker, only, job_id, outcome)
+                answer.append(IS_OVER)
+            else:
+                has = has_here(broker, job_id)
+                answer.append(has)
             if not state.may_register(sender, job_id, IDS_MAX):
                 broker.stats.ignored("registration of too many jobs")
                 continue
@@ -432,28 +496,29 @@ def _note_has(broker: Broker, node: Node, job_id: bytes, has: int) -> None:
 
 def on_jobover(broker: Broker, sender: Node, items: list[Any]) -> None:
     """Hear the end of a job that clients here wait for."""
-    for job_id, status, result, error, *_ in items:
+    for job_id, status, result, reason, *later in items:
         if status not in ENDS:
             raise ValueError("an end of a job that is none")
         if result is not None and (type(result) is not bytes or len(result) > BYTES_MAX):
             raise ValueError("a result that is none")
-        if error is not None and (type(error) is not bytes or len(error) > ERROR_BYTES_MAX):
+        if reason is not None and (type(reason) is not bytes or len(reason) > ERROR_BYTES_MAX):
             raise ValueError("an error that is none")
         waited = broker.job_waits.waited.get(job_id)
         if waited is None:
             broker.job_waits.given_up.append(job_id)  # The sender has not heard that.
-        elif status == EXPIRED:
-            waited.is_expired = True
+        elif status == EXPIRED or (later and later[0] == 1):
+            waited.is_expired = waited.is_expired or status == EXPIRED
+            waited.is_doubted = waited.is_doubted or status == COMPLETED
             waited.known[sender] = IS_OVER
             _evaluate(broker, job_id)
         else:
-            _over(broker, job_id, (status, result, error))
+            _over(broker, job_id, (status, result, reason))
 
 
 def on_nowait(broker: Broker, sender: Node, items: list[Any]) -> None:
     """Forget registrations of another node."""
     for ids in items:
-        if type(ids) not in (list, tuple):
+        if type(ids) not in (list, tuple) or any(type(job_id) is not bytes for job_id in ids):
             raise ValueError("ids that are none")
         for job_id in ids:
             broker.job_waits.forget(broker.ends, sender, job_id)
@@ -485,8 +550,7 @@ def _told_again(broker: Broker, node: Node, ids: list[bytes]) -> Iterator[None]:
             if nodes is not None and node in nodes and node.is_linked:
                 outcome = outcome_here(broker, job_id)
                 if outcome is not None:
-                    nodes[node] = IS_OVER
-                    broker.send(broker.sets.only(node), JOBOVER, (job_id, *outcome))
+                    nodes[node] = _tell_over(broker, broker.sets.only(node), job_id, outcome)
                 else:
                     nodes[node] = has_here(broker, job_id)
                     broker.send(broker.sets.only(node), JOBHAS, (job_id, nodes[node]))

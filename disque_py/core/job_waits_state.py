@@ -55,17 +55,19 @@ class Waited:
     outcome_here     its end as this node knows it
     has_here         what this node has of it
     known            node -> what that has of it, as far as it answered
+    is_doubted       a node said that it is completed, and that another one may have a result
     is_expired       a node said that its TTL is over
     was_asked_twice  no node knew it, and all are asked once more
     """
 
-    __slots__ = ("has_here", "is_expired", "known", "outcome_here", "waits", "was_asked_twice")
+    __slots__ = ("has_here", "is_doubted", "is_expired", "known", "outcome_here", "waits", "was_asked_twice")
 
     def __init__(self) -> None:
         self.waits: dict[Wait, None] = {}
         self.outcome_here: Outcome | None = None
         self.has_here = 0
         self.known: dict[Node, int] = {}
+        self.is_doubted = False
         self.is_expired = False
         self.was_asked_twice = False
 

@@ -16,7 +16,8 @@ whether their reports have arrived (BATCHFLUSH). A keeper also tells how many id
 told of is missed while nodes are linked.
 
 A callback is an ADDJOB of this node's own, with a KEY, so nodes that make it at the same time make one job.
-Spec BT1, BT2, BT3, BT4, BT5.
+An id may stay alive whose job was lost with all of its copies. No node tells its end then. After its time to live the
+primary counts it as expired. Spec BT1, BT2, BT3, BT4, BT5, BT8.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from typing import Any, Final
 
 from cluster_bus.messages import BATCHADD, BATCHFLUSH, BATCHFLUSHED, BATCHGOT, BATCHSUM
 from cluster_bus.node import FAIL, FORGOTTEN, LEAVING, Node
-from disque_py.core import acks, replication, settings_sync
+from disque_py.core import acks, replication, settings_sync, stalling
 from disque_py.core.batch_state import (
     CALLBACK_BODY,
     CALLBACK_ID,
@@ -39,6 +40,7 @@ from disque_py.core.batch_state import (
     MADE,
     PARTS,
     Batch,
+    Flush,
     Push,
     Report,
     keepers_of,
@@ -48,10 +50,12 @@ from disque_py.core.broker import SHARDS, Broker
 from disque_py.core.client import WROTE, Client
 from disque_py.core.errors import CommandError
 from disque_py.core.id_sets import ENTRY_BYTES, KEY_BYTES, check_entries
+from disque_py.core.ids import TTL_MINUTES_MAX
 from disque_py.core.job import ACKED, WAIT_REPL, Job
 from disque_py.core.job_attributes import BATCH
 from disque_py.core.queue_settings import BATCH as BATCH_STATE
 from disque_py.core.queue_settings import RESET_FIELD, state_key
+from disque_py.event_format import EXPIRED
 from disque_py.resp.replies import error
 
 KEEPERS_MAX: Final = 3
@@ -65,6 +69,12 @@ LOOK_MS: Final = 10_000
 LOOKED_PER_PART: Final = 500
 # A batch that is done, or that was never closed and whose jobs are over, is forgotten after this.
 KEPT_MS: Final = 86_400_000
+# Nodes that have a job tell that it expired, and repeat that. Clocks and links need less than this.
+LOST_MS: Final = 600_000
+MINUTE_MS: Final = 60_000
+# The field of an id says no more of a longer time to live.
+TTL_UNKNOWN_MINUTES: Final = TTL_MINUTES_MAX - 1
+LOST_NEVER_MS: Final = 1 << 62
 CALLBACK_RETRY_MS: Final = 1_000
 CALLBACK_ADD_MS: Final = b"5000"
 CALLBACK_KEY: Final = b"x-disque-batch:"
@@ -159,7 +169,7 @@ def _drop_reports(broker: Broker, name: bytes) -> None:
 def wake(broker: Broker, name: bytes) -> None:
     """Let the clients go on that wait for a batch."""
     for client in broker.batches.waiting.pop(name, {}):
-        broker.waits.stalled.pop(client, None)
+        stalling.go_on(broker, client)
 
 
 def is_primary(broker: Broker, batch: Batch) -> bool:
@@ -187,7 +197,7 @@ def settle(broker: Broker) -> None:
     answers, batches.flush_answers = batches.flush_answers, []
     for node, number, name in answers:
         batch = batches.by_name.get(name)
-        live = batch.counts()[LIVE] if batch is not None else 0
+        live = batch.live if batch is not None else 0
         broker.send(broker.sets.only(node), BATCHFLUSHED, (number, live, batch.count if batch is not None else 0))
 
 
@@ -286,13 +296,11 @@ def on_batchgot(broker: Broker, sender: Node, items: list[Any]) -> None:
     for number in items:
         if type(number) is not int:
             raise ValueError("a number of a report that is none")
-        name = batches.push_of.pop(number, None)
-        if name is None:
+        push = batches.push_of.pop(number, None)
+        if push is None:
             _confirmed(broker, number)
-            continue
-        push = batches.pushes.get(name)
-        if push is not None:
-            push.left -= 1
+        else:
+            push.unanswered.pop(number, None)
             _end_push(broker, push)
 
 
@@ -355,6 +363,8 @@ def _told(broker: Broker, batch: Batch, node: Node, parts: list[int], push: Push
                 yield
                 if batches.by_name.get(batch.name) is not batch or not node.is_linked:
                     return
+                if push is not None and batches.pushes.get(batch.name) is not push:
+                    return  # Another one has begun.
     if rest:
         _tell(broker, only, batch.name, rest, push)
     if push is not None:
@@ -367,8 +377,8 @@ def _tell(broker: Broker, only: tuple[Node, ...], name: bytes, data: bytes, push
     if push is not None:
         broker.batches.number += 1
         number = broker.batches.number
-        broker.batches.push_of[number] = name
-        push.left += 1
+        broker.batches.push_of[number] = push
+        push.unanswered[number] = None
     broker.send(only, BATCHADD, (number, name, data))
 
 
@@ -377,14 +387,17 @@ def _push(broker: Broker, batch: Batch) -> None:
     target = next((node for node in batch.keepers if node.is_linked), None)
     if target is None:
         return
-    push = broker.batches.pushes[batch.name] = Push(batch.name, batch.count)
+    old = broker.batches.pushes.get(batch.name)
+    for number in old.unanswered if old is not None else ():
+        broker.batches.push_of.pop(number, None)
+    push = broker.batches.pushes[batch.name] = Push(batch.name, batch.count, broker.now_ms)
     broker.schedule.walk(_told(broker, batch, target, list(batch.parts), push))
 
 
 def _end_push(broker: Broker, push: Push) -> None:
     """Forget ids that a keeper has recorded."""
     batches = broker.batches
-    if push.left or not push.is_sent or batches.pushes.get(push.name) is not push:
+    if push.unanswered or not push.is_sent or batches.pushes.get(push.name) is not push:
         return
     del batches.pushes[push.name]
     batch = batches.by_name.get(push.name)
@@ -420,30 +433,30 @@ def on_link_up(broker: Broker, node: Node) -> None:
 
 
 def _compared(broker: Broker, node: Node) -> Iterator[None]:
-    looked = 0
-    for batch in list(broker.batches.by_name.values()):
-        if node not in batch.keepers:
-            continue
-        if broker.me in batch.keepers:
-            _sum(broker, batch, (node,))
-            broker.batches.due[batch.name] = None
-        elif batch.parts:
-            _push(broker, batch)
-        looked += 1
+    for looked, batch in enumerate(list(broker.batches.by_name.values()), 1):
+        if node in batch.keepers:
+            if broker.me in batch.keepers:
+                _sum(broker, batch, (node,))
+                broker.batches.due[batch.name] = None
+            elif batch.parts:
+                _push(broker, batch)
         if looked % LOOKED_PER_PART == 0:
             yield
 
 
 def on_link_lost(broker: Broker, node: Node) -> None:
-    """Wait no longer for the answers of a node whose link broke."""
+    """Look at the batches that the node keeps: another keeper may have to say that they are done."""
+    if broker.batches.by_name:
+        broker.schedule.walk(_lost(broker, node))
+
+
+def _lost(broker: Broker, node: Node) -> Iterator[None]:
     batches = broker.batches
-    for number, (name, nodes) in list(batches.flushes.items()):
-        if node in nodes:
-            del nodes[node]
-            _end_flush(broker, number, name)
-    for batch in batches.by_name.values():
+    for looked, batch in enumerate(list(batches.by_name.values()), 1):
         if node in batch.keepers:
             batches.due[batch.name] = None
+        if looked % LOOKED_PER_PART == 0:
+            yield
 
 
 # -- the end of a batch -------------------------------------------------------------------------------------
@@ -463,14 +476,18 @@ def step(broker: Broker) -> None:
         if broker.now_ms - report.sent_ms >= RETRY_MS and number in batches.reports:
             del batches.reports[number]
             _report(broker, report.name, report.ids)
-    due, batches.due = batches.due, {}
-    for name in due:
-        _look_at(broker, name)
+    _repeat_flushes(broker)
+    if batches.due:
+        due, batches.due = list(batches.due), {}
+        for name in due[:LOOKED_PER_PART]:
+            _look_at(broker, name)
+        if len(due) > LOOKED_PER_PART:
+            broker.schedule.walk(_looked_at_due(broker, due[LOOKED_PER_PART:]))
     for name, clients in list(batches.waiting.items()):
         for client, until_ms in list(clients.items()):
             if 0 < until_ms <= broker.now_ms or client not in broker.waits.incremental:
                 del clients[client]
-                broker.waits.stalled.pop(client, None)
+                stalling.go_on(broker, client)
         if not clients:
             batches.waiting.pop(name, None)
     is_changed = broker.cluster.epoch != batches.seen_epoch
@@ -480,13 +497,43 @@ def step(broker: Broker) -> None:
         broker.schedule.walk(_looked_at(broker))
 
 
-def _looked_at(broker: Broker) -> Iterator[None]:
-    """Look at the keepers and the ages of all batches."""
-    looked = 0
-    for batch in list(broker.batches.by_name.values()):
-        looked += 1
+def _repeat_flushes(broker: Broker) -> None:
+    """Ask again where an answer is missing: a node that reads its journal hears no question."""
+    flushes = broker.batches.flushes
+    for _ in range(LOOKED_PER_PART):
+        if not flushes:
+            return
+        number = next(iter(flushes))
+        flush = flushes[number]
+        if broker.now_ms - flush.sent_ms < RETRY_MS:
+            return
+        del flushes[number]
+        flushes[number] = flush  # The last one that was asked is the last.
+        flush.sent_ms = broker.now_ms
+        flush.nodes = dict.fromkeys([node for node in flush.nodes if node.is_linked])
+        nodes = broker.sets.others(broker.sets.of([*flush.nodes]))
+        if nodes:
+            broker.send(nodes, BATCHFLUSH, (number, flush.name))
+        _end_flush(broker, number)
+
+
+def _looked_at_due(broker: Broker, names: list[bytes]) -> Iterator[None]:
+    for looked, name in enumerate(names, 1):
+        _look_at(broker, name)
         if looked % LOOKED_PER_PART == 0:
             yield
+
+
+def _looked_at(broker: Broker) -> Iterator[None]:
+    """Look at the keepers and the ages of all batches, and give ids away again that no keeper has confirmed."""
+    batches = broker.batches
+    for looked, batch in enumerate(list(batches.by_name.values()), 1):
+        if looked % LOOKED_PER_PART == 0:
+            yield
+        if batch.is_known and batch.parts and broker.me not in batch.keepers:
+            push = batches.pushes.get(batch.name)
+            if push is None or (push.is_sent and broker.now_ms - push.begun_ms >= LOOK_MS):
+                _push(broker, batch)
         if not batch.is_known or not is_primary(broker, batch):
             continue
         here = [node for node in batch.keepers if not node.flags & (FAIL | FORGOTTEN | LEAVING) or node is broker.me]
@@ -494,13 +541,46 @@ def _looked_at(broker: Broker) -> Iterator[None]:
         if len(here) < len(batch.keepers) or len(keepers) > len(batch.keepers):
             if keepers != list(batch.keepers) and any(node not in batch.keepers for node in keepers):
                 _change(broker, batch, [(KEEPERS, b"".join([node.id for node in keepers]))])
-        live = batch.counts()[LIVE]
+        live = batch.live
         if live and batch.is_closed:
             _sum(broker, batch, batch.keepers)  # An end may have reached another keeper alone, in a push.
+        if live and broker.now_ms - batch.touched_ms >= _lost_after_ms(batch):
+            broker.schedule.walk(_expired(broker, batch))
         is_idle = not live and broker.now_ms - batch.touched_ms >= KEPT_MS
         done_ms = int(batch.fields.get(DONE, b"0"))
         if is_idle and (not done_ms or broker.wall_ms - done_ms >= KEPT_MS):
             _change(broker, batch, [(RESET_FIELD, b"")])
+
+
+def _lost_after_ms(batch: Batch) -> int:
+    """Return how long after the last change of a batch's ids no job of it can be alive. Spec BT8."""
+    if batch.ttl_minutes >= TTL_UNKNOWN_MINUTES:
+        return LOST_NEVER_MS
+    # The field of an id is the time to live in minutes, rounded, and made odd or even (ids.py).
+    ttl_ms = (batch.ttl_minutes + 2) * MINUTE_MS
+    return ttl_ms + ttl_ms // 100 + LOST_MS
+
+
+def _expired(broker: Broker, batch: Batch) -> Iterator[None]:
+    """Count the jobs as expired of which no node told an end: they were lost with all copies. Spec BT8."""
+    changes = batch.changes
+    looked = 0
+    for ids in list(batch.parts.values()):
+        for data in ids.entries():
+            if batch.changes != changes or not is_primary(broker, batch):
+                return  # A job began again, or another node says so.
+            found: dict[bytes, tuple[int, int]] = {}
+            for at in range(0, len(data), ENTRY_BYTES):
+                tail = at + KEY_BYTES
+                if data[tail] == LIVE:
+                    found[data[at:tail]] = (EXPIRED, int.from_bytes(data[tail + 1 : tail + 5], "little"))
+            if found:
+                _report(broker, batch.name, found)
+                changes = batch.changes
+            looked += len(data) // ENTRY_BYTES
+            if looked >= LOOKED_PER_PART:
+                looked = 0
+                yield
 
 
 def _look_at(broker: Broker, name: bytes) -> None:
@@ -508,7 +588,7 @@ def _look_at(broker: Broker, name: bytes) -> None:
     batch = broker.batches.by_name.get(name)
     if batch is None or not batch.is_known or not is_primary(broker, batch):
         return
-    live = batch.counts()[LIVE]
+    live = batch.live
     if batch.is_done:
         if live:
             _change(broker, batch, [(DONE, b"")])
@@ -521,7 +601,7 @@ def _look_at(broker: Broker, name: bytes) -> None:
             return
         broker.batches.number += 1
         batch.flush = broker.batches.number
-        broker.batches.flushes[batch.flush] = (name, dict.fromkeys(linked))
+        broker.batches.flushes[batch.flush] = Flush(name, linked, broker.now_ms)
         broker.send(linked, BATCHFLUSH, (batch.flush, name))
 
 
@@ -544,10 +624,10 @@ def on_batchflushed(broker: Broker, sender: Node, items: list[Any]) -> None:
     for number, live, count, *_ in items:
         if type(number) is not int or type(live) is not int or type(count) is not int:
             raise ValueError("an answer about reports that is none")
-        known = batches.flushes.get(number)
-        if known is None or sender not in known[1]:
+        flush = batches.flushes.get(number)
+        if flush is None or sender not in flush.nodes:
             continue
-        name, nodes = known
+        name = flush.name
         batch = batches.by_name.get(name)
         if batch is not None and (live or count > batch.count):
             # That node knows more: the sets come together first.
@@ -556,24 +636,25 @@ def on_batchflushed(broker: Broker, sender: Node, items: list[Any]) -> None:
             _sum(broker, batch, (sender,))
             broker.schedule.call_at(broker.now_ms + RETRY_MS, partial(_due_again, broker, name))
             continue
-        del nodes[sender]
-        _end_flush(broker, number, name)
+        del flush.nodes[sender]
+        _end_flush(broker, number)
 
 
 def _due_again(broker: Broker, name: bytes) -> None:
     broker.batches.due[name] = None
 
 
-def _end_flush(broker: Broker, number: int, name: bytes) -> None:
+def _end_flush(broker: Broker, number: int) -> None:
     batches = broker.batches
-    if batches.flushes[number][1]:
+    flush = batches.flushes[number]
+    if flush.nodes:
         return
     del batches.flushes[number]
-    batch = batches.by_name.get(name)
+    batch = batches.by_name.get(flush.name)
     if batch is None or batch.flush != number:
         return
     batch.flush = 0
-    if batch.is_closed and not batch.is_done and not batch.counts()[LIVE] and is_primary(broker, batch):
+    if batch.is_closed and not batch.is_done and not batch.live and is_primary(broker, batch):
         _done(broker, batch)
 
 

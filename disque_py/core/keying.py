@@ -41,7 +41,7 @@ from typing import Any, Final
 
 from cluster_bus.messages import ISKEY, KEYIS, OUTCOME, OUTCOME_IS
 from cluster_bus.node import Node
-from disque_py.core import replication, windows
+from disque_py.core import replication, stalling, windows
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
 from disque_py.core.errors import CommandError
@@ -244,10 +244,13 @@ def look_up(broker: Broker, client: Client, keys: list[bytes]) -> Generator[None
             producers.lookups[producers.question_number] = lookup
             broker.send(linked, ISKEY, (producers.question_number, chars))
     if producers.lookups:
-        broker.schedule.call_at(until_ms, partial(_end_look_up, broker, client))
-    while any(not lookup.named and lookup.unanswered for _, lookup in asked) and broker.now_ms < until_ms:
-        broker.waits.stalled[client] = None
-        yield
+        # A client that waits for something else by then looks again, and waits on.
+        broker.schedule.call_at(until_ms, partial(stalling.go_on, broker, client))
+
+    def is_over() -> bool:
+        return broker.now_ms >= until_ms or all(lookup.named or not lookup.unanswered for _, lookup in asked)
+
+    yield from stalling.until(broker, client, is_over)
     forget_client(broker, client)
     is_node_missing = any(node not in linked and not node.is_newcomer for node in broker.members())
     for at, lookup in asked:
@@ -264,11 +267,6 @@ def forget_client(broker: Broker, client: Client) -> None:
         del lookups[number]
 
 
-def _end_look_up(broker: Broker, client: Client) -> None:
-    """Let a client go on whose time is over. One that waits for something else by now looks again, and waits on."""
-    broker.waits.stalled.pop(client, None)
-
-
 def _heard(broker: Broker, lookup: Lookup, sender: Node, chars: bytes, named: bytes) -> None:
     if chars != lookup.chars or (named and named[KEY_AT:KEY_END] != chars):
         raise ValueError("an answer about another key")
@@ -276,7 +274,7 @@ def _heard(broker: Broker, lookup: Lookup, sender: Node, chars: bytes, named: by
         del lookup.unanswered[sender]
         lookup.named = lookup.named or named
         if named or not lookup.unanswered:
-            broker.waits.stalled.pop(lookup.client, None)
+            stalling.go_on(broker, lookup.client)
 
 
 # -- local knowledge ----------------------------------------------------------------------------------
@@ -653,7 +651,7 @@ def on_link_lost(broker: Broker, node: Node) -> None:
             del lookup.unanswered[node]
             lookup.missed = True
             if not lookup.unanswered:
-                broker.waits.stalled.pop(lookup.client, None)
+                stalling.go_on(broker, lookup.client)
     for chars, search in list(broker.producers.searches.items()):
         if search.creator is node:
             search.creator = None

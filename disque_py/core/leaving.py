@@ -289,6 +289,7 @@ def _take_back(broker: Broker, job: Job, move: Move) -> None:
 
 def _is_no_holder(broker: Broker, job: Job, node: Node) -> None:
     """Note that the node has no copy, as it said itself; our earlier messages reached it before that."""
+    assert node is not broker.me
     job.holders = broker.sets.of(holder for holder in broker.sets.others(job.holders) if holder is not node)
     job.holders = broker.sets.add(job.holders, broker.me)
     mark_holders_dirty(broker, job)
@@ -308,7 +309,7 @@ def _pass_ack_on(broker: Broker, drain: Drain, job: Job, targets: list[Node]) ->
         return
     named = broker.sets.add(job.holders, collector)
     job.holders = named
-    broker.send(broker.sets.only(collector), SETACK, changing.setack_of(broker, job))
+    changing.send_ack(broker, collector, job)
     mark_holders_dirty(broker, job)
     if collector in acks.confirmed_by(job):
         broker.tombstones.add(job.id, broker.now_ms)  # We may stay after all, and the silent holder give us its copy.
@@ -329,7 +330,7 @@ def on_left(broker: Broker, sender: Node, items: list[Any]) -> None:
                 broker.send(only, SETACK, (job_id, b""))
             broker.send(only, LEFT_OK, (job_id, HAS_NOT))
         elif job.state == ACKED:
-            broker.send(only, SETACK, changing.setack_of(broker, job))
+            changing.send_ack(broker, sender, job)
             broker.send(only, LEFT_OK, (job_id, HAS_ACK))
         else:
             merged = sets.union(job.holders, holders)
@@ -338,6 +339,7 @@ def on_left(broker: Broker, sender: Node, items: list[Any]) -> None:
             leaver = broker.cluster.intern(old)
             mine = broker.me in merged
             rest = sets.of(node for node in sets.others(merged) if node is not leaver)
+            assert broker.me not in rest
             job.holders = sets.add(rest, broker.me) if mine else rest
             mark_holders_dirty(broker, job)
             broker.send(only, LEFT_OK, (job_id, HAS))

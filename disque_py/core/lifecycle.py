@@ -1,7 +1,8 @@
 """A job's life on this node: register, enqueue, fetch, deliver, acknowledge, forget.
 
-Only this module writes `job.state`. Each function does one step completely: index, queue, timer, memory and counters
-agree when it returns. No function here talks to other nodes. The modules that do so call these functions.
+Only this module writes `job.state`, and restoring.py does while a journal is read. Each function does one step
+completely: index, queue, timer, memory and counters agree when it returns. No function here talks to other nodes. The
+modules that do so call these functions.
 
 The meaning of `requeue_at_ms` depends on the state:
   ACTIVE     when the job is to be queued (0: never)
@@ -30,9 +31,8 @@ from disque_py.core.job import (
     Cancellation,
     Collection,
     Job,
-    terms_of,
 )
-from disque_py.core.job_attributes import BATCH, JobAttributes
+from disque_py.core.job_attributes import BATCH, JobAttributes, topic_bytes
 from disque_py.core.parking import Parking
 from disque_py.core.queue import DEAD_ENTRIES_MIN, Queue
 from disque_py.core.spilled import Spilled, released
@@ -148,10 +148,11 @@ def register_waiting(broker: Broker, job: Job) -> None:
 
 
 def register_acked(broker: Broker, job: Job) -> None:
-    """Enter a record that is only an ack."""
+    """Enter a record that is only an ack. It does not say whether there is a result."""
     register(broker, job)
     job.state = ACKED
-    job.work = Collection()
+    job.work = work = Collection()
+    work.is_doubted = True
     broker.memory.acked_count += 1
     mark_dirty(broker, job)
 
@@ -276,6 +277,7 @@ def fetch(broker: Broker, queue: Queue, *, is_picky: bool = False, is_capped: bo
     limit = limits.get(queue.name) if limits and is_capped else None
     left = EXPIRED_PER_FETCH
     while (job := queue.pop_retried() if is_picky else queue.pop()) is not None:
+        assert job.state == QUEUED
         job.state = ACTIVE
         if job.expire_at_ms > broker.now_ms:
             if limit is None:
@@ -318,6 +320,7 @@ def fetch_matching(
                 queue.is_stalled = True
                 broker.spill.heads[queue] = job
             return None
+        assert job.state == QUEUED
         job.state = ACTIVE
         _taken(broker, queue, job)
         if job.expire_at_ms > broker.now_ms:
@@ -375,6 +378,7 @@ def _forget_expired(broker: Broker, job: Job) -> None:
 
 def _if_in_memory(broker: Broker, queue: Queue, job: Job) -> Job | None:
     """Return the fetched job. If its body is on disk, make it the head again, and let the queue wait for the body."""
+    assert job.state == ACTIVE
     if type(job.body) is Spilled:
         job.state = QUEUED
         if not queue.is_stalled:
@@ -523,8 +527,7 @@ def rename_queue(broker: Broker, job: Job, name: bytes) -> None:
         broker.used_memory += len(name)
     if job.place >= broker.journal.first_place:
         broker.journal.live_bytes[job.place] += len(name) - len(old)
-    terms = job.terms
-    job.terms = terms_of(broker.terms, name, terms.retry_ms, terms.delay_ms, terms.replicate)
+    job.terms = job.terms.of_queue(broker.terms, name)
 
 
 def set_priority(broker: Broker, job: Job, attributes: JobAttributes, priority: int | None) -> None:
@@ -552,6 +555,7 @@ def acknowledge(broker: Broker, job: Job, work: Collection | None = None) -> Non
             _left(broker, queue, job)
     if job.terms.retry_ms == 0 and job.is_delivered:
         broker.memory.once_delivered_count -= 1
+        assert broker.memory.once_delivered_count >= 0
     # An ack needs an id and a set: one dead holder must not keep the bodies of all acknowledged jobs in memory.
     body = job.body
     size = len(body)
@@ -589,10 +593,12 @@ def forget(broker: Broker, job: Job) -> None:
             _left(broker, queue, job)
     elif state == ACKED:
         broker.memory.acked_count -= 1
+        assert broker.memory.acked_count >= 0
     elif state == WAIT_REPL:
         del broker.copies.waiting_repl[job]
     if job.is_delivered and job.terms.retry_ms == 0 and state != ACKED:
         broker.memory.once_delivered_count -= 1
+        assert broker.memory.once_delivered_count >= 0
     job_id = job.id
     del broker.shards[(job_id[12] & 63) << 6 | job_id[13] & 63][job_id]
     broker.job_count -= 1
@@ -621,8 +627,11 @@ def forget(broker: Broker, job: Job) -> None:
     job.work = None
     if job.place >= broker.journal.first_place:
         broker.outbox.gone.append((job_id, job.place))
+        if job.terms.topic is not None:
+            size += topic_bytes(job.terms.topic)
         broker.journal.live_bytes[job.place] -= BASE_BYTES + len(job.terms.queue) + size
         broker.journal.live_records[job.place] -= 1
+        assert broker.journal.live_records[job.place] >= 0
 
 
 def _note_end(broker: Broker, job: Job) -> None:
@@ -637,9 +646,12 @@ def _note_end(broker: Broker, job: Job) -> None:
         status = EXPIRED
     if status >= COMPLETED and status != ERRORED:
         ends.recent[job.id] = status
+        work = job.work
+        if isinstance(work, Collection) and work.is_doubted:
+            ends.doubts[job.id] = None
     if ends.watched:
         ends.note(job.id)
-    if broker.results.by_id and job.id not in ends.noted:  # Those that wait are told first.
+    if broker.results.by_id and (not status or job.id not in ends.noted):  # Those that wait are told first.
         broker.results.job_is_over(job.id)
     if broker.progress.by_job:
         broker.progress.drop(job)
@@ -673,9 +685,10 @@ def mark_dirty(broker: Broker, job: Job) -> None:
 
 def acked_again(broker: Broker, job: Job) -> None:
     """Start the collection of a restored acked record; the caller sets its timer. A Cancellation stays."""
-    job.state = ACKED
+    assert job.state == ACKED
     if not isinstance(job.work, Cancellation):
-        job.work = Collection()
+        job.work = work = Collection()
+        work.is_doubted = not job.terms.queue
     broker.memory.acked_count += 1
 
 

@@ -743,7 +743,7 @@ def on_have(broker: Broker, sender: Node, items: list[Any]) -> None:
                     if merged is not job.holders:
                         job.holders = merged
                         mark_holders_dirty(broker, job)
-                    broker.send(only, SETACK, changing.setack_of(broker, job))
+                    changing.send_ack(broker, sender, job)
                 else:
                     is_canceled = isinstance(job.work, Cancellation)
                     item = (job_id, b"", UNTOLD)

@@ -108,6 +108,7 @@ def start(
     else:
         drawn = broker.copies.local_sets if is_quorum else broker.copies.replica_sets
         targets, job.holders = drawn.draw(broker, job.terms.replicate - 1)
+        assert broker.me in job.holders
         confirmed = broker.sets.only(broker.me)
     if is_quorum:
         targets, job.holders = _with_others(broker, targets, job.holders)
@@ -151,6 +152,8 @@ def start_async(broker: Broker, job: Job, *, is_quorum: bool = False) -> None:
     """Send copies to all nodes asked for, best effort and without confirmation; we hold the job ourselves."""
     drawn = broker.copies.local_sets if is_quorum else broker.copies.replica_sets
     targets, holders = drawn.draw(broker, job.terms.replicate - 1)
+    assert broker.me in holders
+    assert broker.me not in targets
     if is_quorum:
         targets, holders = _with_others(broker, targets, holders)
     if targets:
@@ -298,7 +301,10 @@ def _on_known(broker: Broker, sender: Node, job: Job, known: Job | None, snapsho
     if known.state != ACKED and (job.attributes is not None or known.attributes is not None):
         changing.merge(broker, sender, known, job, snapshot)
     if known.state == ACKED:
-        broker.send(only, SETACK, changing.setack_of(broker, known))
+        if broker.results.by_id:
+            keep_ms = broker.queue_settings.of(job.terms.queue).result_retention_ms
+            broker.results.hold(job.id, keep_ms, max(known.version, job.version) + 1)
+        changing.send_ack(broker, sender, known)
     elif wants_answer and broker.journal.disk_level:
         broker.send(only, REFUSED, (job.id, REFUSED_DISK))  # The copy may be on no disk, so no node may count on it.
     elif wants_answer:
@@ -405,7 +411,7 @@ def default_copies(broker: Broker, *, is_external: bool) -> int:
 def set_copies(broker: Broker, job: Job, copies: int) -> None:
     """Change the number of copies that the job should have."""
     terms = job.terms
-    job.terms = terms_of(broker.terms, terms.queue, terms.retry_ms, terms.delay_ms, copies)
+    job.terms = terms_of(broker.terms, terms.queue, terms.retry_ms, terms.delay_ms, copies, terms.topic)
 
 
 def count_again(broker: Broker) -> None:
@@ -469,12 +475,25 @@ def on_holders(broker: Broker, sender: Node, items: list[Any]) -> None:
     for job_id, nodes, *_ in items:
         job = broker.find(job_id)
         if job is not None:
-            job.holders = broker.sets.union(job.holders, broker.sets.unpack(nodes))
+            known = job.holders
+            job.holders = broker.sets.union(known, broker.sets.unpack(nodes))
             mark_holders_dirty(broker, job)
+            if job.holders is not known:
+                _ask_again(broker, job)
         elif job_id in broker.tombstones:
             broker.send(broker.sets.only(sender), SETACK, (job_id, b""))
         else:
             broker.stats.ignored("holders of an unknown job")
+
+
+def _ask_again(broker: Broker, job: Job) -> None:
+    """Ask all holders before a limited job is queued, if one was named after we asked. Spec Y4.
+
+    It may have taken the job by hand-over, and would deliver it besides us.
+    """
+    part = job.part
+    if part is not None and part.limit and job.state == ACTIVE and job.was_announced and job.was_queued:
+        lifecycle.postpone(broker, job, max(job.requeue_at_ms, broker.now_ms + lifecycle.willqueue_lead_ms(job)))
 
 
 def on_enqueue(broker: Broker, sender: Node, items: list[Any]) -> None:

@@ -222,7 +222,7 @@ def on_leased(broker: Broker, sender: Node, items: list[Any]) -> None:
             mark_holders_dirty(broker, job)
         state = job.state
         if state == ACKED:
-            broker.send(sets.only(sender), SETACK, changing.setack_of(broker, job))
+            changing.send_ack(broker, sender, job)
             continue
         if len(item) > 3:
             events.heard(job, item[3])
@@ -278,7 +278,7 @@ def on_queued(broker: Broker, sender: Node, items: list[Any]) -> None:
             job.holders = sets.add(job.holders, sender)
             mark_holders_dirty(broker, job)
         if job.state == ACKED:
-            broker.send(sets.only(sender), SETACK, changing.setack_of(broker, job))
+            changing.send_ack(broker, sender, job)
             continue
         if later:
             events.heard(job, later[0])
@@ -337,7 +337,7 @@ def on_willqueue(broker: Broker, sender: Node, items: list[Any]) -> None:
             job.attempt = min(attempt, ATTEMPT_MAX)
             lifecycle.mark_dirty(broker, job)
         if job.state == ACKED:
-            broker.send(sets.only(sender), SETACK, changing.setack_of(broker, job))
+            changing.send_ack(broker, sender, job)
             continue
         if job.attributes is not None or len(item) > NUMBER_OF_WILLQUEUE + 1:
             is_current = changing.hear(broker, sender, job, changing.read_number(item, NUMBER_OF_WILLQUEUE))

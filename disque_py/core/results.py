@@ -8,6 +8,7 @@ their own. A reader that does not know them skips them, and loses nothing else.
 A job has one result. The ack that counts decides: each result carries the version of the job at its ack, and the node
 of that ack. Of two results the one with the lower pair stays, on every node. So all holders agree, in whatever order
 they hear. A result of version 0 comes from a node that does not know the job. The first holder gives it its own pair.
+It never takes the place of another result.
 
 This module is data. acks.py decides, and journaling.py writes the records. Spec RW1, RW2, RW3.
 """
@@ -16,6 +17,8 @@ from __future__ import annotations
 
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
+
+from disque_py.core.job import Collection
 
 if TYPE_CHECKING:
     from disque_py.core.broker import Broker
@@ -97,7 +100,7 @@ class Results:
         """Keep a result for so long (0: as long as its job), unless an earlier one is known. Return whether it is."""
         known = self.by_id.get(job_id)
         if known is not None:
-            if (known.version, known.node, known.value) <= (version, node, value):
+            if not version or (known.version and (known.version, known.node, known.value) <= (version, node, value)):
                 return False
             self.drop(job_id)
         self._enter(job_id, Result(value, version, node, self._broker.now_ms + keep_ms if keep_ms else 0))
@@ -109,6 +112,18 @@ class Results:
         """Return the result of a job as it travels; None if there is none."""
         known = self.by_id.get(job_id)
         return None if known is None else (job_id, known.value, known.version, known.node)
+
+    def hold(self, job_id: bytes, keep_ms: int, version: int) -> None:
+        """Keep a result that was to stay only as long as its job, because this node holds a copy. Spec RW1.
+
+        version   that of the job at its ack, for a result of version 0
+        """
+        known = self.by_id.get(job_id)
+        if known is None or known.expire_at_ms:
+            return
+        pair = (known.version, known.node) if known.version else (version, self._broker.me.id)
+        self.drop(job_id)
+        self.put(job_id, known.value, *pair, keep_ms)
 
     def job_is_over(self, job_id: bytes) -> None:
         """Forget a result that stays only as long as its job."""
@@ -128,9 +143,19 @@ class Results:
         """Forget results, the oldest first, until memory is at `limit`. Return how many were forgotten."""
         count = 0
         while count < count_max and self.by_id and self._broker.used_memory > limit:
-            self.drop(next(iter(self.by_id)))
+            job_id = next(iter(self.by_id))
+            self.drop(job_id)
+            self._doubt(job_id)
             count += 1
         return count
+
+    def _doubt(self, job_id: bytes) -> None:
+        """Note that another node may have the result of a job that is over here (ends.py)."""
+        job = self._broker.find(job_id)
+        if job is None:
+            self._broker.ends.doubts[job_id] = None
+        elif isinstance(job.work, Collection):
+            job.work.is_doubted = True
 
     def clear(self) -> None:
         """Forget all results, because all jobs are gone (reset.py)."""

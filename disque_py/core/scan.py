@@ -34,9 +34,13 @@ def place_of(job_id: bytes) -> int:
 
 
 class JobFilter:
-    """The jobs that a walk returns; `is_visible` is the test of the names that the client may use."""
+    """The jobs that a walk returns.
 
-    __slots__ = ("is_visible", "queue", "states", "statuses", "where")
+    is_visible   the test of the names that the client may use
+    counts       the test whether a job counts on this node with the wanted status (spec Z2)
+    """
+
+    __slots__ = ("counts", "is_visible", "queue", "states", "statuses", "where")
 
     def __init__(
         self,
@@ -45,8 +49,10 @@ class JobFilter:
         statuses: tuple[int, ...] = (),
         where: tuple[tuple[bytes, bytes], ...] = (),
         is_visible: Callable[[bytes], bool] | None = None,
+        counts: Callable[[Broker, Job], bool] | None = None,
     ) -> None:
         self.is_visible = is_visible
+        self.counts = counts
         self.queue = queue
         self.statuses = tuple(dict.fromkeys(statuses))
         self.where = where
@@ -62,7 +68,10 @@ class JobFilter:
             return False
         if self.states and job.state not in self.states:
             return False
-        if self.statuses and shown_status(broker, job) not in self.statuses:
+        if self.counts is not None:
+            if not self.counts(broker, job):
+                return False
+        elif self.statuses and shown_status(broker, job) not in self.statuses:
             return False
         if not self.where:
             return True

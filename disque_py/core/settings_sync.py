@@ -378,8 +378,13 @@ def on_have(broker: Broker, sender: Node, items: list[Any]) -> None:
 
 
 def forget_node(broker: Broker, node: Node) -> None:
-    """Forget the lengths that a node told: it is gone, or its link is."""
-    for lengths in broker.queue_settings.exchange.lengths.values():
+    """Forget the lengths that a node told, and that it was asked: it is gone, or its link is, with the answer.
+
+    On its next link it tells its digest, so it is asked again if need be. Spec QS4.
+    """
+    exchange = broker.queue_settings.exchange
+    exchange.asking.pop(node, None)
+    for lengths in exchange.lengths.values():
         lengths.pop(node, None)
 
 
@@ -388,7 +393,6 @@ def on_run_over(broker: Broker, node: Node) -> None:
     exchange = broker.queue_settings.exchange
     forget_node(broker, node)
     exchange.walks.pop(node, None)
-    exchange.asking.pop(node, None)
     exchange.digests.pop(node, None)
     if not broker.cluster.find(node.id):
         exchange.confirmed.pop(node, None)

@@ -117,7 +117,7 @@ def _known_again(broker: Broker, sender: Node, known: Job, job: Job, snapshot: A
     events.heard(known, job.version)
     mark_holders_dirty(broker, known)
     if known.state == ACKED:
-        broker.send(sets.only(sender), SETACK, changing.setack_of(broker, known))
+        changing.send_ack(broker, sender, known)
         return REFUSED_DONE
     known.holders = sets.add(known.holders, broker.me)
     mark_holders_dirty(broker, known)
@@ -161,4 +161,5 @@ def _forget_answers(state: Exchange, settled: int) -> None:
     else:
         for number in range(state.answers_from, settled + 1):
             state.answers.pop(number, None)
+    assert settled >= state.answers_from
     state.answers_from = settled + 1

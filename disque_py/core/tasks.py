@@ -32,7 +32,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from cluster_bus.messages import SYNC, SYNCED, TASK, TASK_STATE
-from disque_py.core import acks, census, handover, lifecycle, memory, moving, spilling
+from disque_py.core import acks, census, handover, lifecycle, memory, moving, spilling, stalling
 from disque_py.core.broker import SHARDS, Broker
 from disque_py.core.errors import CommandError
 from disque_py.core.filters import PAIRS_MAX, Filter
@@ -353,9 +353,7 @@ def _begin_item(task: Task) -> tuple[Any, ...]:
 
 def wait(broker: Broker, client: Client, task: Task) -> Generator[None, None, None]:
     """Wait for the end of a task, as steps of a long command."""
-    while task.state_name == RUNNING:
-        broker.waits.stalled[client] = None
-        yield
+    yield from stalling.until(broker, client, lambda: task.state_name != RUNNING)
 
 
 def cancel(broker: Broker, task_id: bytes) -> bool:
@@ -611,7 +609,7 @@ def _end(broker: Broker, task: Task, state: bytes) -> None:
     client = task.client
     if client is not None:
         task.client = None
-        broker.waits.stalled.pop(client, None)  # Its command goes on with the next tick, which is now due.
+        stalling.go_on(broker, client)
 
 
 def node_lost(broker: Broker, node: Node) -> None:

@@ -62,6 +62,42 @@ class QueueRow:
         return {name: getattr(self, name) for name in ROW_FIELDS}
 
 
+@dataclass(slots=True)
+class NodeRow:
+    """One node, or one zone: the sums over its queues. Rates are jobs per second since the picture before.
+
+    name   the node's address, or the zone
+    zone   data centre and zone, as `eu/a`; empty: none
+    """
+
+    name: str
+    zone: str = ""
+    is_up: bool = False
+    error: str = ""
+    pending: int = 0
+    running: int = 0
+    errored: int = 0
+    jobs_in: int = 0
+    jobs_out: int = 0
+    oldest_ms: int | None = None
+    rate_in: float = 0.0
+    rate_out: float = 0.0
+    memory: int = 0
+    clients: int = 0
+
+    def add(self, other: NodeRow) -> None:
+        """Add the figures of a node to those of its zone."""
+        self.pending += other.pending
+        self.running += other.running
+        self.errored += other.errored
+        self.rate_in += other.rate_in
+        self.rate_out += other.rate_out
+        self.memory += other.memory
+        self.clients += other.clients
+        if other.oldest_ms is not None:
+            self.oldest_ms = max(self.oldest_ms or 0, other.oldest_ms)
+
+
 ROW_FIELDS: Final = tuple(QueueRow.__slots__)
 
 
@@ -73,12 +109,14 @@ class Picture:
     seconds  the longest time that a node took to answer
     nodes    each node's look, or the reason why there is none
     queues   by name
+    rows     the sums of each node
     """
 
     at: float = 0.0
     seconds: float = 0.0
     nodes: list[Seen] = field(default_factory=list)
     queues: dict[str, QueueRow] = field(default_factory=dict)
+    rows: list[NodeRow] = field(default_factory=list)
 
     @property
     def is_ready(self) -> bool:
@@ -103,14 +141,23 @@ class Board:
         self._loop_task: asyncio.Task[None] | None = None
         self.totals: deque[tuple[int, float, float, int]] = deque(maxlen=HISTORY)
         self.histories: dict[str, deque[int]] = {}
+        # Jobs in and out per second, of queues with traffic only.
+        self.rates: dict[str, deque[tuple[float, float]]] = {}
 
     async def picture(self, age_s: float | None = None) -> Picture:
-        """Return a picture that is not older than `age_s` seconds, by default the time between two looks."""
+        """Return a picture that is not older than `age_s` seconds; by default one of the last two.
+
+        By default the time between two looks is the limit. When it is over, a look begins, and the picture before is
+        returned meanwhile: with many queues a look takes longer than a page may.
+        """
         limit_s = max(self._poll_s if age_s is None else age_s, SHARE * self._picture.seconds)
-        if self._picture.nodes and time.monotonic() - self._picture.at <= limit_s:
+        age = time.monotonic() - self._picture.at
+        if self._picture.nodes and age <= limit_s:
             return self._picture
         if self._look is None:
             self._look = asyncio.create_task(self._looking())
+        if self._picture.nodes and age_s is None and age <= 2 * limit_s:
+            return self._picture
         return await asyncio.shield(self._look)
 
     def watches(self) -> list[Watch]:
@@ -133,7 +180,7 @@ class Board:
 
     async def _run(self) -> None:
         while True:
-            picture = await self.picture()
+            picture = await self.picture(self._poll_s)
             await asyncio.sleep(max(self._poll_s, SHARE * picture.seconds))
 
     async def _looking(self) -> Picture:
@@ -141,7 +188,7 @@ class Board:
             seen = await asyncio.to_thread(self._watchers.scrape, LOOK_S)
             # A node that does not answer is waited for, and has no work with that.
             seconds = max((each.look.seconds for each in seen if each.look is not None), default=0.0)
-            picture = Picture(time.monotonic(), seconds, seen, queues_of(seen))
+            picture = Picture(time.monotonic(), seconds, seen, queues_of(seen), [node_row(each) for each in seen])
             set_rates(picture, self._picture)
             self._picture = picture
             self._remember(picture)
@@ -166,6 +213,12 @@ class Board:
             if history is None:
                 history = self.histories[row.name] = deque(maxlen=HISTORY)
             history.append(row.pending)
+            if row.rate_in or row.rate_out or row.name in self.rates:
+                self.rates.setdefault(row.name, deque(maxlen=HISTORY)).append((row.rate_in, row.rate_out))
+        for name in [
+            name for name, found in self.rates.items() if name not in picture.queues or not any(map(any, found))
+        ]:
+            del self.rates[name]
 
 
 def queues_of(nodes: list[Seen]) -> dict[str, QueueRow]:
@@ -180,6 +233,29 @@ def queues_of(nodes: list[Seen]) -> dict[str, QueueRow]:
     return rows
 
 
+def node_row(seen: Seen) -> NodeRow:
+    """Return the sums of one node."""
+    look = seen.look
+    if look is None:
+        return NodeRow(str(seen.address), error=seen.error)
+    zone = "/".join(
+        str(look.cluster[name]) for name in ("cluster_datacenter", "cluster_zone") if look.cluster.get(name)
+    )
+    row = NodeRow(str(seen.address), zone, is_up=True)
+    for stat in look.stats:
+        row.pending += stat.len
+        row.running += stat.running
+        row.errored += stat.errored
+        row.jobs_in += stat.jobs_in
+        row.jobs_out += stat.jobs_out
+        if stat.oldest_ms is not None:
+            row.oldest_ms = max(row.oldest_ms or 0, stat.oldest_ms)
+    memory, clients = look.info.get("used_memory"), look.info.get("connected_clients")
+    row.memory = memory if isinstance(memory, int) else 0
+    row.clients = clients if isinstance(clients, int) else 0
+    return row
+
+
 def set_rates(picture: Picture, before: Picture) -> None:
     """Set the rates of a picture's queues. A node that restarted counts from 0 again, so no rate is below 0."""
     seconds = picture.at - before.at
@@ -190,3 +266,9 @@ def set_rates(picture: Picture, before: Picture) -> None:
         if old is not None:
             row.rate_in = round(max(0.0, (row.jobs_in - old.jobs_in) / seconds), 2)
             row.rate_out = round(max(0.0, (row.jobs_out - old.jobs_out) / seconds), 2)
+    nodes = {row.name: row for row in before.rows if row.is_up}
+    for node in picture.rows:
+        known = nodes.get(node.name)
+        if known is not None and node.is_up:
+            node.rate_in = round(max(0.0, (node.jobs_in - known.jobs_in) / seconds), 2)
+            node.rate_out = round(max(0.0, (node.jobs_out - known.jobs_out) / seconds), 2)

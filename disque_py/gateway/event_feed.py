@@ -118,7 +118,9 @@ class EventFeed:
         self._finder = asyncio.create_task(self._keep_finding())
         while True:
             try:
-                log, number, lines, notice, details = await asyncio.wait_for(self._queue.get(), idle_s)
+                # Not asyncio.wait_for: before Python 3.12 it loses a cancellation that comes together with an event.
+                async with asyncio.timeout(idle_s):
+                    log, number, lines, notice, details = await self._queue.get()
             except TimeoutError:
                 yield Part(place_text(self._place), [])
                 continue
@@ -156,7 +158,8 @@ class EventFeed:
                 starts.append(started.wait())
         # Events after the stream's first byte must be in it, so the begin of each log is known first.
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(asyncio.gather(*starts), 2 * RETRY_S)
+            async with asyncio.timeout(2 * RETRY_S):
+                await asyncio.gather(*starts)
         self._begins_now = False
 
     async def _read(self, address: Address, started: asyncio.Event) -> None:

@@ -107,6 +107,13 @@ FENCE: Final = Argument(
 )
 LIMIT: Final = Argument("limit", SPAN, "jobs at most")
 RATE: Final = Argument("rate", Whole(1, 1_000_000), "jobs per second at most")
+SEARCH: Final = (
+    Argument("status", Choice(STATUSES), "jobs of this status; `pending` by default"),
+    WHERE,
+    Argument("reason", Text(1, 1024), "only jobs whose last failure has this text in its reason"),
+    Argument("older_ms", MS, "only jobs that were added so many milliseconds ago, or earlier"),
+)
+CHANGED_SEARCH: Final = (Argument("status", Choice(CHANGED), "jobs of this status; `pending` by default"), *SEARCH[1:])
 REQUEST_ID: Final = "the same request again, with the same id, has its effect once"
 
 ENQUEUE_OPTIONS: Final = (
@@ -257,6 +264,28 @@ TABLE: Final = (
         (QUEUE, Argument("keys", Texts(1024, 1000), "keys, or request ids", required=True)), ("UNREACHABLE",),
     ),
     Operation(
+        "search_jobs", "POST", "/v1/queues/{queue}/jobs:search", "read", "queue",
+        "Find jobs among all of a queue, the oldest first: by metadata, age, and the reason of their last failure.",
+        "JSCAN, SHOW",
+        (
+            QUEUE,
+            *SEARCH,
+            Argument("cursor", Text(1, 64), "the `cursor` of the page before"),
+            Argument("limit", Whole(1, 1000), "jobs at most; 50 by default"),
+        ),
+    ),
+    Operation(
+        "change_jobs", "POST", "/v1/queues/{queue}/jobs:change", "operate", "queue",
+        "Queue or cancel every job that a search finds, as an operation of this gateway.", "JSCAN, SHOW, ENQUEUE, CANCELJOB",
+        (
+            QUEUE,
+            Argument("action", Choice(("requeue", "cancel")), "`requeue`: queue it now; `cancel`", required=True),
+            *CHANGED_SEARCH,
+            Argument("expected", Whole(0, 2**62), "refuse with CONFIRM if another number of jobs matches"),
+        ),
+        ("CONFIRM",), 202, changes=True,
+    ),
+    Operation(
         "list_queues", "GET", "/v1/queues", "read", "any", "List queues with their figures.", "QSCAN, QSTAT",
         (
             _query("match", Text(1, 200), "pattern of names (`*`, `?`, `[ab]`)"),
@@ -329,7 +358,7 @@ TABLE: Final = (
         (QUEUE, Argument("to", NAME, "queue that they go to; by default their own"), WHERE, LIMIT, RATE),
         TASK_ERRORS, 202, changes=True,
     ),
-    Operation("list_nodes", "GET", "/v1/nodes", "read", "any", "List the nodes of the cluster.", "INFO, HELLO, CLUSTER NODES"),
+    Operation("list_nodes", "GET", "/v1/nodes", "read", "any", "List the nodes of the cluster.", "INFO, HELLO, CLUSTER NODES, CLUSTER INFO"),
     Operation(
         "list_locks", "GET", "/v1/locks", "read", "any", "List locks; those whose names the role covers.", "LOCK LIST, LOCK SHOW",
         (_query("match", Text(1, 200), "pattern of names"),), ("NOQUORUM",),

@@ -33,6 +33,7 @@ from disque_py.gateway.problems import RefusedError, refusal_of
 from disque_py.gateway.rates import Rates
 from disque_py.gateway.settings import Settings
 from disque_py.gateway.trace_context import trace_of
+from disque_py.gateway.works import Works
 
 NAME: Final = "disque-gateway"
 LOG: Final = logging.getLogger(NAME)
@@ -76,6 +77,7 @@ class Service:
         self.logins: Logins = Logins(settings, self.options, self.cluster, self.issuer, failures)
         self.logins.access()
         self.board = Board(self.options, settings.poll_ms / 1000)
+        self.works = Works()
         self.audit: Audit = main.audit if main else audit or Audit(settings.audit_log)
         self._rates: Rates = main._rates if main else Rates(settings.rate)
         self._address_rates: Rates = main._address_rates if main else Rates(settings.address_rate)
@@ -93,6 +95,7 @@ class Service:
 
     async def close(self) -> None:
         """Close all connections to nodes."""
+        await self.works.close()
         self.metrics.close()
         await self.board.close()
         await self.logins.close()
@@ -116,7 +119,7 @@ class Service:
 
     def call(self, principal: Principal, args: dict[str, Any], headers: Mapping[str, str] | None = None) -> Call:
         """Return a call with these arguments. `headers` of the request may have its trace context."""
-        return Call(principal, args, self.settings, self.board, trace_of(headers) if headers else {})
+        return Call(principal, args, self.settings, self.board, trace_of(headers) if headers else {}, self.works)
 
     async def perform(self, operation: Operation, call: Call, address: str, door: str) -> Any:
         """Execute an operation. Raises RefusedError."""

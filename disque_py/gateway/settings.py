@@ -160,6 +160,7 @@ TABLE: Final = (
         _number(100, 3_600_000),
         "milliseconds after which a reader of events that takes nothing is ended",
     ),
+    Setting("search-max", "100000", _number(1, 10_000_000), "jobs that a search by reason or age looks at"),
     Setting("rate", "0", _number(0, 10_000_000), "requests per second of one principal; 0: any number"),
     Setting("address-rate", "0", _number(0, 10_000_000), "requests per second from one address; 0: any number"),
     Setting("console", "yes", _flag, "serve the console"),
@@ -207,6 +208,7 @@ class Settings:
     connections_max: int
     streams_max: int
     stream_idle_ms: int
+    search_max: int
     rate: int
     address_rate: int
     console: bool

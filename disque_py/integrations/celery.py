@@ -30,6 +30,7 @@ from celery.exceptions import TimeoutError as CeleryTimeoutError
 from kombu.utils.encoding import bytes_to_str, str_to_bytes
 
 from disque_py.client import Disque, DisqueConnectionError, JobEnd
+from disque_py.client.flow_commands import UNKNOWN
 from disque_py.integrations.kombu.urls import DAY_S, masked, read_options, split_urls
 from disque_py.integrations.patience import persist
 
@@ -40,8 +41,6 @@ LONG_BYTES: Final = 60_000
 SHORT: Final = b"0"
 LONG: Final = b"1"
 WAIT_MAX: Final = 1_000
-# An end without a result is looked at again for so long, in seconds.
-LATE_S: Final = 2.0
 
 
 class DisqueBackend(SyncBackendMixin, Backend):
@@ -159,26 +158,23 @@ class DisqueBackend(SyncBackendMixin, Backend):
         waiting = {self._job(task_id): task_id for task_id in map(bytes_to_str, task_ids)}
         until = None if timeout is None else time.monotonic() + timeout
         rounds = 0
-        gone_since = 0.0
         while waiting:
             left = None if until is None else until - time.monotonic()
             slices = [each for each in (left, interval if on_interval else None) if each is not None]
-            ends = self.client.wait_jobs(
-                *list(waiting)[:WAIT_MAX], first=True, timeout=max(0.001, min(slices)) if slices else None
-            )
+            span = max(0.001, min(slices)) if slices else None
+            began = time.monotonic()
+            ends = self.client.wait_jobs(*list(waiting)[:WAIT_MAX], first=True, timeout=span)
+            # At its time-out a wait also says of a job that it is unknown if a node has not answered.
+            is_early = span is None or time.monotonic() - began < span
             found = [(end.id, payload) for end in ends if (payload := self._payload(end)) is not None]
             for job_id, payload in found:
                 meta = self._meta(payload)
                 if on_message is not None:
                     on_message(meta)
                 yield waiting.pop(job_id), meta
-            gone = [end.id for end in ends if end.is_over and end.id in waiting]
+            gone = [end for end in ends if end.is_over and end.id in waiting and (is_early or end.status != UNKNOWN)]
             if gone and not found:
-                # Another node may hear of the end of a job before it hears of the result.
-                gone_since = gone_since or time.monotonic()
-                if time.monotonic() - gone_since > LATE_S:
-                    raise CeleryTimeoutError("The results have expired.")
-                time.sleep(LATE_S / 40)
+                raise CeleryTimeoutError("The results have expired.")
             if on_interval is not None:
                 on_interval()
             rounds += 1

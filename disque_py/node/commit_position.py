@@ -41,6 +41,8 @@ class CommitPosition:
         events_at = events.position if events is not None else 0
         if journal_at == self._journal_noted and events_at == self._events_noted:
             return
+        assert journal_at >= self._journal_noted
+        assert self._ready <= self.position
         self._journal_noted = journal_at
         self._events_noted = events_at
         if (

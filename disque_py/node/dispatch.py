@@ -551,13 +551,34 @@ def link_up(broker: Broker, node: Node) -> None:
     keeping.on_link_up(broker, node)
 
 
-def link_lost(broker: Broker, node: Node) -> None:
-    """Our link to the node broke, or we hung it up."""
-    capping.on_link_lost(broker, node)
+def _end_questions(broker: Broker, node: Node) -> None:
+    """Give up the answers that the node owes, and those that we owe it."""
     keying.on_link_lost(broker, node)
     asking.on_link_lost(broker, node)
     gathering.on_link_lost(broker, node)
     tasks.node_lost(broker, node)
+
+
+def _forget_interest(broker: Broker, node: Node) -> None:
+    """Forget the clients of the node that wait for our jobs."""
+    interest.forget_node(broker, node)
+    filter_interest.forget_node(broker, node)
+    pattern_interest.forget_node(broker, node)
+
+
+def _end_run(broker: Broker, node: Node) -> None:
+    """End the agreements with a process of the node that is gone."""
+    claim_messages.on_run_over(broker, node)
+    settings_sync.on_run_over(broker, node)
+    _forget_interest(broker, node)
+    handover.on_run_over(broker, node)
+    tasks.node_lost(broker, node)
+
+
+def link_lost(broker: Broker, node: Node) -> None:
+    """Our link to the node broke, or we hung it up."""
+    capping.on_link_lost(broker, node)
+    _end_questions(broker, node)
     repair.on_link_lost(broker, node)
     claim_messages.on_link_lost(broker, node)
     job_waits.on_link_lost(broker, node)
@@ -567,13 +588,8 @@ def link_lost(broker: Broker, node: Node) -> None:
 def incoming_lost(broker: Broker, node: Node) -> None:
     """The node's link to us broke: its interest ends. The node announces it again on its next link."""
     settings_sync.forget_node(broker, node)
-    interest.forget_node(broker, node)
-    filter_interest.forget_node(broker, node)
-    pattern_interest.forget_node(broker, node)
-    keying.on_link_lost(broker, node)
-    asking.on_link_lost(broker, node)
-    gathering.on_link_lost(broker, node)
-    tasks.node_lost(broker, node)
+    _forget_interest(broker, node)
+    _end_questions(broker, node)
     claim_messages.on_link_lost(broker, node)
     job_waits.on_incoming_lost(broker, node)
     keeping.on_link_lost(broker, node)
@@ -581,26 +597,14 @@ def incoming_lost(broker: Broker, node: Node) -> None:
 
 def new_run(broker: Broker, node: Node) -> None:
     """The node has a new process: what was agreed with the old one is void."""
-    claim_messages.on_run_over(broker, node)
-    settings_sync.on_run_over(broker, node)
-    interest.forget_node(broker, node)
-    filter_interest.forget_node(broker, node)
-    pattern_interest.forget_node(broker, node)
-    handover.on_run_over(broker, node)
-    tasks.node_lost(broker, node)
+    _end_run(broker, node)
     job_waits.on_incoming_lost(broker, node)
     keeping.on_link_lost(broker, node)
 
 
 def forgotten(broker: Broker, node: Node) -> None:
     """The node left the table: acks no longer wait for it, and hand-overs to it are over."""
-    claim_messages.on_run_over(broker, node)
-    settings_sync.on_run_over(broker, node)
-    interest.forget_node(broker, node)
-    filter_interest.forget_node(broker, node)
-    pattern_interest.forget_node(broker, node)
-    handover.on_run_over(broker, node)
-    tasks.node_lost(broker, node)
+    _end_run(broker, node)
     broker.sets.forget_all()
     broker.acks.has_forgotten = True
     repair.forgotten(broker, node)

@@ -154,6 +154,7 @@ class OutputCommit:
             return runs
         waiting = [run for run in runs if run[1] not in FREE]
         if waiting:
+            assert not held or held[-1][0] <= position
             held.append((position, waiting))
         free = [run for run in runs if run[1] in FREE]
         while held and held[0][0] <= ready:

@@ -42,7 +42,7 @@ class BusAdapter:
             return
         self._turns.driver.begin()
         for (host, port), bus_port in self.seeds.items():
-            self._membership.meet(host, port, bus_port)
+            self._membership.meet_seed(host, port, bus_port)
         self._turns.loop.call_later(SEED_SECONDS, self.meet_seeds)
 
     # -- BusOwner ----------------------------------------------------------------------------------

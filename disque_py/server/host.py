@@ -17,7 +17,6 @@ from functools import partial
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from cluster_bus.nodes_file import dump
 from disque_py import __version__
 from disque_py.config.settings import DirectiveError
 from disque_py.server import log, process, settings_effects, settings_file, time_zones, user_files
@@ -221,7 +220,7 @@ class ProcessHost:
 
     def backup_journal(self, name: str, done: Callable[[tuple[str, int, int] | OSError], None]) -> None:
         """Run JOURNAL BACKUP, into a directory beside the journal."""
-        nodes_text = dump(self._saver.nodes()).encode()
+        nodes_text = self._saver.text().encode()
         self.journal_service.backup(f"{self.backups_directory}/{name}", nodes_text, done)
 
     def reload_journal(self, done: Callable[[OSError | None], None]) -> None:

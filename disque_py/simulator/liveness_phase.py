@@ -1,9 +1,9 @@
 """The liveness phase: the weather clears, and the promises that take time are kept in time.
 
 All nodes that are down come up, all cuts heal, memory limits are lifted, and producers go home. The cluster does the
-rest by itself. An operator helps only where the documentation says that one has to, once, and at one node: MEET where
-nodes were told to forget each other or all others, the end of a pause, and FORGET at each node that still knows a gone
-one.
+rest by itself. Operators finish what they began, as soon as the nodes are up: a pause ends at the node at which it
+began, and nodes that were made to forget each other are told MEET. After that an operator acts only where the earlier
+word may have been lost (`_end_lost_pauses`, `Targets.meet_torn`), and says FORGET at each node that knows a gone one.
 
 Then these rules are checked, in this order. The mesh is whole. Nodes agree on members, leavers and pauses. Tasks end.
 Waiting clients are answered. A leaving node is empty. Every promised job is delivered, and every acknowledged job
@@ -215,21 +215,21 @@ class LivenessPhase:
                 machine.go_on()
 
     def _lift_limits(self) -> None:
-        """No node has too little memory; gone nodes are forgotten, and pauses are ended at one node for all."""
+        """No node has too little memory; gone nodes are forgotten, and pauses end."""
         targets = self.simulation.targets
         targets.find_gone()
         targets.forget_gone()
         for machine in self.world.running():
             targets.ask(machine, "CONFIG", "SET", "maxmemory", 0)
         self.until("nodes know the same nodes", AGREED_MS, self._is_agreed, self._tell_tables)
+        self.until("operators end their pauses", AGREED_MS, lambda: all(each.is_ended for each in targets.paused), str)
         if not targets.has_losses:
             self.until("nodes know the same pauses", AGREED_MS, lambda: not self._pause_apart(), self._pause_apart)
             self.until(
                 "nodes know the same settings", AGREED_MS, lambda: not apart(self.world), lambda: apart(self.world)
             )
         for _ in range(2 if targets.has_losses else 1):  # Its node may not have heard of a later pause.
-            self._end_pauses()
-            self.world.run(STEP_MS)
+            self._end_lost_pauses()
         self.until(
             "a pause ends everywhere",
             AGREED_MS,
@@ -237,13 +237,26 @@ class LivenessPhase:
             lambda: " ".join(f"{m.name} {m.broker.pauses.versions}" for m in self.world.running()),
         )
 
-    def _end_pauses(self) -> None:
+    def _end_lost_pauses(self) -> None:
+        """End pauses whose end was lost, each at one node; RuleBrokenError for any other that lasts.
+
+        An operator has ended each pause. The word may be lost with the process or the memory of the node that was told.
+        """
         targets = self.simulation.targets
-        up = self.world.running()
-        heard = [machine for machine in up if targets.flushed.get(machine.name) != machine.runs] or up
-        machine = heard[self.simulation.plan.seed % len(heard)]
-        for number in range(self.simulation.plan.queues):
-            targets.ask(machine, "PAUSE", b"q%d" % number, "none", "bcast")
+        lasting: dict[bytes, Machine] = {}
+        for machine in self.world.running():
+            for queue in machine.broker.queues.values():
+                if queue.paused:
+                    lasting.setdefault(queue.name, machine)
+        for name, machine in lasting.items():
+            told = [paused for paused in targets.paused if paused.queue == name]
+            if not targets.has_losses and not any(paused.may_last() for paused in told):
+                raise RuleBrokenError(
+                    "an ended pause stays ended", f"{name!r} on {machine.name}: {machine.broker.pauses.versions}"
+                )
+            targets.ask(machine, "PAUSE", name, "none", "bcast")
+        if lasting:
+            self.world.run(STEP_MS)
 
     def _is_agreed(self) -> bool:
         """Return whether all nodes have the same table, and know of each node whether it is leaving."""
@@ -292,6 +305,7 @@ class LivenessPhase:
         )
         targets.find_back()
         self.until(rule, MESH_MS, targets.is_whole, self._tell_links)
+        world.run(STEP_MS)  # Operators say the MEETs for which a node was missing.
         targets.meet_torn()
         self.until(rule, MESH_MS, world.is_meshed, self._tell_links)
         self.mesh_ms = world.now_ms - start_ms
@@ -389,8 +403,12 @@ class LivenessPhase:
         self.is_draining = False
 
     def _longest_ms(self) -> int:
-        """Return how long a consumer may keep a job: after its RETRY, of minutes perhaps, it comes back."""
-        return max((promise.retry_ms for promise in self.simulation.oracle.open), default=0)
+        """Return how long a job may be away: after its RETRY, of minutes perhaps, it comes back.
+
+        Nodes make jobs, too. The callback of a batch may have been queued on a node that died.
+        """
+        asked_for = max((promise.retry_ms for promise in self.simulation.oracle.open), default=0)
+        return max(asked_for, max((job.retry_ms for _, job in self._left()), default=0))
 
     def _left(self) -> list[tuple[Machine, Job]]:
         """Return the jobs that should go. A delivered at-most-once job without an ack stays until its TTL."""

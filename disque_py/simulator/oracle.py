@@ -51,8 +51,10 @@ class Promise:
     is_over              every node that had it knows of the ack: it must not come again
     asked                the node that was asked; None: its answer was lost, and another user of its key was told its id
     is_deleted           by DELJOB or FASTACK, which promise nothing to other nodes
+    is_plain             it was acknowledged without a result, too
     acked_at, acked_run  the node that was the first to answer an ACKJOB for it, and which of its processes
-    limit                ATTEMPTS; 0: any number
+    limit                ATTEMPTS, by which its deliveries are judged; 0: they are not
+    is_limited           it was added with ATTEMPTS, so it may become errored
     renewed              requests that may have begun a fresh set of attempts
     cancels, nacks       CANCELJOBs and NACKs that were sent for it
     moves                commands that may have moved it to another queue
@@ -83,7 +85,9 @@ class Promise:
         "freed_ms",
         "id",
         "is_deleted",
+        "is_limited",
         "is_over",
+        "is_plain",
         "is_refused",
         "limit",
         "loose",
@@ -121,12 +125,14 @@ class Promise:
         self.early_ms = 0
         self.is_over = False
         self.is_deleted = False
+        self.is_plain = False
         self.asked: Machine | None = None
         self.acked_at: Machine | None = None
         self.acked_run = 0
         self.loose = 0
         self.freed_ms = 0
         self.limit = 0
+        self.is_limited = False
         self.renewed = 0
         self.elsewhere = 0
         self.cancels = 0
@@ -280,11 +286,14 @@ class Oracle:
         for job_id in ids_in(reply):
             self.explained[job_id] = None
 
-    def acknowledging(self, promise: Promise, now_ms: int, *, is_deletion: bool = False) -> None:
+    def acknowledging(
+        self, promise: Promise, now_ms: int, *, is_deletion: bool = False, has_result: bool = False
+    ) -> None:
         """An ACKJOB for it (a FASTACK or DELJOB: `is_deletion`) is about to be sent."""
         if not promise.acked_ms:
             promise.acked_ms = now_ms
         promise.is_deleted = promise.is_deleted or is_deletion
+        promise.is_plain = promise.is_plain or not has_result
 
     def freeing(self, promise: Promise) -> None:
         """A request that ends a lease of it early is about to be sent."""

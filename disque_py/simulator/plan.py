@@ -99,7 +99,7 @@ DEBOUNCER_SHARE: Final = 0.3
 # Clusters with schedules, caps, batches, and clients that wait for the ends of jobs.
 TIMEKEEPER_SHARE: Final = 0.25
 CAPPER_SHARE: Final = 0.25
-BATCHES_SHARE: Final = 0.0  # Open findings (docs/simulator.md): callbacks that come after queues are emptied.
+BATCHES_SHARE: Final = 0.3
 WAITERS_SHARE: Final = 0.3
 # Of the clusters with little memory so many let bodies go to disk.
 SPILLING_SHARE: Final = 0.6
@@ -288,8 +288,10 @@ def draw(seed: int, duration_ms: int, *, weather: str = "", chance: Callable[[st
     flows = chance(f"{seed} flows")  # Likewise.
     names += ["timekeeper"] * (flows.random() < TIMEKEEPER_SHARE)
     names += ["capper"] * (flows.random() < CAPPER_SHARE)
-    names += ["batcher"] * (flows.choice((1, 2)) if flows.random() < BATCHES_SHARE else 0)
+    flows.random()  # It once decided on batchers. Those who wait are drawn behind it.
     names += ["waiter"] * (flows.choice((1, 2)) if flows.random() < WAITERS_SHARE else 0)
+    batches = chance(f"{seed} batches")  # Likewise.
+    names += ["batcher"] * (batches.choice((1, 2)) if batches.random() < BATCHES_SHARE else 0)
     clients = [ClientPlan(number, kind) for number, kind in enumerate(names)]
     delay_ms = rng.choice(((1, 1), (1, 2), (1, 5), (2, 20), (10, 40), (1, 100)))
     faults = _faults(rng, kinds, duration_ms)

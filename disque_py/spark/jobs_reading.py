@@ -29,8 +29,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from disque_py.client import Address, DisqueConnectionError, DisqueError, NotConnectedError, ReplyError
-from disque_py.client.protocol import text
+from disque_py.client import Address, DisqueConnectionError, DisqueError, NotConnectedError, ReplyError, results
 from disque_py.spark.event_schema import TEXT_MAP
 from disque_py.spark.job_tokens import (
     JOBS_PER_TOKEN,
@@ -66,8 +65,6 @@ FRUITLESS_MAX: Final = 2
 # After a connection broke, the node is asked again for LOST_S, with pauses of PAUSE_S.
 LOST_S: Final = 10.0
 PAUSE_S: Final = 0.2
-# The start of a line of INFO.
-RUN_ID: Final = "run_id:"
 # Acks go to this many nodes at a time.
 ACK_NODES: Final = 16
 
@@ -333,8 +330,8 @@ class JobPlanner:
 
     def _run_of(self, address: Address) -> str:
         """Return the run id of a node's process. Raises DisqueConnectionError, ReplyError."""
-        info = text(self._nodes.ask(address, b"INFO", b"server"))
-        return next((line.removeprefix(RUN_ID) for line in info.splitlines() if line.startswith(RUN_ID)), "")
+        fields = results.info(self._nodes.ask(address, b"INFO", b"server"))
+        return str(fields.get("run_id", ""))
 
     def _hold_leases(self, offset: Offset) -> None:
         """Have the thread extend a batch's leases until the batch is acknowledged."""

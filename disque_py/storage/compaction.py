@@ -165,7 +165,8 @@ class Compaction:
             broker.producers.keys.record_again(job_id, 0)
             if at % JOBS_PER_STEP == 0:
                 yield True
-        broker.batches.record_all()
+        for _ in broker.batches.record_all():
+            yield True
         for at, job_id in enumerate(list(broker.results.by_id)):
             broker.results.record_again(job_id, 0)
             if at % JOBS_PER_STEP == 0:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from claims import CLAIMS
 from core import CORE
 from events import EVENTS
 from figures import Benchmark
 from filling import FILLING
 from filters import FILTERS
+from flows import FLOWS
 from idle import IDLE
 from journal import JOURNAL
 from latency import LATENCY
@@ -27,6 +29,8 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     MEMORY,
     FILTERS,
     TIMESTONE,
+    CLAIMS,
+    FLOWS,
     TASKS,
     ONE_NODE,
     SINGLE,

@@ -1,9 +1,14 @@
-"""Ratios of the gateway's speed: `python tests/gateway/ratios.py`, with the extras gateway and fuzz (Starlette).
+"""Ratios of the gateway's speed: `make gateway-ratios`, with the extras gateway and ratios (Starlette).
+
+`ratios.py doors` is about the doors, `ratios.py console` about the console; without a word both are measured.
 
 A node, a gateway and a bare Starlette handler run as processes of their own, each on loopback. Every ratio is one of
 figures of the same run, taken in turns: A B A B. It prints the CPU time of the gateway for a single add over that of
 the bare handler, and the jobs per second of batches of 100 over those of the client, which adds by pipelines. A gRPC
 stream takes and completes jobs, beside the client, which does the same a hundred at a time.
+
+For the console, three nodes have 10,000 queues with a job each. Pages are fetched one after the other, and while the
+gateway looks at the nodes. Each line has the median and the longest time of a page.
 """
 
 from __future__ import annotations
@@ -14,7 +19,9 @@ import queue
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
+import urllib.request
 from pathlib import Path
 
 import grpc
@@ -28,6 +35,17 @@ REQUESTS = 2_000
 JOBS = 10_000
 STREAMED = 5_000
 BATCH = 100
+QUEUES = 10_000
+FETCHES = 30
+PAGES = (
+    "",
+    "queues",
+    "queues?sort=pending&cursor=5000",
+    "queues?match=queue-00*&sort=oldest",
+    "queue?name=queue-00007",
+    "dead",
+    "nodes",
+)
 BODY = json.dumps({"body": "to=ann subject=hello text=world"}).encode()
 BARE = """
 import msgspec, sys, uvicorn
@@ -134,7 +152,75 @@ def pipelined(node: testing.Node) -> float:
         return JOBS / (time.perf_counter() - started)
 
 
+def pages() -> None:
+    """Print the time that pages of the console take with many queues."""
+    with testing.cluster(3) as cluster, tempfile.TemporaryDirectory() as folder:
+        with cluster.client() as client:
+            for begin in range(0, QUEUES, 500):
+                pipeline = client.pipeline()
+                for number in range(begin, begin + 500):
+                    pipeline.add_job(f"queue-{number:05}", b"b", replicate=1)
+                pipeline.execute()
+        port = free_port()
+        words = [
+            "--listen",
+            f"{HOST}:{port}",
+            "--grpc-listen",
+            "",
+            "--url",
+            cluster.url,
+            "--audit-log",
+            f"{folder}/log",
+        ]
+        gateway = subprocess.Popen([sys.executable, "-m", "disque_py.gateway.command", *words])
+        try:
+            wait_for(port)
+            print(f"console/queues, with the first look at the nodes: {fetched(port, 'queues'):.0f} ms")
+            wait_for_queues(port)
+            for page in PAGES:
+                found = [fetched(port, page) for _ in range(FETCHES)]
+                name = page or "(overview)"
+                print(f"console/{name}: {statistics.median(found):.0f} ms, {max(found):.0f} at most (goal 300)")
+        finally:
+            gateway.terminate()
+            gateway.wait(20)
+
+
+def wait_for_queues(port: int) -> None:
+    """Return when the gateway has seen all queues."""
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline:
+        with urllib.request.urlopen(f"http://{HOST}:{port}/v1/queues?limit=1", timeout=120) as answer:
+            if json.load(answer)["total"] == QUEUES:
+                return
+        time.sleep(0.5)
+    raise TimeoutError("the nodes did not answer in time")
+
+
+def fetched(port: int, page: str) -> float:
+    """Return the milliseconds that a page takes."""
+    connection = http.client.HTTPConnection(HOST, port, timeout=120)
+    started = time.perf_counter()
+    connection.request("GET", f"/console/{page}")
+    answer = connection.getresponse()
+    answer.read()
+    milliseconds = (time.perf_counter() - started) * 1000
+    connection.close()
+    if answer.status != 200:
+        raise RuntimeError(f"{page}: {answer.status}")
+    return milliseconds
+
+
 def main() -> None:
+    """Measure the doors, the console or both."""
+    parts = sys.argv[1:] or ["doors", "console"]
+    if "doors" in parts:
+        doors()
+    if "console" in parts:
+        pages()
+
+
+def doors() -> None:
     """Print the ratios."""
     ports = free_port(), free_port(), free_port()
     with testing.node() as node:

@@ -8,10 +8,11 @@ from urllib.parse import quote
 import pytest
 
 from console_forms import Visitor
+from disque_py import testing
 from disque_py.gateway.access_file import token_entry
 from disque_py.gateway.console.pages import PAGES
 from disque_py.gateway.grants import ROLES
-from gateways import RunningGateway
+from gateways import RunningGateway, until
 
 EVIL = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>{{7*7}}"
 
@@ -43,6 +44,10 @@ def visitor(gateway):
 
 def add(gateway, queue, **words):
     return gateway.post(f"/v1/queues/{queue}/jobs", {"body": "b"} | words).json["id"]
+
+
+def depth(gateway, queue, status):
+    return gateway.get(f"/v1/queues/{queue}/depth").json[status]
 
 
 ADDRESSES = {"queue": "queue?name={queue}", "jobs": "jobs?queue={queue}", "job": "job?id={job}"}
@@ -208,8 +213,102 @@ def test_a_filter_by_reason_applies_to_all_that_match(gateway, visitor, queue):
     fields = {"form": visitor.token(), "do": "requeue", "scope": "all", "queue": queue, "status": "errored"}
     fields |= {"reason": "timeout", "counted": "2"}
     assert visitor.send("bulk", fields).status == 303
-    depth = gateway.get(f"/v1/queues/{queue}/depth").json
-    assert (depth["pending"], depth["errored"]) == (2, 1)
+    assert until(lambda: depth(gateway, queue, "pending") == 2)
+    assert until(lambda: depth(gateway, queue, "errored") == 1)
+
+
+def errored(gateway, queue, reason):
+    """Add a job that fails for good; its id."""
+    job = add(gateway, queue)
+    gateway.post(f"/v1/queues/{queue}/dequeue", {"wait_ms": 5000})
+    gateway.post(f"/v1/jobs/{job}/fail", {"final": True, "reason": reason})
+    return job
+
+
+def test_errored_jobs_are_deleted_all_at_once(gateway, visitor, queue):
+    for _ in range(3):
+        errored(gateway, queue, "broken")
+    fields = {"form": visitor.token(), "do": "delete", "scope": "all", "queue": queue, "status": "errored"}
+    assert "Delete 3 jobs?" in visitor.send("bulk", fields).text
+    assert visitor.send("bulk", fields | {"counted": "3"}).status == 303
+    assert until(lambda: depth(gateway, queue, "errored") == 0)
+
+
+def test_delayed_jobs_are_retried_all_at_once(gateway, visitor, queue):
+    for _ in range(3):
+        add(gateway, queue, delay_ms=3_600_000)
+    fields = {"form": visitor.token(), "do": "requeue", "scope": "all", "queue": queue, "status": "invisible"}
+    assert visitor.send("bulk", fields | {"counted": "3"}).status == 303
+    assert until(lambda: depth(gateway, queue, "pending") == 3)
+    operations = visitor.get("operations").text
+    assert "3 of 3" in operations
+
+
+@pytest.mark.parametrize("fields", [{"scope": "all", "reason": "x"}, {"scope": "selected", "id": "D-1"}])
+def test_nodes_move_by_metadata_only(visitor, queue, fields):
+    fields |= {"form": visitor.token(), "do": "move", "queue": queue, "to": "other", "counted": "1"}
+    reply = visitor.send("bulk", fields)
+    assert (reply.status, "move takes" in reply.text) == (400, True)
+
+
+def test_a_job_is_added_again_with_its_bytes_and_its_priority(gateway, visitor, queue):
+    again = {
+        "body_base64": "AP8B",
+        "priority": -7,
+        "attempts": 4,
+        "backoff": "fixed:2000:60000",
+        "meta": {"a": "b", "c:d": "e"},
+    }
+    job = gateway.post(f"/v1/queues/{queue}/jobs", again).json["id"]
+    text = visitor.get(f"add?from={quote(job)}").text
+    found = dict(re.findall(r'<input name="(\w+)"[^>]* value="([^"]*)"', text))
+    assert (found["priority"], found["attempts"], found["backoff"]) == ("-7", "4", "fixed:2000:60000")
+    assert '<option value="base64" selected>' in text
+    assert ">AP8B</textarea>" in text
+    assert ("a:b" in text, "left out: c:d" in text) == (True, True)
+    reply = visitor.do("enqueue", queue=queue, encoding="base64", body="AP8B", priority=found["priority"])
+    copy = gateway.get(f"/v1/jobs/{reply.headers['location'].partition('id=')[2]}").json
+    assert (copy["body_base64"], copy["priority"]) == ("AP8B", -7)
+    plain = add(gateway, queue)
+    assert '<input name="priority" inputmode="numeric" value="">' in visitor.get(f"add?from={quote(plain)}").text
+
+
+def test_a_setting_that_is_emptied_is_off(gateway, visitor, queue):
+    visitor.do("put_queue", queue=queue, dead_letter="letters", attempts="3", require_meta="a, b")
+    page = visitor.get(f"queue?name={queue}").text
+    assert 'name="require_meta" value="a, b"' in page
+    had = re.findall('name="had" value="([a-z_]+)"', page)
+    assert [name for name in had if not name.endswith("_ms")] == ["attempts", "dead_letter", "require_meta"]
+    fields = {"dead_letter": "", "attempts": "", "require_meta": "", "maxlen": "9"}
+    visitor.do("put_queue", queue=queue, had=["attempts", "dead_letter", "require_meta"], **fields)
+    found = gateway.get(f"/v1/queues/{queue}").json["settings"]
+    assert [found[name] for name in ("attempts", "dead_letter", "require_meta", "maxlen")] == [0, "", [], 9]
+
+
+def test_a_queue_is_paused_in_the_list(gateway, visitor, queue):
+    add(gateway, queue)
+    address = f"queues?match={queue}"
+    assert until(lambda: ">Pause</button>" in visitor.get(address).text)
+    assert visitor.do("pause", queue=queue, back=address).headers["location"] == f"/console/{address}"
+    assert until(lambda: ">Resume</button>" in visitor.get(address).text)
+    visitor.do("resume", queue=queue)
+
+
+def test_a_node_that_leaves_says_what_it_waits_for():
+    """Spec V5. The last of two nodes that leaves has no node to give its jobs to."""
+    with testing.cluster(2) as cluster:
+        with cluster.client() as client:
+            client.add_job("stays", "b")
+        gateway = RunningGateway(cluster.url)
+        try:
+            for node in cluster:
+                with node.client(discover=False) as client:
+                    client.cluster_leaving(True)
+            visitor = Visitor(gateway)
+            assert until(lambda: "Waits: no other node is usable" in visitor.get("nodes").text, 60)
+            assert "1 jobs left" in visitor.get("nodes").text
+        finally:
+            gateway.close()
 
 
 def test_a_job_is_added_by_a_form(gateway, visitor, queue):
@@ -218,6 +317,12 @@ def test_a_job_is_added_by_a_form(gateway, visitor, queue):
     [job] = gateway.post(f"/v1/queues/{queue}/dequeue", {"wait_ms": 2000}).json["jobs"]
     assert (job["body"], job["meta"]) == ("line 1\nline 2", {"tenant": "a", "kind": "b:c"})
     assert "was added" in visitor.get(reply.headers["location"].removeprefix("/console/")).text
+
+
+def test_a_body_may_be_empty(gateway, visitor, queue):
+    assert visitor.do("enqueue", queue=queue, body="").status == 303
+    [job] = gateway.post(f"/v1/queues/{queue}/dequeue", {"wait_ms": 2000}).json["jobs"]
+    assert job["body"] == ""
 
 
 def test_a_live_part_is_a_part(visitor):

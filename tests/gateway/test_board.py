@@ -6,7 +6,7 @@ import asyncio
 
 from disque_py.client.options import make_options
 from disque_py.client.results import Hello, NodeInfo, QueueStat
-from disque_py.gateway.board import Board, Picture, QueueRow, queues_of, set_rates
+from disque_py.gateway.board import SHARE, Board, Picture, QueueRow, queues_of, set_rates
 from disque_py.gateway.metrics.look import Look
 from disque_py.gateway.metrics.watching import Seen
 
@@ -50,3 +50,23 @@ def test_one_look_serves_all_viewers(nodes):
     pictures, looks, later = asyncio.run(look())
     assert looks == 1
     assert {id(picture) for picture in pictures} == {id(later)}
+
+
+def test_a_viewer_gets_the_picture_before_while_a_look_is_under_way(nodes):
+    async def look():
+        board = Board(make_options((nodes[0].address,), {}), 60)
+        try:
+            first = await board.picture()
+            limit_s = max(60, SHARE * first.seconds)
+            first.at -= 1.5 * limit_s
+            second = await board.picture()
+            strict = await board.picture(60)
+            strict.at -= 3 * limit_s
+            return first, second, strict, await board.picture()
+        finally:
+            await board.close()
+
+    first, second, strict, fourth = asyncio.run(look())
+    assert second is first
+    assert strict is not first
+    assert fourth is not strict

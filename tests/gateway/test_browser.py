@@ -20,6 +20,7 @@ if CHROMIUM is None:
 from axe_playwright_python.sync_playwright import Axe  # noqa: E402  # behind the checks
 from playwright.sync_api import sync_playwright  # noqa: E402
 
+from disque_py import testing  # noqa: E402
 from disque_py.gateway.console.pages import PAGES  # noqa: E402
 from gateways import RunningGateway  # noqa: E402
 
@@ -93,7 +94,7 @@ def test_live_parts_follow_and_rest_while_rows_are_selected(browser, shop):
     page.goto(f"{gateway.address}/console/queues?match=live")
     assert "No queue matches" in page.inner_text("main")
     gateway.post("/v1/queues/live/jobs", {"body": "b"})
-    page.wait_for_selector("a:has-text('live')", timeout=10_000)
+    page.wait_for_selector("a:has-text('live')", timeout=60_000)
     page.goto(f"{gateway.address}/console/jobs?queue=live")
     page.check(".pick")
     asked = []
@@ -150,3 +151,27 @@ def test_it_works_without_javascript(browser, shop):
     assert "paused: in" in page.inner_text(".said")
     page.click("button:has-text('Resume')")
     context.close()
+
+
+def test_the_header_leads_to_the_same_page_of_another_cluster(browser, nodes):
+    """The address holds the cluster, so each page and form is about one."""
+    with testing.node() as node:
+        gateway = RunningGateway(nodes.url, clusters=f"eu={node.url}", poll_ms=300)
+        try:
+            gateway.post("/clusters/eu/v1/queues/only-in-eu/jobs", {"body": "b"})
+            page = browser.new_page(viewport={"width": 360, "height": 800})
+            page.goto(f"{gateway.address}/console/queues")
+            assert page.inner_text(".clusters [aria-current]") == "main"
+            assert page.query_selector("a:has-text('only-in-eu')") is None
+            page.click(".clusters a:has-text('eu')")
+            assert page.url.endswith("/clusters/eu/console/queues")
+            assert page.inner_text(".clusters [aria-current]") == "eu"
+            page.click("a:has-text('only-in-eu')")
+            page.click("button:has-text('Pause input')")
+            assert "paused: in" in page.inner_text(".said")
+            assert page.evaluate("document.documentElement.scrollWidth") <= 360
+            assert gateway.get("/clusters/eu/v1/queues/only-in-eu").json["paused"] == "in"
+            assert gateway.get("/v1/queues/only-in-eu").status == 404
+            page.close()
+        finally:
+            gateway.close()

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import json
 import time
 
 import pytest
 
-from disque_py.gateway.event_feed import EventFilter, parse_place, place_text
+from disque_py.client.results import Hello
+from disque_py.gateway.event_feed import EventFeed, EventFilter, parse_place, place_text
 from disque_py.gateway.grants import Principal, grant_of
 from disque_py.gateway.problems import RefusedError
+from gateways import until
 
 
 class Stream:
@@ -127,3 +130,38 @@ def test_filters_are_combined():
     assert not wanted.admits(event(queue="b"))
     assert not wanted.admits(event(job_id="D-2"))
     assert not wanted.admits(event(event="acked"))
+
+
+class NoNodes:
+    """A client of a cluster without nodes."""
+
+    async def hello(self):
+        return Hello(1, "a", [])
+
+
+def test_a_reader_that_goes_while_an_event_comes_is_gone():
+    """Its cancellation is not lost, so its stream ends and its place among `streams-max` is free."""
+
+    async def follow(feed):
+        async for _ in feed.parts(EventFilter(Principal("p", (), client=None)), 3600):
+            pass
+
+    async def read():
+        feed = EventFeed(NoNodes(), {"log": 0})
+        waiting = asyncio.create_task(follow(feed))
+        while feed._finder is None:
+            await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        feed._queue.put_nowait(("log", 0, [], "", None))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.wait((waiting,), timeout=10)
+        await feed.close()
+        return waiting.cancelled()
+
+    assert asyncio.run(read())
+
+
+def test_a_question_for_the_headers_of_a_stream_opens_none(gateway):
+    assert gateway.request("HEAD", "/v1/events").status in (200, 405)
+    assert until(lambda: gateway.gateway.service._streams == {})

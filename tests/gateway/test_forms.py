@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from disque_py.gateway.console.forms import OFFERED, Bulk, check_number, form_args
+from disque_py.gateway.console.pages import Filter
 from disque_py.gateway.operations import BY_NAME
 from disque_py.gateway.problems import RefusedError
 
@@ -32,9 +33,18 @@ def test_pages_offer_changes_only():
 
 
 def test_a_number_is_confirmed():
-    many = Bulk("cancel", "q", "pending", {}, "", [], 101)
+    jobs = Filter("q", "pending", {}, "", None)
+    many = Bulk("cancel", jobs, "", [], 101)
     check_number(many, "101", "101")
-    check_number(Bulk("cancel", "q", "pending", {}, "", [], 100), "", "100")
+    check_number(Bulk("cancel", jobs, "", [], 100), "", "100")
     for typed, counted in (("", "101"), ("100", "101"), ("101", "100")):
         with pytest.raises(RefusedError):
             check_number(many, typed, counted)
+
+
+def test_a_body_of_bytes_is_given_as_base64():
+    fields = {"queue": ["q"], "body": ["AP8="], "encoding": ["base64"]}
+    assert form_args("enqueue", fields) == {"queue": "q", "body_base64": b"\0\xff"}
+    assert form_args("enqueue", fields | {"body": [""]}) == {"queue": "q", "body_base64": b""}
+    with pytest.raises(RefusedError, match="body_base64"):
+        form_args("enqueue", fields | {"body": ["not Base64"]})

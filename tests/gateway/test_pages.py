@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from disque_py.gateway.board import QueueRow
-from disque_py.gateway.console.pages import MENU, PAGES, fits, trouble_of, where_of
+from disque_py.gateway.board import NodeRow, QueueRow
+from disque_py.gateway.console.pages import MENU, PAGES, Filter, View, trouble_of, where_of, zones_of
 from disque_py.gateway.problems import RefusedError
 
 
@@ -24,11 +24,22 @@ def test_trouble_is_told_in_words(row, words):
     assert trouble_of(row) == words
 
 
-def test_jobs_are_filtered_by_reason_and_age():
-    job = {"error": "timeout after 5 s", "created_ms": 0}
-    assert fits(job, "timeout", "60")
-    assert not fits(job, "mailbox", "")
-    assert not fits({"created_ms": 10**15}, "", "60")
+def filter_of(**query):
+    return Filter.of(View(None, None, "", query, {name: [text] for name, text in query.items()}))
+
+
+def test_a_filter_by_reason_or_age_is_a_search():
+    assert not filter_of(queue="q", where="a:b").is_search
+    assert filter_of(queue="q", reason="timeout").is_search
+    assert filter_of(queue="q", age_s="60").args["older_ms"] == 60_000
+    with pytest.raises(RefusedError, match="number of seconds"):
+        filter_of(age_s="old")
+
+
+def test_zones_are_shown_where_there_are_several():
+    rows = [NodeRow("h:1", "eu/a", True, pending=2), NodeRow("h:2", "eu/b", True, pending=3, oldest_ms=7)]
+    assert zones_of(rows[:1]) == []
+    assert [(row.name, row.pending) for row in zones_of([*rows, rows[1]])] == [("eu/a", 2), ("eu/b", 6)]
 
 
 def test_metadata_are_pairs():

@@ -1,5 +1,7 @@
 """Print the dependencies of pyproject.toml, each in the oldest release it allows; for `make bounds`.
 
+No requirement has a space, so that a shell takes each as one word.
+
 python oldest_requirements.py [extra …]      also those of extras
 """
 
@@ -12,4 +14,4 @@ from pathlib import Path
 
 project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 words = project["dependencies"] + [word for extra in sys.argv[1:] for word in project["optional-dependencies"][extra]]
-print("\n".join(re.sub(r">=([\d.]+)(,<[\d.]+)?(;.*)?$", r"==\1\3", word) for word in words))
+print("\n".join(re.sub(r">=([\d.]+)(,<[\d.]+)?(;.*)?$", r"==\1\3", word).replace(" ", "") for word in words))

@@ -64,7 +64,7 @@ def test_the_example_of_a_block_is_what_is_written(page):
         [TOKEN, (b"pay-1", 0, [(JOB_ID, 1)])],
         [KEY, (JOB_ID, 86_400_000)],
         [RESULT, (JOB_ID, b"sent", 3_600_000, 3, NODE)],
-        [BATCH, (b"day", 4, 0, entry_of(pack_id(JOB_ID), 0, 1))],
+        [BATCH, (b"day", 4, 2, entry_of(pack_id(JOB_ID), 0, 1))],
     ]
     assert bytes_of(page, "block").hex() == records.encode_block(runs, 498, 498, WALL_MS + 250, IS_ALWAYS).hex()
     assert {run[0] for run in runs} == set(KIND_NAMES)

@@ -15,6 +15,9 @@ from pathlib import Path
 
 import pytest
 
+# Every file is read, which takes minutes on a machine that is busy with other work.
+pytestmark = pytest.mark.timeout(900)
+
 ROOT = Path(__file__).resolve().parents[2]
 PLACES = ("cluster_bus", "persistence", "disque_py", "tests", "bin")
 PAGES = ("*.md", "docs/**/*.md")

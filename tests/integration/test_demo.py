@@ -14,9 +14,12 @@ import zipfile
 
 import pytest
 
+from pauses import LongestPause
+
 FLIGHTS = 4000
-# A machine that others use, too.
-SLOWNESS = 1.5
+# A crash costs a producer a second. A machine that others use, too, may add some of its own pauses.
+CRASH_SECONDS = 1.2
+PAUSES_IN_A_ROW = 10
 
 
 @pytest.fixture(scope="module")
@@ -58,13 +61,15 @@ def listening(port):
 
 def test_nothing_is_lost_when_a_node_is_killed_on_the_way(sdist):
     """This is the guarantee at the top of the README, with few jobs."""
-    with start(sdist) as demo:
+    with LongestPause() as pause, start(sdist) as demo:
         output, _ = demo.communicate(timeout=110)
     assert demo.returncode == 0, output
     figures = dict(re.findall(r"^(\w[\w ]*?) {2,}([\d,.]+)", output, re.MULTILINE))
     assert figures["added"] == figures["delivered"] == f"{FLIGHTS:,}"
     assert figures["lost"] == "0"
-    assert float(figures["longest wait for an add"]) < 1.2 * SLOWNESS
+    limit = CRASH_SECONDS + PAUSES_IN_A_ROW * pause.seconds
+    assert 0 < float(figures["with the default copies"]) < limit, output
+    assert float(figures["longest wait for an add"]) < limit, output
     assert "was killed" in output
     assert not any(listening(port) for port in nodes_of(output))
 

@@ -191,3 +191,18 @@ def test_a_deleted_batch_is_gone_and_its_jobs_stay() -> None:
     for name in "abc":
         assert not world.machines[name].broker.job_count
         assert not world.machines[name].broker.batches.by_name
+
+
+def test_a_deleted_batch_does_not_come_back_in_another_one_of_its_name() -> None:
+    """Spec BT3, BT6: a node that reads its journal leaves the earlier batch's ids out."""
+    world = World("")
+    world.add("a", journal="always")
+    world.join()
+    for _ in range(3):
+        add(world, "a")
+    assert world.ask("a", "BATCH", "DEL", "b") == 1
+    add(world, "a")
+    world.crash("a")
+    world.restart("a")
+    world.run(2_000)
+    assert shown(world, "a")["total"] == 1

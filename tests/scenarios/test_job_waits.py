@@ -65,6 +65,10 @@ def test_every_holder_keeps_the_result() -> None:
         assert world.machines[name].broker.results.get(job) == b"42"
         assert wait(world, name, job).replies == [[[job, b"completed", b"42", None]]]
     assert not world.machines[stranger].broker.results.by_id
+    # It remembers the end, in doubt (spec RW10).
+    assert wait(world, stranger, job).replies == [[[job, b"completed", b"42", None]]]
+    world.run(600)
+    assert wait(world, stranger, job, "TIMEOUT", 1).replies == [[[job, b"completed", b"42", None]]]
 
 
 def test_a_result_is_forgotten_after_its_retention() -> None:
@@ -90,6 +94,32 @@ def test_without_retention_only_those_that_wait_are_told() -> None:
     world.run(10)
     assert [each.replies for each in waiting] == [[[[job, b"completed", b"42", None]]]] * 2
     assert wait(world, "b", job).replies == [[[job, b"completed", None, None]]]
+
+
+def test_a_node_that_dropped_a_result_asks_the_others() -> None:
+    """Spec RW10: and tells the end without it when no node has it."""
+    world = joined()
+    job = add(world, "a", "REPLICATE", 2)
+    assert world.ask("a", "ACKJOB", job, "RESULT", "42") == 1
+    world.run(100)
+    holders = [name for name in "abc" if world.machines[name].broker.results.by_id]
+    for name in holders:
+        assert wait(world, "c", job).replies == wait(world, name, job).replies == [[[job, b"completed", b"42", None]]]
+        world.machines[name].broker.results.drop_oldest(0, 1)
+    for name in "abc":
+        assert wait(world, name, job).replies == [[[job, b"completed", None, None]]]
+
+
+def test_an_id_that_was_only_acknowledged_is_unknown() -> None:
+    """Spec RW6, RW10: also while the ack, and its result, wait for an answer of all nodes."""
+    world = joined()
+    job = add(world, "a", "REPLICATE", 1)
+    fake = job[:12] + (b"A" if job[12:13] != b"A" else b"B") + job[13:]
+    talker = world.client("b")
+    talker.say("ACKJOB", fake, "RESULT", "42")
+    waiting = [wait(world, name, fake) for name in "abc"]
+    world.run(2_000)
+    assert [each.replies for each in waiting] == [[[[fake, b"unknown", None, None]]]] * 3
 
 
 def test_the_first_ack_keeps_its_result() -> None:

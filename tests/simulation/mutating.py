@@ -39,7 +39,8 @@ class Mutation(NamedTuple):
     """`where` is module:function or module:Class.method; `old` stands once in its source.
 
     weather   where to look; empty: in any
-    client    plans have clients of this kind, beside a producer and two consumers, and no others
+    client    plans have two clients of this kind, beside a producer and two consumers, and no others. With + between
+              them: two of each kind
     """
 
     name: str
@@ -50,6 +51,7 @@ class Mutation(NamedTuple):
     client: str = ""
 
 
+CLAIMS = "voter keeper+claim producer+claim worker"
 MUTATIONS = (
     Mutation("WILLQUEUE is not answered", "disque_py.core.requeue:on_willqueue",
              "tell_queued(broker, job, QUEUED_WAITING)", "pass"),
@@ -117,7 +119,7 @@ MUTATIONS = (
     Mutation("WORKING renews no claim", "disque_py.commands.jobs:_renew",
              "renewal.begin(claims, holder)", "renewal.until_ms = broker.now_ms + work.lease_ms; done(None)", "fair"),
     Mutation("an older fence is taken for the newest", "disque_py.core.exclusive:is_fenced",
-             "0 < fence < claim_stamps.fence_of(job)", "False", "fair"),
+             "0 < fence < claim_stamps.fence_of(job)", "False", "fair", CLAIMS),
     Mutation("voters do not count the attempts of a job", "disque_py.core.exclusive:_claim_job",
              "wish = _wish(broker, pick, pick.job_key, keep_ms, limit, job.attempt + 1)",
              "wish = _wish(broker, pick, pick.job_key)", "kills"),
@@ -141,6 +143,14 @@ MUTATIONS = (
              "if batch.is_closed:", "if False:", "fair", "batcher"),
     Mutation("a client that waits for a batch is not woken", "disque_py.core.keeping:wake",
              "broker.waits.stalled.pop(client, None)", "pass", "fair", "batcher"),
+    Mutation("a fan-out does not wait for the copies of all its jobs", "disque_py.core.fanout:_go_on",
+             "if not is_waiting:", "if True:", "fair", "publisher"),
+    Mutation("a fan-out that fails leaves the jobs that it has made", "disque_py.core.fanout:_end",
+             "replication.give_up(broker, job, None)", "pass", "breaks", "publisher"),
+    Mutation("other nodes do not hear that a job was replaced", "disque_py.core.replacing:settle",
+             "broker.send(linked, REPLACED, (old, new))", "pass", "fair", "debouncer"),
+    Mutation("the window of a key ends at once", "disque_py.core.windows:until_ms",
+             "return job.expire_at_ms - (found - 1)", "return now_ms", "fair", "debouncer"),
     Mutation("ends are not told to nodes whose clients wait", "disque_py.core.job_waits:_tell",
              "broker.send(only, JOBOVER, (job_id, *outcome))", "pass", "fair", "waiter"),
     Mutation("a link that comes up renews no waits", "disque_py.core.job_waits:on_link_up",
@@ -347,7 +357,7 @@ def hunt(mutation: Mutation, seeds_max: int = SEEDS_MAX) -> Found:
     for seed in range(1, seeds_max + 1):
         plan = draw(seed, SECONDS * 1000, weather=mutation.weather)
         if mutation.client:
-            kinds = ("producer", "consumer", "consumer", mutation.client, mutation.client)
+            kinds = ("producer", "consumer", "consumer", *2 * mutation.client.split("+"))
             clients = tuple(ClientPlan(number, kind) for number, kind in enumerate(kinds))
             plan = replace(plan, clients=clients, places=())
         with defective(mutation):
@@ -396,7 +406,7 @@ def table(rows: list[tuple[Mutation, Found]]) -> str:
     for mutation, found in rows:
         needed = f"{found.seeds} | {found.rule}" if found.rule else f"not in {found.seeds} |"
         where = mutation.weather or "any"
-        where += f", with {mutation.client}s" if mutation.client else ""
+        where += f", with {mutation.client.replace('+', 's, ')}s" if mutation.client else ""
         lines.append(f"| {mutation.name} | {where} | {needed} |")
     return "\n".join(lines) + "\n"
 

@@ -134,14 +134,58 @@ def test_a_node_that_an_operator_emptied_does_not_come_back_by_itself(how):
     assert len(world.machines["b"].membership.table.nodes) == 1
 
 
-def test_a_forgotten_node_does_not_come_back_by_gossip_after_a_kill():
-    """As long as it would not without one."""
+LONG_MS = 90_000
+
+
+@pytest.mark.parametrize("away", ["down", "cut off", "there"])
+def test_a_forgotten_node_does_not_come_back_by_nodes_that_were_not_told(away):
+    """Spec N5. They come back later, and have it in their tables; a kill changes nothing."""
     world = World(NAMES, is_prompt=False)
     world.join()
     gone = world.machines["b"].membership.table.me
+    if away == "down":
+        world.crash("c")
+    elif away == "cut off":
+        world.network.cut("a", "b")
+        world.network.cut("a", "c")
     assert ask(world, "a", "CLUSTER", "FORGET", gone.name) == b"OK"
     world.run(10_000)
     world.crash("a")
     world.restart("a")
-    world.run(40_000)
+    if away == "down":
+        world.restart("c")
+    world.network.heal()
+    world.run(LONG_MS)
     assert world.machines["a"].membership.table.find(gone.id) is None
+    assert world.machines["c"].membership.table.find(gone.id).is_linked
+
+
+def test_a_forgotten_node_does_not_come_back_by_a_meet_of_its_own():
+    """Spec N5. It lost its table in a power cut, and hears of all nodes from one that was not told."""
+    world = World(NAMES, is_prompt=False)
+    alone = world.machines["b"].membership.dump()
+    world.join()
+    gone = world.machines["b"].membership.table.me
+    world.crash("b")
+    assert ask(world, "a", "CLUSTER", "FORGET", gone.name) == b"OK"
+    world.machines["b"].nodes_file = alone
+    world.restart("b")
+    world.run(LONG_MS)
+    assert world.machines["a"].membership.table.find(gone.id) is None
+    assert world.machines["c"].membership.table.find(gone.id).is_linked
+
+
+@pytest.mark.parametrize(("at", "of"), [("a", "b"), ("b", "a"), ("c", "b"), ("b", "c")])
+def test_one_meet_brings_a_forgotten_node_back_to_all_nodes(at, of):
+    """Spec N10. Also to one that is down meanwhile."""
+    world = World(PAIRS, is_prompt=False)
+    world.join()
+    gone = world.machines["b"].membership.table.me
+    for name in "acd":
+        assert ask(world, name, "CLUSTER", "FORGET", gone.name) == b"OK"
+    world.run(LONG_MS)
+    world.crash("d")
+    assert ask(world, at, "CLUSTER", "MEET", of, 7711) == b"OK"
+    world.run(1_000)
+    world.restart("d")
+    world.until(lambda: is_whole(world), CONVERGED_MS)

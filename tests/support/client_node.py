@@ -16,6 +16,8 @@ from typing import Final, Self
 
 import hiredis
 
+from disque_py.client.put_back import REASON
+
 HANG_UP: Final = b"hang up"
 SILENCE: Final = b"silence"
 
@@ -23,6 +25,9 @@ Answer = bytes | Callable[[list[bytes]], bytes]
 
 JOB_A = "D-aaaaaaaa-" + "x" * 24 + "-05a1"
 JOB_B = "D-bbbbbbbb-" + "y" * 24 + "-05a1"
+
+# The end of a NACK of jobs that no program looked at.
+AT_ONCE = [b"DELAY", b"0", b"REASON", REASON.encode()]
 
 
 class Node:

@@ -148,7 +148,7 @@ def add(gateway, queue, count=1, **words):
         gateway.post(f"/v1/queues/{queue}/jobs", {"body": "b"} | words)
 
 
-def until(condition, seconds=10):
+def until(condition, seconds=60):
     """Return what the condition returns, as soon as it is true or the time is over."""
     deadline = time.monotonic() + seconds
     while not (found := condition()) and time.monotonic() < deadline:

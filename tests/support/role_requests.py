@@ -24,6 +24,7 @@ BODIES = {
     "put_queue": {"maxlen": 1000},
     "reschedule": {"delay_ms": 5},
     "find_jobs": {"keys": ["k"]},
+    "change_jobs": {"action": "requeue", "status": "errored", "older_ms": 10**12},
 }
 # The role that each call needs.
 CALL_ROLES = {

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from disque_py.cli.bench.dialects import BEANSTALKD, DIALECTS, DISQUE, FLOOR, REDIS_LIST, REDIS_STREAM, Dialect
+from disque_py.client.address import parse_address
 
 OURS: Final = "disque-py"
 LOOPBACK: Final = ("127.0.0.1", "localhost")
@@ -98,12 +99,14 @@ def from_address(text: str) -> Contestant:
     word, place = (named[1], named[2]) if named else ("disque", text)
     if word not in DIALECTS:
         raise ChoiceError(f"CONNECT '{word}' is no protocol; there are {', '.join(DIALECTS)}")
-    host, _, port = place.rpartition(":")
-    if host not in ("", *LOOPBACK):
-        raise ChoiceError(f"CONNECT {host} is not this machine; run disque-bench there, where it sees the process")
-    if not port.isdecimal() or not 0 < int(port) < 65536:
-        raise ChoiceError(f"CONNECT '{place}' has no port; write 127.0.0.1:7711")
-    return Contestant(f"{word}:{port}", DIALECTS[word], port=int(port))
+    where = place.removeprefix(":")
+    try:
+        address = parse_address(where if ":" in where else f"{LOOPBACK[0]}:{where}")
+    except ValueError as error:
+        raise ChoiceError(f"CONNECT '{place}' has no port; write 127.0.0.1:7711") from error
+    if address.host not in LOOPBACK:
+        raise ChoiceError(f"CONNECT {address} is not this machine; run disque-bench there, where it sees the process")
+    return Contestant(f"{word}:{address.port}", DIALECTS[word], port=address.port)
 
 
 def chosen(all_of_them: Sequence[Contestant], names: Sequence[str], skipped: Sequence[str]) -> list[Contestant]:

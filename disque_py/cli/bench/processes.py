@@ -28,6 +28,7 @@ from disque_py.cli.bench import proc
 from disque_py.cli.bench.contestants import Contestant
 from disque_py.cli.bench.dialects import Request, packed
 from disque_py.cli.bench.load import HOST
+from disque_py.client import results
 from disque_py.loopback_ports import free_port
 
 START_S: Final = 20.0
@@ -119,12 +120,11 @@ class Running:
                     line.ask(*words)
 
 
-def info(port: int) -> dict[str, str]:
+def info(port: int) -> dict[str, str | int | float]:
     """Return the fields of INFO; none if the server does not know it."""
     with Line(port) as line:
         reply = line.ask("INFO")
-    text = reply.decode(errors="replace") if isinstance(reply, bytes) else ""
-    return dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
+    return results.info(reply) if isinstance(reply, bytes) else {}
 
 
 class Servers:
@@ -146,8 +146,8 @@ class Servers:
         if not contestant.is_started:
             running.ports = [contestant.port]
             self._await(running, contestant.port, None, Path())
-            pid = info(contestant.port).get("process_id", "") if contestant.dialect.name != "beanstalkd" else ""
-            running.pids = [int(pid)] if pid.isdecimal() else []
+            pid = info(contestant.port).get("process_id") if contestant.dialect.name != "beanstalkd" else None
+            running.pids = [pid] if isinstance(pid, int) else []
         for _ in range(count if contestant.is_started else 0):
             try:
                 port = free_port()
@@ -260,7 +260,7 @@ def _version(running: Running) -> str:
         return _beanstalkd_version(running.ports[0])
     fields = info(running.ports[0])
     version = fields.get("disque_version") or fields.get("redis_version") or ""
-    return " ".join(filter(None, (version, fields.get("build", ""))))
+    return " ".join(filter(None, (str(version), str(fields.get("build", "")))))
 
 
 def _beanstalkd_version(port: int) -> str:

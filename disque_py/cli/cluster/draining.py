@@ -79,7 +79,7 @@ def drain(node: OneNode, timeout_s: float | None, show: Callable[[DrainProgress]
 def forget_everywhere(cluster: ClusterView, leaver: NodeView, access: Target) -> list[str]:
     """Tell every other node to forget the leaver. Return a line per failure.
 
-    All must be told within a minute, or gossip brings it back (spec N5).
+    A node that is not told keeps it in its table, and brings it back nowhere (spec N5).
     """
     failures = []
     for node in cluster.nodes:

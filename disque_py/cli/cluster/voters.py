@@ -56,6 +56,7 @@ class VotersView:
             "state": told.state,
             "mute": told.mute,
             "reachable": told.reachable_count,
+            "recovered": told.recovered,
         }
 
     @property
@@ -78,6 +79,7 @@ class VotersView:
         if newest is None:
             return "Voters:   none; the cluster grants no claims and locks (CLUSTER VOTERS INIT)"
         mute = f", {len(newest.mute)} mute" if newest.mute else ""
+        mute += f", {len(newest.recovered)} recovered" if newest.recovered else ""
         reach = f"{newest.reachable_count} of {len(newest.voters)} reachable"
         return f"Voters:   {self.state}, epoch {newest.epoch}, {reach}{mute}"
 
@@ -106,6 +108,11 @@ class VotersView:
                 found.append(f"The voter {node.name} is leaving: {_replacing(node_id)}")
             if node_id in newest.mute:
                 found.append(f"The voter {node.name} is mute: it lost its votes, or copies those of others")
+        if _is_stuck(newest):
+            found.append(
+                f"{len(newest.recovered)} of {len(newest.voters)} voters lost their votes. They grant claims again, but"
+                " the others can't change the list: only CLUSTER VOTERS RESET FORCE can"
+            )
         return found
 
     def hints(self) -> list[str]:
@@ -119,9 +126,19 @@ class VotersView:
             found.append("there is one voter: without it no claim is granted. Three voters may lose one of them")
         elif count % 2 == 0:
             found.append(f"there are {count} voters, an even number: {count - 1} may lose as many of them")
+        if newest.recovered and not _is_stuck(newest):
+            found.append(
+                f"{len(newest.recovered)} of {count} voters lost their votes. They grant claims again, and take no part"
+                " in the next change of the list, which makes them whole: CLUSTER VOTERS LEASEMAX with the same seconds"
+            )
         if newest.state == CHANGING:
             found.append("the voters are changing: the next list takes effect when most of them have copied all grants")
         return found
+
+
+def _is_stuck(told: Voters) -> bool:
+    """Whether no majority is left that may decide the next list. Spec CL6."""
+    return bool(told.recovered) and 2 * (len(told.voters) - len(told.recovered)) <= len(told.voters)
 
 
 def _replacing(node_id: str) -> str:

@@ -179,7 +179,10 @@ def print_report(console: Console, report: Report) -> None:
         ("p99 from add to delivery", f"{report.p99 * 1000:,.1f} ms"),
     ]
     if report.longest_add:  # None was seen where Spark adds the flights.
-        lines.insert(4, ("longest wait for an add", f"{report.longest_add:.2f} s"))
+        lines[4:4] = [
+            ("longest wait for an add", f"{report.longest_add:.2f} s"),
+            ("with the default copies", f"{report.longest_default_add:.2f} s"),
+        ]
     console.print(table_of(lines), highlight=False)
     if report.adds_repeated:
         console.print(f"({report.adds_repeated:,} adds were repeated: the node was killed before it answered)")

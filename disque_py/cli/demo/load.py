@@ -14,6 +14,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
 from disque_py.cli.demo.link import Link, LinkLostError, encode
+from disque_py.cli.demo.tally import has_default_copies
 from disque_py.client import ReplyError
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ ADD_TIMEOUT_MS: Final = b"5000"
 # A flight that waited on the killed node is queued again by the node with the other copy after
 # this many seconds.
 RETRY_SECONDS: Final = b"10"
+TWO_COPIES: Final = (b"REPLICATE", b"2")
 GET_TIMEOUT_MS: Final = b"500"
 RECONNECT_SECONDS: Final = 0.2
 REFUSED_PAUSE_SECONDS: Final = 0.05
@@ -106,7 +108,8 @@ class Load:
             self.tally.sending(row, now)
         request = b"".join(
             encode(
-                b"ADDJOB", queues[row], bodies[row], ADD_TIMEOUT_MS, b"REPLICATE", b"2", b"RETRY", RETRY_SECONDS
+                b"ADDJOB", queues[row], bodies[row], ADD_TIMEOUT_MS, b"RETRY", RETRY_SECONDS,
+                *(() if has_default_copies(row) else TWO_COPIES),
             )
             for row in rows
         )  # fmt: skip

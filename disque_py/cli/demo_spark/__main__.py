@@ -29,6 +29,7 @@ from disque_py.cli.demo_spark.agreement import Agreement, NodeLog, compare
 from disque_py.cli.demo_spark.answers import texts
 from disque_py.cli.demo_spark.spark_process import SparkError, SparkProcess
 from disque_py.cli.demo_spark.work import SparkDisplay, Work
+from disque_py.client import results
 
 LOOK_SECONDS: Final = 0.1
 # Until no node holds a job any more, and so no event can come that the comparison does not know.
@@ -155,8 +156,8 @@ async def log_of(name: str, port: int) -> NodeLog | None:
     Raises NodesError when the node could not write all of its events: its disk was too slow, or full.
     """
     info = await ask(port, b"INFO", b"events")
-    fields = dict(line.split(":", 1) for line in info.decode().splitlines() if ":" in line)
-    if fields.get("events_missed", "0") != "0" or fields.get("events_state") == "closed":
+    fields = results.info(info)
+    if fields.get("events_missed", 0) != 0 or fields.get("events_state") == "closed":
         raise NodesError(
             f"node {name} could not write {fields.get('events_missed')} events into its log "
             f"({fields.get('events_trouble') or 'it writes again'}), so the index lacks them"
@@ -164,7 +165,7 @@ async def log_of(name: str, port: int) -> NodeLog | None:
     if "events_next_seq" not in fields or fields["events_durable_seq"] != fields["events_next_seq"]:
         return None
     node = (await ask(port, b"CLUSTER", b"MYID")).decode()
-    return NodeLog(name, node, fields["events_log_id"], int(fields["events_next_seq"]) - 1)
+    return NodeLog(name, node, str(fields["events_log_id"]), int(fields["events_next_seq"]) - 1)
 
 
 def show(console: Console, index: Path, logs: list[NodeLog], work: Work) -> Agreement:

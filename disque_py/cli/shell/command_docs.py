@@ -11,7 +11,7 @@ import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from disque_py.cli.connection import Connection
 from disque_py.cli.shell.replies import BULK, Reply
@@ -19,11 +19,6 @@ from disque_py.cli.shell.replies import BULK, Reply
 _BETWEEN_FORMS: Final = re.compile(r"\n| +\| +")  # A bar without blanks is a choice of words.
 
 GROUPS: Final = ("connection", "server", "cluster", "queues", "jobs")
-
-_BOLD: Final = "\x1b[1m"
-_DIM: Final = "\x1b[90m"
-_YELLOW: Final = "\x1b[33m"
-_PLAIN: Final = "\x1b[0m"
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,16 +101,26 @@ def help_text(docs: CommandDocs, topic: list[str], *, with_colour: bool) -> str:
 
 
 def _described(doc: CommandDoc, subcommand: str, *, with_colour: bool) -> str:
-    bold, dim, yellow, plain = (_BOLD, _DIM, _YELLOW, _PLAIN) if with_colour else ("", "", "", "")
+    style = _styled if with_colour else _plain
     forms = [form for form in doc.forms if form.upper().split(" ")[1:2] == [subcommand]] if subcommand else []
     lines = []
     for form in forms or doc.forms:
-        words = form.split(" ", 1)
-        lines.append(f"  {bold}{words[0]}{plain} {dim}{words[1] if len(words) > 1 else ''}{plain}".rstrip())
+        name, _, rest = form.partition(" ")
+        lines.append("  " + style(name, bold=True) + (" " + style(rest, fg="bright_black") if rest else ""))
     for title, text in (("summary", doc.summary), ("since", doc.since), ("group", doc.group)):
         if text:
-            lines.append(f"  {yellow}{title}:{plain} {text}")
+            lines.append(f"  {style(f'{title}:', fg='yellow')} {text}")
     return "\n".join(lines) + "\n"
+
+
+def _styled(text: str, **look: Any) -> str:
+    from click import style  # Most runs of disque-cli show no help, and need not wait for it.
+
+    return style(text, **look)
+
+
+def _plain(text: str, **_: Any) -> str:
+    return text
 
 
 _OVERVIEW: Final = f"""

@@ -13,7 +13,7 @@ from typing import Final
 from disque_py.cli.address import Target
 from disque_py.cli.connection import ConnectError, Connection, ConnectionLostError
 from disque_py.cli.shell.replies import Reply
-from disque_py.cli.shell.stat import info_fields
+from disque_py.client import results
 
 TIMEOUT_S_DEFAULT: Final = 5.0
 
@@ -56,7 +56,7 @@ def _examine(connection: Connection) -> Health:
     pong = _accepted(connection.call("PING"))
     if pong.text != b"PONG":
         raise UnhealthyError(f"PING is answered with '{pong.text.decode(errors='replace')}'")
-    fields = info_fields(_accepted(connection.call("CLUSTER", "INFO")).text)
+    fields = results.info(_accepted(connection.call("CLUSTER", "INFO")).text)
     state = fields.get("cluster_state", "ok")
     if state != "ok":
         raise UnhealthyError(f"cluster_state is {state}")

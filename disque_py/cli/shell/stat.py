@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from disque_py.cli.address import Target
 from disque_py.cli.connection import ConnectError, Connection, ConnectionLostError
+from disque_py.client import results
 from disque_py.resp.sizes import human_bytes
 
 EVERY_S_DEFAULT: Final = 1.0
@@ -20,19 +21,9 @@ HEADER_EVERY_LINES: Final = 20
 HEADER: Final = "jobs       queues     mem      clients blocked requests            connections"
 
 
-def info_fields(text: bytes) -> dict[str, str]:
-    """Return INFO or CLUSTER INFO as names and values, without titles and empty lines."""
-    fields = {}
-    for line in text.decode("utf-8", "replace").splitlines():
-        name, colon, value = line.partition(":")
-        if colon and not line.startswith("#"):
-            fields[name] = value
-    return fields
-
-
-def stat_row(fields: Mapping[str, str], requests_before: int | None) -> dict[str, Any]:
+def stat_row(fields: Mapping[str, str | int | float], requests_before: int | None) -> dict[str, Any]:
     """Return one look at a node by name: numbers of INFO, and the requests since the look before."""
-    number = {name: int(value) for name, value in fields.items() if value.isdigit()}
+    number = {name: value for name, value in fields.items() if isinstance(value, int)}
     requests = number.get("total_commands_processed", 0)
     # After a restart or CONFIG RESETSTAT the count begins anew.
     more = requests - requests_before if requests_before is not None and requests >= requests_before else 0
@@ -89,7 +80,7 @@ def watch(target: Target, every_s: float | None, lines: int, *, as_json: bool = 
                     refusal = reply.text.decode(errors="replace")
                     print(json.dumps({"error": refusal}) if as_json else refusal, flush=True)
                     return False
-                row = stat_row(info_fields(reply.text), requests)
+                row = stat_row(results.info(reply.text), requests)
                 requests = row["requests"]
             if as_json:
                 print(json.dumps(row), flush=True)

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-from disque_py.gateway.actions import cluster, jobs, queues
+from disque_py.gateway.actions import cluster, jobs, queues, searching
 from disque_py.gateway.actions.calls import Call
 from disque_py.gateway.operations import BY_NAME
 
 Action = Callable[[Call], Awaitable[Any]]
 
-_KNOWN: Final = {**vars(jobs), **vars(queues), **vars(cluster)}
+_KNOWN: Final = {**vars(jobs), **vars(queues), **vars(cluster), **vars(searching)}
 ACTIONS: Final[dict[str, Action]] = {name: _KNOWN[name] for name, row in BY_NAME.items() if row.form == "json"}

@@ -14,6 +14,7 @@ from disque_py.gateway.event_feed import nodes_of
 from disque_py.gateway.grants import Principal
 from disque_py.gateway.problems import RefusedError
 from disque_py.gateway.settings import Settings
+from disque_py.gateway.works import Works
 
 T = TypeVar("T")
 
@@ -27,6 +28,7 @@ class Call:
     settings    of the gateway
     board       the figures of all queues
     trace       the trace context of the request, as pairs of metadata
+    works       changes of many jobs that this gateway makes
     put_back    undoes the operation for a caller that is gone; None if that is not needed
     """
 
@@ -35,6 +37,7 @@ class Call:
     settings: Settings
     board: Board
     trace: Mapping[str, str] = field(default_factory=dict)
+    works: Works = field(default_factory=Works)
     put_back: Callable[[], Awaitable[None]] | None = field(default=None)
 
     @property

@@ -11,6 +11,7 @@ from disque_py.gateway import shapes
 from disque_py.gateway.actions.calls import Call
 from disque_py.gateway.event_feed import nodes_of
 from disque_py.gateway.problems import RefusedError
+from disque_py.gateway.works import PREFIX, Work
 
 # A task's id begins with so many characters of the node that leads it, and a dash.
 NODE_PREFIX: Final = 8
@@ -37,8 +38,15 @@ NODE_FIELDS: Final = {
     "journal": "aof_enabled",
     "journal_status": "aof_last_write_status",
     "journal_bytes": "aof_current_size",
-    "leaving": "leaving",
+}
+# Of CLUSTER INFO.
+CLUSTER_FIELDS: Final = {
     "state": "cluster_state",
+    "zone": "cluster_zone",
+    "datacenter": "cluster_datacenter",
+    "leaving": "cluster_leaving",
+    "leaving_remaining": "cluster_leaving_remaining",
+    "leaving_blocked_by": "cluster_leaving_blocked_by",
 }
 
 
@@ -53,6 +61,9 @@ def node_shape(seen: Any) -> dict[str, Any]:
     for name, source in NODE_FIELDS.items():
         if source in look.info:
             shape[name] = look.info[source]
+    for name, source in CLUSTER_FIELDS.items():
+        if source in look.cluster:
+            shape[name] = look.cluster[source]
     shape["links"] = [
         {"id": row.id, "address": f"{row.host}:{row.port}", "is_linked": row.linked, "flags": sorted(row.flags)}
         for row in look.table
@@ -132,8 +143,27 @@ async def list_operations(call: Call) -> Any:
 
     found = await asyncio.gather(*(ask(address) for _, address in nodes))
     tasks = [task for part in found for task in part if call.may_read(task.queue)]
-    tasks.sort(key=lambda task: -(task.started or 0))
-    return {"operations": [shapes.task(task) for task in tasks]}
+    shown = [shapes.task(task) for task in tasks]
+    shown += [work.shape() for work in call.works.known() if _may_see(call, work, "read")]
+    shown.sort(key=lambda shape: -(shape["started_ms"] or 0))
+    return {"operations": shown}
+
+
+def _may_see(call: Call, work: Work, role: str) -> bool:
+    """Whether the caller has the role on a work of this gateway; the broker's users on their own ones."""
+    if call.principal.asks_broker:
+        return work.principal == call.principal.name
+    return call.principal.may(role, work.queue)
+
+
+def _work_of(call: Call, role: str) -> Work | None:
+    """Return the work of the argument `id`; None if it is no work of a gateway. Raises RefusedError."""
+    if not call.args["id"].startswith(PREFIX):
+        return None
+    work = call.works.find(call.args["id"])
+    if work is None or not _may_see(call, work, role):
+        raise RefusedError("NOTFOUND", "this gateway does not know this operation")
+    return work
 
 
 async def _task_of(call: Call, role: str) -> Task:
@@ -150,12 +180,18 @@ async def _task_of(call: Call, role: str) -> Task:
 
 
 async def get_operation(call: Call) -> Any:
-    """QTASK SHOW."""
+    """QTASK SHOW, or a work of this gateway."""
+    work = _work_of(call, "read")
+    if work is not None:
+        return work.shape()
     return shapes.task(await _task_of(call, "read"))
 
 
 async def stop_operation(call: Call) -> Any:
-    """QTASK CANCEL."""
+    """QTASK CANCEL, or the end of a work of this gateway."""
+    work = _work_of(call, "operate")
+    if work is not None:
+        return {"id": work.id, "stopped": call.works.stop(work)}
     found = await _task_of(call, "operate")
     stopped = await call.run(commands.cancel_task(found))
     return {"id": found.id, "stopped": stopped}

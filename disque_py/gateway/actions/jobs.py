@@ -110,7 +110,7 @@ async def dequeue(call: Call) -> Any:
 
     async def put_back() -> None:
         if found:
-            await call.client.nack(*found)
+            await call.client.put_back(found)
 
     call.put_back = put_back
     return {"jobs": [shapes.job(job) for job in found]}
@@ -205,13 +205,18 @@ async def reschedule(call: Call) -> Any:
 
 async def requeue(call: Call) -> Any:
     """ENQUEUE, on a node that has the job."""
-    request = commands.enqueue(call.args["id"])
+    return {"changed": await requeued(call, call.args["id"])}
+
+
+async def requeued(call: Call, job_id: str) -> int:
+    """Queue a job now. Return how many jobs that changed."""
+    request = commands.enqueue(job_id)
     if await call.run(request):
-        return {"changed": 1}
+        return 1
     for address in await other_nodes(call):
         if await asked(call, request, address):
-            return {"changed": 1}
-    return {"changed": 0}
+            return 1
+    return 0
 
 
 async def shown_job(call: Call) -> JobInfo:

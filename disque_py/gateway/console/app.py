@@ -151,7 +151,7 @@ class Console:
             said = await forms.execute_bulk(view, bulk)
         elif rest == "do":
             name = view.query.get("do", "")
-            found = await view.ask(name, **forms.form_args(name, view.lists))
+            found = await view.perform(name, forms.form_args(name, view.lists))
             said = _sentence(name, found)
             if name == "enqueue":
                 back = f"job?id={found['id'].replace('+', '%2B')}"

@@ -10,9 +10,8 @@ import asyncio
 from dataclasses import dataclass
 from typing import Any, Final
 
-from disque_py.gateway.console.pages import SEARCHED, View, fits, where_of
-from disque_py.gateway.console.pages import jobs as jobs_page
-from disque_py.gateway.fields import Argument, Octets, Pairs, Texts
+from disque_py.gateway.console.pages import Filter, View
+from disque_py.gateway.fields import Argument, Octets, Pairs, Text, Texts, Whole
 from disque_py.gateway.operations import BY_NAME
 from disque_py.gateway.problems import RefusedError
 
@@ -26,7 +25,9 @@ OFFERED: Final = frozenset(
     )
 )  # fmt: skip
 # Bulk work: its button, and what is done to each job, or to all of a queue at once.
-BULK: Final = {"requeue": "Retry", "cancel": "Cancel", "move": "Move"}
+BULK: Final = {"requeue": "Retry", "cancel": "Cancel", "delete": "Delete", "move": "Move"}
+# An errored job is deleted by canceling it: so its copies go on all nodes, also on those that are away now.
+BULK_OPERATIONS: Final = {name: "cancel" if name == "delete" else name for name in BULK}
 
 
 def form_args(name: str, lists: dict[str, list[str]]) -> dict[str, Any]:
@@ -37,16 +38,30 @@ def form_args(name: str, lists: dict[str, list[str]]) -> dict[str, Any]:
     operation = BY_NAME.get(name)
     if operation is None or name not in OFFERED:
         raise RefusedError("NOTFOUND", "there is no such action")
+    if name == "enqueue" and lists.get("encoding") == ["base64"]:
+        lists = {**lists, "body_base64": lists.get("body", [""]), "body": []}
     args: dict[str, Any] = {}
     for argument in operation.arguments:
         texts = [text for text in lists.get(argument.name, []) if text]
-        if not texts and not (argument.name == "body" and name == "enqueue"):
+        if not texts and argument.name in lists.get("had", []):  # A setting was emptied.
+            args[argument.name] = _EMPTY[type(argument.kind)]
+            continue
+        if not texts and not _is_empty_body(name, argument.name, lists):
             continue
         args[argument.name] = _value(argument, texts or [""])
     for argument in operation.arguments:
         if argument.required and argument.name not in args:
             raise RefusedError("ERR", f"{argument.name} is missing")
     return args
+
+
+# The values of settings that were emptied, by kind.
+_EMPTY: Final[dict[type, Any]] = {Whole: 0, Text: "", Texts: []}
+
+
+def _is_empty_body(operation: str, field: str, lists: dict[str, list[str]]) -> bool:
+    """Whether this field is the body of a new job, which may be empty."""
+    return operation == "enqueue" and field == ("body_base64" if "body_base64" in lists else "body")
 
 
 def _value(argument: Argument, texts: list[str]) -> Any:
@@ -69,15 +84,14 @@ def _value(argument: Argument, texts: list[str]) -> Any:
 class Bulk:
     """Work on many jobs, before it is confirmed.
 
-    action   `requeue`, `cancel` or `move`
-    count    jobs that it is about
-    ids      the jobs, where they were selected or searched; empty: all that match, by the broker
+    action   one of BULK
+    filter   the jobs that it is about
+    count    their number
+    ids      the jobs, where they were selected; empty: all that match
     """
 
     action: str
-    queue: str
-    status: str
-    where: dict[str, str]
+    filter: Filter
     to: str
     ids: list[str]
     count: int
@@ -94,8 +108,7 @@ async def bulk_of(view: View) -> Bulk:
     action, scope = query.get("do", ""), query.get("scope", "selected")
     if action not in BULK:
         raise RefusedError("NOTFOUND", "there is no such action")
-    queue, status = query.get("queue", ""), query.get("status", "pending")
-    where = where_of(lists.get("where", []))
+    found = Filter.of(view)
     to = query.get("to", "")
     if action == "move" and not to:
         raise RefusedError("ERR", "move needs the name of the other queue")
@@ -104,16 +117,17 @@ async def bulk_of(view: View) -> Bulk:
         if not ids:
             raise RefusedError("ERR", "no job is selected")
         if action == "move":
-            raise RefusedError("ERR", "move takes all jobs that match")
-        return Bulk(action, queue, status, where, to, ids, len(ids))
-    found = await jobs_page(view)
-    if found["has_search"]:
-        if action == "move":
-            raise RefusedError("ERR", "move takes no filter by reason or age; use metadata")
-        listed = await view.ask("list_jobs", queue=queue, status=status, where=where, limit=SEARCHED)
-        ids = [job["id"] for job in listed["jobs"] if fits(job, found["reason"], found["age_s"])]
-        return Bulk(action, queue, status, where, to, ids, len(ids))
-    return Bulk(action, queue, status, where, to, [], found["matching"])
+            raise RefusedError("ERR", "move takes all jobs that match: nodes can't move single jobs")
+        return Bulk(action, found, to, ids, len(ids))
+    if not found.is_search:
+        depth = await view.ask("depth", queue=found.queue, where=found.where)
+        return Bulk(action, found, to, [], depth[found.status])
+    if action == "move":
+        raise RefusedError("ERR", "move takes no filter by reason or age, because nodes have none: use metadata")
+    searched = await found.jobs(view, None, 1)
+    if not searched["is_complete"]:
+        raise RefusedError("CONFIRM", "not all jobs could be looked at (search-max, or a node that is away)")
+    return Bulk(action, found, to, [], searched["matching"])
 
 
 def check_number(bulk: Bulk, typed: str, counted: str) -> None:
@@ -126,21 +140,13 @@ def check_number(bulk: Bulk, typed: str, counted: str) -> None:
 
 async def execute_bulk(view: View, bulk: Bulk) -> str:
     """Do the work. Return a sentence about it. Raises RefusedError."""
+    operation = BULK_OPERATIONS[bulk.action]
     if not bulk.ids:
-        args: dict[str, Any] = {"queue": bulk.queue, "where": bulk.where}
-        if bulk.action == "cancel":
-            found = await view.ask("purge_queue", **args, status=bulk.status, confirm=bulk.queue)
-        elif bulk.action == "move":
-            found = await view.ask("move", **args, to=bulk.to, status=bulk.status)
-        elif bulk.status == "errored":
-            found = await view.ask("redrive", **args)
-        else:
-            raise RefusedError("ERR", "all errored jobs can be retried at once, others one by one")
-        return f"Operation {found['id']} runs."
+        return f"Operation {(await _change_all(view, bulk, operation))['id']} runs."
     changed, failed = 0, 0
     for start in range(0, len(bulk.ids), AT_ONCE):
         part = bulk.ids[start : start + AT_ONCE]
-        results = await asyncio.gather(*(view.ask(bulk.action, id=job_id) for job_id in part), return_exceptions=True)
+        results = await asyncio.gather(*(view.ask(operation, id=job_id) for job_id in part), return_exceptions=True)
         for result in results:
             if isinstance(result, RefusedError) and result.code == "NOPERM":
                 raise result
@@ -150,3 +156,18 @@ async def execute_bulk(view: View, bulk: Bulk) -> str:
                 changed += result["changed"]
     rest = f" {failed} failed." if failed else ""
     return f"{changed} of {len(bulk.ids)} jobs changed.{rest}"
+
+
+async def _change_all(view: View, bulk: Bulk, operation: str) -> Any:
+    """Change all jobs that match: by the nodes where they have the filter, else by a command per job."""
+    found = bulk.filter
+    args: dict[str, Any] = {"queue": found.queue, "where": found.where}
+    if operation == "move":
+        return await view.ask("move", **args, to=bulk.to, status=found.status)
+    if not found.is_search and operation == "cancel":
+        return await view.ask("purge_queue", **args, status=found.status, confirm=found.queue)
+    if not found.is_search and found.status == "errored":
+        return await view.ask("redrive", **args)
+    # The number of jobs moves while the broker works, so only a number that was typed or shown for a search is checked.
+    expected = bulk.count if found.is_search else None
+    return await view.ask("change_jobs", **found.args, action=operation, expected=expected)

@@ -7,8 +7,6 @@ filters stand in the query, so a link holds the view.
 from __future__ import annotations
 
 import base64
-import time
-from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -16,7 +14,7 @@ from urllib.parse import urlencode
 
 from disque_py.gateway.actions.calls import check_known
 from disque_py.gateway.actions.queues import chosen_rows
-from disque_py.gateway.board import QueueRow
+from disque_py.gateway.board import NodeRow, QueueRow
 from disque_py.gateway.console import shown
 from disque_py.gateway.fields import Pairs, merged
 from disque_py.gateway.grants import Principal
@@ -26,8 +24,6 @@ from disque_py.gateway.service import Service
 
 DOOR: Final = "console"
 PAGE: Final = 50
-# Jobs that a filter by reason or age looks through.
-SEARCHED: Final = 1000
 TROUBLE_MAX: Final = 8
 
 
@@ -46,9 +42,12 @@ class View:
     lists: dict[str, list[str]] = field(default_factory=dict)
 
     async def ask(self, name: str, **args: Any) -> Any:
+        """Execute an operation, without the arguments that are empty. Raises RefusedError."""
+        return await self.perform(name, {key: value for key, value in args.items() if value not in (None, "", {})})
+
+    async def perform(self, name: str, args: dict[str, Any]) -> Any:
         """Execute an operation. Raises RefusedError."""
-        found = {key: value for key, value in args.items() if value not in (None, "", {})}
-        return await self.service.perform(BY_NAME[name], self.service.call(self.principal, found), self.address, DOOR)
+        return await self.service.perform(BY_NAME[name], self.service.call(self.principal, args), self.address, DOOR)
 
     def may(self, role: str, name: str = "") -> bool:
         """Return whether the caller has the role on this name; without a name on any."""
@@ -114,12 +113,23 @@ async def overview(view: View) -> dict[str, Any]:
         "troubled": troubled[:TROUBLE_MAX],
         "troubled_count": len(troubled),
         "busy": [row for row in busy if row.rate_in or row.rate_out or row.pending],
-        "nodes": picture.nodes,
+        "nodes": picture.rows,
+        "zones": zones_of(picture.rows),
+        "everything": everything,
         "down": down,
         "queue_count": len(rows),
         "poll_ms": view.service.settings.poll_ms,
         "totals": [list(each) for each in totals],
     }
+
+
+def zones_of(rows: list[NodeRow]) -> list[NodeRow]:
+    """Return the sums of each zone; none where all nodes are in one."""
+    found: dict[str, NodeRow] = {}
+    for row in rows:
+        if row.is_up:
+            found.setdefault(row.zone, NodeRow(row.zone or "none", zone=row.zone, is_up=True)).add(row)
+    return [found[zone] for zone in sorted(found)] if len(found) > 1 else []
 
 
 async def queues(view: View) -> dict[str, Any]:
@@ -144,9 +154,27 @@ async def queue(view: View) -> dict[str, Any]:
         "found": found,
         "row": row,
         "history": list(view.service.board.histories.get(name, ())),
+        "rates": [list(each) for each in zip(*view.service.board.rates.get(name, ()), strict=True)],
         "statuses": STATUSES,
+        "settings_fields": SETTINGS_FIELDS,
         "poll_ms": view.service.settings.poll_ms,
     }
+
+
+# Settings of a queue: field, words, hint.
+SETTINGS_FIELDS: Final = (
+    ("lease_ms", "Lease, ms", "a tenth of the TTL"),
+    ("delay_ms", "Delay, ms", "0"),
+    ("ttl_ms", "TTL, ms", "86400000"),
+    ("replicate", "Copies", "a number, or quorum"),
+    ("attempts", "Attempts (0: any number)", "0"),
+    ("backoff", "Back-off", "exponential:1000:60000:20"),
+    ("dead_letter", "Dead letters go to", ""),
+    ("retention_ms", "Errored jobs stay, ms", ""),
+    ("maxlen", "Pending jobs at most (0: any)", "0"),
+    ("maxsize", "Bytes of a body at most (0: any)", "0"),
+    ("require_meta", "Metadata names that jobs must have", "tenant, kind"),
+)
 
 
 def where_of(texts: list[str]) -> dict[str, str]:
@@ -167,53 +195,85 @@ async def jobs(view: View) -> dict[str, Any]:
             "statuses": STATUSES,
             "jobs": None,
         }
-    where = where_of(view.lists.get("where", []))
-    reason, age_s = view.query.get("reason", ""), view.query.get("age_s", "")
-    has_search = bool(reason or age_s)
-    found = await view.ask(
-        "list_jobs",
-        queue=name,
-        status=status,
-        where=where,
-        cursor=None if has_search else view.query.get("cursor"),
-        limit=SEARCHED if has_search else PAGE,
-    )
-    depth = await view.ask("depth", queue=name, where=where)
-    listed = found["jobs"]
-    if has_search:
-        listed = [job for job in listed if fits(job, reason, age_s)]
-    reasons = Counter(job.get("error") or "" for job in listed) if status == "errored" else Counter[str]()
+    found = Filter.of(view)
+    shown = await found.jobs(view, view.query.get("cursor"), PAGE)
+    depth = await view.ask("depth", queue=name, where=found.where)
     return {
         "queue": name,
         "status": status,
         "statuses": STATUSES,
         "changed": CHANGED,
-        "jobs": listed[:PAGE] if has_search else listed,
-        "cursor": None if has_search else found["cursor"],
-        "matching": len(listed) if has_search else depth[status],
+        "jobs": shown["jobs"],
+        "cursor": shown["cursor"],
+        "matching": shown["matching"] if found.is_search else depth[status],
         "depth": depth,
         "where": view.lists.get("where", []),
-        "reason": reason,
-        "age_s": age_s,
-        "reasons": reasons.most_common(10),
-        "has_search": has_search,
-        "searched_all": not has_search or found["cursor"] is None,
+        "reason": found.reason,
+        "age_s": view.query.get("age_s", ""),
+        "reasons": [(each["reason"], each["jobs"]) for each in shown.get("reasons", ())],
+        "looked_at": 0 if shown.get("is_complete", True) else shown["looked_at"],
+        "nodes_missing": shown.get("nodes_missing", []),
         "has_bodies": view.may("bodies", name),
     }
 
 
-def fits(job: dict[str, Any], reason: str, age_s: str) -> bool:
-    """Return whether a listed job passes the filters by reason and age."""
-    if reason and reason not in (job.get("error") or ""):
-        return False
-    if age_s and age_s.isascii() and age_s.isdigit():
-        return shown_age_s(job) >= int(age_s)
-    return True
+@dataclass(slots=True)
+class Filter:
+    """The filter of the page of jobs.
 
+    older_ms   milliseconds since the creation at least; None: any age
+    """
 
-def shown_age_s(job: dict[str, Any]) -> float:
-    """Return the age of a listed job, in seconds."""
-    return max(0.0, time.time() - float(job.get("created_ms", 0)) / 1000)
+    queue: str
+    status: str
+    where: dict[str, str]
+    reason: str
+    older_ms: int | None
+
+    @classmethod
+    def of(cls, view: View) -> Filter:
+        """Return the filter of a request. Raises RefusedError."""
+        age_s = view.query.get("age_s", "")
+        if age_s and not (age_s.isascii() and age_s.isdigit() and len(age_s) < 12):
+            raise RefusedError("ERR", "the age must be a number of seconds")
+        return cls(
+            view.query.get("queue", ""),
+            view.query.get("status", "pending"),
+            where_of(view.lists.get("where", [])),
+            view.query.get("reason", ""),
+            int(age_s) * 1000 if age_s else None,
+        )
+
+    @property
+    def is_search(self) -> bool:
+        """Whether all jobs must be looked at, because nodes have no list of those that match."""
+        return bool(self.reason) or self.older_ms is not None
+
+    @property
+    def args(self) -> dict[str, Any]:
+        """The arguments of a search."""
+        return {
+            "queue": self.queue,
+            "status": self.status,
+            "where": self.where,
+            "reason": self.reason,
+            "older_ms": self.older_ms,
+        }
+
+    async def jobs(self, view: View, cursor: str | None, limit: int) -> dict[str, Any]:
+        """Return a page of jobs. Those of errored jobs have their reasons, by a search. Raises RefusedError."""
+        if self.is_search or self.status == "errored":
+            try:
+                found: dict[str, Any] = await view.ask("search_jobs", **self.args, cursor=cursor, limit=limit)
+            except RefusedError as error:
+                if self.is_search or error.code != "UNSUPPORTED":
+                    raise
+            else:
+                return found
+        listed = await view.ask(
+            "list_jobs", queue=self.queue, status=self.status, where=self.where, cursor=cursor, limit=limit
+        )
+        return dict(listed)
 
 
 async def job(view: View) -> dict[str, Any]:
@@ -275,15 +335,30 @@ async def operations(view: View) -> dict[str, Any]:
 
 async def add(view: View) -> dict[str, Any]:
     """A form for a new job, perhaps filled from another one."""
-    filled = {name: view.query.get(name, "") for name in ("queue", "body", "meta", "priority", "delay_ms", "attempts")}
+    names = ("queue", "body", "encoding", "meta", "priority", "delay_ms", "attempts", "retry_ms", "backoff")
+    filled = {name: view.query.get(name, "") for name in names}
+    left_out: list[str] = []
     source = view.query.get("from", "")
     if source:
         found = await view.ask("get_job", id=source)
         filled["queue"] = found["queue"] or ""
-        filled["body"] = found.get("body", "")
-        filled["meta"] = "\n".join(f"{name}:{value}" for name, value in (found.get("meta") or {}).items())
-        filled["attempts"] = str(found["attempts"] or "")
-    return {"filled": filled}
+        if "body_base64" in found:
+            filled["encoding"] = "base64"
+        filled["body"] = found.get("body_base64") or found.get("body", "")
+        meta = found.get("meta") or {}
+        # A form has a pair per line, so these can't be written in it.
+        left_out = [name for name, value in meta.items() if not _is_line(name, value)]
+        filled["meta"] = "\n".join(f"{name}:{value}" for name, value in meta.items() if name not in left_out)
+        for name in ("attempts", "retry_ms", "backoff"):
+            filled[name] = str(found[name] or "")
+        # A job that was given none has the moment of its creation as its priority.
+        if found["priority"] is not None and found["priority"] != found["created_ms"]:
+            filled["priority"] = str(found["priority"])
+    return {"filled": filled, "left_out": left_out}
+
+
+def _is_line(name: str, value: str) -> bool:
+    return ":" not in name and f"{name}:{value}".strip().splitlines() == [f"{name}:{value}"]
 
 
 async def locks(view: View) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from typing import Any, Final
 
 from disque_py.gateway.clusters import PREFIX
@@ -91,7 +92,11 @@ class Api:
             answer = problem_answer(
                 refusal_of(error) if isinstance(error, OSError) else RefusedError("FAULT", "an error of the gateway")
             )
-        await self._send(answer, exchange, send)
+        try:
+            await self._send(answer, exchange, send)
+        finally:
+            if answer.ended is not None:
+                answer.ended()
 
     async def _send(self, answer: Answer, exchange: Exchange, send: Send) -> None:
         await send(answer.head())
@@ -230,7 +235,9 @@ class Api:
         wanted = EventFilter(principal, args.get("queue", ""), args.get("job", ""), args.get("event", ""))
         self._service.open_stream(principal)
         login = Login(exchange.headers.get("authorization", ""), exchange.address, exchange.certificate)
-        return Answer(200, b"", CONTENT_TYPE, stream=self._following(principal, place, wanted, login))
+        stream = self._following(principal, place, wanted, login)
+        # The stream may end before it begins, so it does not count its own end.
+        return Answer(200, b"", CONTENT_TYPE, [], stream, partial(self._service.close_stream, principal))
 
     async def _following(
         self, principal: Principal, place: dict[str, int], wanted: EventFilter, login: Login
@@ -249,7 +256,6 @@ class Api:
         except RefusedError:
             return  # The reader comes back, and hears why.
         finally:
-            self._service.close_stream(principal)
             await feed.close()
 
     # -- Paths without an operation -----------------------------------------------------------------

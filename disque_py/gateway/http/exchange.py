@@ -131,13 +131,18 @@ class Exchange:
 
 @dataclass(slots=True)
 class Answer:
-    """An answer: its status, its bytes and its type. `stream` gives further bytes."""
+    """An answer: its status, its bytes and its type.
+
+    stream   gives further bytes
+    ended    called once, when the answer was sent, or its caller is gone
+    """
 
     status: int = 200
     body: bytes = b""
     content_type: str = JSON
     headers: list[tuple[str, str]] = field(default_factory=list)
     stream: AsyncIterator[bytes] | None = None
+    ended: Callable[[], None] | None = None
 
     def head(self) -> dict[str, Any]:
         """Return the message of ASGI that begins it."""

@@ -1,9 +1,9 @@
 """A look: the figures of one node at one moment.
 
 The commands are those that a node answers at once, or in parts of less than a millisecond: INFO, HELLO, CLUSTER NODES,
-QSCAN in pages, QSTAT … RECENT for the queues with labels, in small pipelines. A look at a thousand queues costs one
-walk over the node's jobs (spec Z3). CLUSTER figures are not asked for: they make every node work for each of the
-others.
+CLUSTER INFO, QSCAN in pages, QSTAT … RECENT for the queues with labels, in small pipelines. A look at a thousand queues
+costs one walk over the node's jobs (spec Z3). Figures with the word CLUSTER are not asked for, because every node would
+work for each of the others.
 
 INFO is the proof that the node lives. Any other command may be refused, by an older node or for want of permission.
 Then its figures are missing, and `answered` says so.
@@ -39,6 +39,7 @@ class Look:
     info       fields of INFO
     hello      the answer to HELLO; None if it was refused
     table      lines of CLUSTER NODES
+    cluster    fields of CLUSTER INFO
     stats      figures of the queues that are shown
     answered   command → whether the node answered it
     seconds    duration of the look
@@ -47,6 +48,7 @@ class Look:
     info: dict[str, str | int | float] = field(default_factory=dict)
     hello: Hello | None = None
     table: list[ClusterNode] = field(default_factory=list)
+    cluster: dict[str, str | int | float] = field(default_factory=dict)
     stats: list[QueueStat] = field(default_factory=list)
     answered: dict[str, bool] = field(default_factory=dict)
     seconds: float = 0.0
@@ -58,12 +60,21 @@ def look_at(node: OneNode, choose: Choose) -> Look:
     look = Look(info=node.run(commands.info()), answered={"INFO": True})
     look.hello = _asked(node, look, "HELLO", commands.hello())
     look.table = _asked(node, look, "CLUSTER NODES", commands.cluster_nodes()) or []
+    look.cluster = _cluster_info(node)
     names = _names(node, look)
     shown = choose(names)
     if names:
         look.stats = _stats(node, look, shown)
     look.seconds = time.monotonic() - started
     return look
+
+
+def _cluster_info(node: OneNode) -> dict[str, str | int | float]:
+    """Return the fields of CLUSTER INFO: zone and leaving. No metric needs them, so a refusal is no alarm."""
+    try:
+        return node.run(commands.cluster_info())
+    except ReplyError:
+        return {}
 
 
 def _asked(node: OneNode, look: Look, name: str, request: Request[T]) -> T | None:

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator
 from typing import Any, Final
 
 from disque_py.client import DisqueError
+from disque_py.client.put_back import REASON
 from disque_py.gateway.problems import RefusedError
 from disque_py.gateway.rpc.calls import Caller
 
@@ -57,7 +58,7 @@ class Consumption:
         if self._held:
             with contextlib.suppress(DisqueError, TimeoutError):
                 async with asyncio.timeout(PUT_BACK_S):
-                    await self._caller.principal.client.nack(*self._held)
+                    await self._caller.principal.client.nack(*self._held, delay=0, reason=REASON)
 
     async def _guarded(self, work: Any) -> None:
         try:

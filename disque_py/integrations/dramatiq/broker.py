@@ -354,7 +354,7 @@ class _DisqueConsumer(Consumer):
         if jobs:
             try:
                 with _outages():
-                    self._broker.client.nack(*jobs, delay=0)
+                    self._broker.client.put_back(jobs)
             finally:
                 for job in jobs:
                     self._settled(job)

@@ -40,6 +40,8 @@ BATCH: Final = 100
 FEED_MAX: Final = 1_000
 # The pause after an error of a node. The client has looked for another one before.
 AGAIN_S: Final = 0.5
+# The back-off of a queue is for tasks that failed. What was not taken, or is left by its consumer, goes back at once.
+AT_ONCE: Final = timedelta(0)
 CLOSE_S: Final = 5.0
 # A binding of a program that lives is written again at this interval (bindings.py).
 REFRESH_S: Final = 200.0
@@ -158,7 +160,7 @@ class Courier:
         for delivery in filter(is_meant, list(self._returned)):
             with suppress(ValueError, IndexError):
                 self._returned.remove(delivery)
-                self.nack(delivery.feed, delivery.tag)
+                self.nack(delivery.feed, delivery.tag, AT_ONCE)
 
     def ack(self, feed: int, tag: str) -> None:
         """Acknowledge a delivery soon. An unknown tag is ignored."""
@@ -330,7 +332,7 @@ class Courier:
 
     def _nack_all(self, number: int) -> None:
         for tag in list(self._feed(number).held):
-            self._nack(number, tag, None, final=False)
+            self._nack(number, tag, AT_ONCE, final=False)
 
     async def _settle_for_ever(self) -> None:
         while True:
@@ -384,7 +386,7 @@ class Courier:
         await asyncio.gather(*tasks, return_exceptions=True)
         while self.inbox:
             delivery = self.inbox.popleft()
-            self._nack(delivery.feed, delivery.tag, None, final=False)
+            self._nack(delivery.feed, delivery.tag, AT_ONCE, final=False)
         with suppress(DisqueError):
             await self._settle()
         await self._client.close()

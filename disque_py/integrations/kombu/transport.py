@@ -40,7 +40,7 @@ from disque_py.client import (
 )
 from disque_py.integrations.kombu import wire
 from disque_py.integrations.kombu.bindings import Bindings, address, binding
-from disque_py.integrations.kombu.courier import Courier
+from disque_py.integrations.kombu.courier import AT_ONCE, Courier
 from disque_py.integrations.kombu.urls import masked, read_options, split_urls
 from disque_py.integrations.patience import persist
 
@@ -152,7 +152,7 @@ class Channel(virtual.Channel):
         queue = job.queue if job.queue in self.callbacks else self._queue_read_as(job.queue)
         callback = self.callbacks.get(queue)
         if callback is None:
-            self.courier.nack(self.number, tag)
+            self.courier.nack(self.number, tag, AT_ONCE)
             return False
         callback(self._message(queue, tag, job, no_ack=queue in self._no_ack))
         return True
@@ -406,7 +406,7 @@ class Transport(virtual.Transport):
             feed, tag, job = inbox.popleft()
             channel = next((each for each in self.channels if each.number == feed), None)
             if channel is None:
-                self.courier.nack(feed, tag)
+                self.courier.nack(feed, tag, AT_ONCE)
             elif channel.deliver(tag, job):
                 delivered += 1
         return delivered

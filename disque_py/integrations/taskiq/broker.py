@@ -172,7 +172,7 @@ class DisqueBroker(AsyncBroker):
         for job in jobs:
             self.leases.remove(job)
         if jobs:
-            await self.client.nack_jobs(jobs)
+            await self.client.put_back(jobs)
 
     # Acks.
 

@@ -94,11 +94,15 @@ class ClaimBook:
                 raise RuleBrokenError(EXACT_ATTEMPTS, f"delivery {attempt} of {job_id!r}, which may have {limit}")
             known_attempts[attempt] = fence
 
-    def extended(self, job_id: bytes, fence: int, lease_ms: int, sent_ms: int) -> None:
-        """A worker was told that its lease begins anew."""
+    def extended(self, job_id: bytes, fence: int, lease_ms: int, sent_ms: int, now_ms: int, *, is_named: bool) -> None:
+        """A worker was told that its lease begins anew.
+
+        is_named   it named its fence. Without one the node may have extended a later delivery: spec EX6. It can't have,
+                   while the worker's own lease runs
+        """
         for key in self.keys.get(job_id, ()):
             belief = self.beliefs.get(key, {}).get(fence)
-            if belief is not None:
+            if belief is not None and (is_named or belief.until_ms > now_ms):
                 until_ms = max(belief.until_ms, sent_ms + int(lease_ms * BELIEVED_SHARE) - 2)
                 self.beliefs[key][fence] = belief._replace(until_ms=until_ms)
 

@@ -1,9 +1,10 @@
-"""Waits for the ends of jobs: WAITJOB tells the truth, and never hangs while nodes are linked. Spec RW1 to RW9.
+"""Waits for the ends of jobs: WAITJOB tells the truth, and never hangs while nodes are linked. Spec RW1 to RW10.
 
 The oracle knows what clients did to a job, so it knows which ends may be told. An ACKJOB may have completed it, a
 CANCELJOB canceled it. A wait is judged at its answer. That a job is unknown is judged in any weather. A node may not
 say so if a node that it knows has had the job alive from the question to the answer, linked or not. All that depends
-on time is judged while nothing is wrong since the jobs were added.
+on time is judged while nothing is wrong since the jobs were added. Then no end may be told without its result while a
+node has it.
 
 In the end new waits begin for jobs of all kinds, without TIMEOUT. When all jobs are over each wait must be answered.
 """
@@ -72,9 +73,9 @@ def _has(machine: Machine, job_id: bytes) -> bool:
 
 
 def _knows(machine: Machine, other: Machine) -> bool:
-    """Whether a node counts another one among those that may know a job."""
+    """Whether a node counts another one among those that may know a job. It does not count newcomers."""
     node = machine.membership.table.find(other.membership.table.me.id)
-    return node is not None and not node.flags & (HANDSHAKE | FORGOTTEN)
+    return node is not None and not node.is_newcomer and not node.flags & (HANDSHAKE | FORGOTTEN)
 
 
 class WaitBook:
@@ -83,7 +84,6 @@ class WaitBook:
     results   job -> the results that workers gave it
     given_ms  job -> when the last of them was sent
     told      job -> the result that a client was told
-    plain     jobs that were acknowledged without a result, too
     judged    ends that were judged
     """
 
@@ -121,6 +121,8 @@ class WaitBook:
                 self._check_unknown(asked, promise, is_sure=is_timely and not asked.is_any)
             elif status in OVER:
                 self._check_end(promise, status, result)
+                if status == b"completed" and result is None:
+                    self._check_bare(asked, promise)
             elif asked.is_meshed and self._is_calm(promise) and 0 < promise.ack_answered_ms < asked.sent_ms - HEARD_MS:
                 if not promise.is_deleted and not promise.cancels:
                     raise RuleBrokenError(TRUTH, f"{promise} is {status!r}, and it was acknowledged", job_id)
@@ -146,13 +148,14 @@ class WaitBook:
     def _may_have_ended(self, promise: Promise) -> bool:
         """Whether the job may be over in another way than by an ACKJOB."""
         has_died = may_have_died(promise, self._world.now_ms)
-        return bool(promise.cancels or promise.limit or promise.nacks or promise.is_deleted) or has_died
+        has_errors = promise.is_limited or promise.nacks
+        return bool(promise.cancels or has_errors or promise.is_deleted) or has_died
 
     def _check_end(self, promise: Promise, status: bytes, result: bytes | None) -> None:
         may_be = {
             b"completed": promise.acked_ms,
             b"canceled": promise.cancels or promise.is_deleted,
-            b"errored": promise.limit or promise.nacks or not promise.retry_ms,
+            b"errored": promise.is_limited or promise.nacks or not promise.retry_ms,
             b"expired": may_have_died(promise, self._world.now_ms) or not promise.retry_ms,
         }[status]
         if not may_be:
@@ -166,6 +169,15 @@ class WaitBook:
             told = self.told.setdefault(promise.id, result)
             if told != result:
                 raise RuleBrokenError(RESULTS, f"{promise} has {result!r}, and {told!r} was told", promise.id)
+
+    def _check_bare(self, asked: Asked, promise: Promise) -> None:
+        """A client was told that a job is completed, and no result. Spec RW10."""
+        if promise.is_plain or not asked.is_meshed or not self._is_calm(promise):
+            return
+        for machine in self._world.running():
+            kept = machine.broker.results.get(promise.id)
+            if kept is not None and _knows(asked.machine, machine):
+                raise RuleBrokenError(RESULTS, f"{promise} was told without {kept!r} of {machine.name}", promise.id)
 
     def check_waiting(self, asked: Asked) -> None:
         """A wait goes on at a node that lives; RuleBrokenError if it should be over."""

@@ -37,6 +37,7 @@ class LimitedProducer(Producer):
         promise = self.oracle.add(queue, rng.choice(BODIES), retry_s * 1000, 3_600_000, copies, self.world.now_ms)
         promise.asked = machine
         promise.limit = limit
+        promise.is_limited = True
         return words("ADDJOB", queue, promise.body(), 1_000, *options), self._answered, promise
 
 

@@ -2,8 +2,8 @@
 
 A *claim producer* sets up three queues: an exclusive one, one with `assign quorum`, and one with both. It adds jobs of
 few values. A *claim worker* takes jobs from any node, works for a while, and ends each delivery in one of many ways: at
-the same node or at another one, with its fence or without. It lets some leases run out. checks/claims.py holds the
-answers against the rules.
+the same node or at another one, with its fence or without. It lets some leases run out. After some of these it comes
+late with an ACKJOB that names its fence. checks/claims.py holds the answers against the rules.
 """
 
 from __future__ import annotations
@@ -32,6 +32,9 @@ USERS: Final = ("u0", "u0", "u1", "u2")
 RETRIES_MS: Final = (400, 1_000, 2_500)
 LIMITS: Final = (0, 1, 2, 4)
 EVERY_MS: Final = 60
+# Deliveries that a worker forgets and acknowledges late: so many of all, and so long after the lease, on average.
+LATE_SHARE: Final = 0.07
+LATE_MS: Final = 400
 # Of an entry of GETJOB WITHLEASE: queue, id, body, "lease-ms", ms, "attempt", number, "fence", number.
 LEASE_AT: Final = 4
 ATTEMPT_AT: Final = 6
@@ -153,6 +156,9 @@ class ClaimWorker(Actor):
         rng = self.rng
         dice = rng.random()
         if dice < 0.1:
+            if dice < LATE_SHARE:
+                self.claims.ending(work.job_id, work.fence)
+                self.world.later(work.retry_ms + 1 + int(rng.expovariate(1 / LATE_MS)), self._come_late, work, machine)
             return
         is_named = rng.random() < 0.6
         line = self._line_to(machine if rng.random() < 0.7 else None)
@@ -161,7 +167,7 @@ class ClaimWorker(Actor):
         fence: tuple[str | int, ...] = ("FENCE", work.fence) if is_named and work.fence else ()
         if dice < 0.35:
             request = words("WORKING", work.job_id, "LEASEMS", 800, *fence)
-            line.ask([(request, self._extended, (work, self.world.now_ms))], self.travel())
+            line.ask([(request, self._extended, (work, bool(fence), self.world.now_ms))], self.travel())
             self.world.later(1 + int(rng.expovariate(1 / 300)), self._decide, work, machine)
             return
         self.claims.ending(work.job_id, work.fence)
@@ -170,6 +176,14 @@ class ClaimWorker(Actor):
         command = "NACK" if dice < 0.55 else "CANCELJOB" if dice < 0.6 else "ACKJOB"
         about = (work, command if fence else "", self.world.now_ms, line.machine, line.machine.runs)
         line.ask([(words(command, work.job_id, *fence), self._ended, about)], self.travel())
+
+    def _come_late(self, work: Work, machine: Machine) -> None:
+        """Acknowledge a delivery whose lease is over, at its node. Another one may run by now. Spec EX6."""
+        line = self._line_to(machine)
+        if self.is_over or line is None or not work.fence:
+            return
+        about = (work, "ACKJOB", self.world.now_ms, line.machine, line.machine.runs)
+        line.ask([(words("ACKJOB", work.job_id, "FENCE", work.fence), self._ended, about)], self.travel())
 
     def _line_to(self, machine: Machine | None) -> Line | None:
         """A second connection, for what must not wait behind a GETJOB."""
@@ -183,10 +197,10 @@ class ClaimWorker(Actor):
             self.world.connect(machine, line)
         return line
 
-    def _extended(self, reply: Any, about: tuple[Work, int]) -> None:
-        work, sent_ms = about
+    def _extended(self, reply: Any, about: tuple[Work, bool, int]) -> None:
+        work, is_named, sent_ms = about
         if isinstance(reply, int) and reply:
-            self.claims.extended(work.job_id, work.fence, reply, sent_ms)
+            self.claims.extended(work.job_id, work.fence, reply, sent_ms, self.world.now_ms, is_named=is_named)
 
     def _ended(self, reply: Any, about: tuple[Work, str, int, Machine, int]) -> None:
         work, fenced, sent_ms, machine, runs = about

@@ -88,6 +88,7 @@ class Mover(Quitter):
         promise.asked = self.line.machine if self.line is not None else None
         self._mine.append(promise)
         promise.renewed = promise.moves
+        promise.is_limited = "ATTEMPTS" in options
         if self._has_purged:
             self._purged(promise)  # A part of a task may begin late.
         return words("ADDJOB", queue, promise.body(), 1_000, *options)

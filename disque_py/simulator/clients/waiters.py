@@ -128,7 +128,7 @@ class Waiter(Actor):
         self._count += 1
         result = b"%d of %d for %d" % (self._count, self.number, promise.number)
         self.book.finishing(promise.id, result)
-        self.oracle.acknowledging(promise, self.world.now_ms)
+        self.oracle.acknowledging(promise, self.world.now_ms, has_result=True)
         counts = not line.broker.is_leaving and bool(line.broker.cluster.linked)
         request = words("ACKJOB", promise.id, "RESULT", result)
         line.ask([(request, self._acked, (promise, line, counts))], self.travel())

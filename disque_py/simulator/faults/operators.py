@@ -109,8 +109,7 @@ class OperatorFaults:
     def _meet_again(self, machine: Machine, others: list[Machine]) -> None:
         self._targets.losses.mishap(machine)  # Until now it had counted as confirmed.
         for other in others:
-            if machine.is_up and other.is_up:
-                self._targets.meet(other, machine.name)
+            self._targets.meet(other, machine.name)
 
     def do_reset(self, fault: Fault) -> Effect:
         """Reset a node with CLUSTER RESET, and let it MEET afterwards; a hard reset gives it another id."""
@@ -122,6 +121,7 @@ class OperatorFaults:
         old_id = machine.membership.table.me.id  # It may have been reset before, a moment ago.
         self._targets.called[old_id] = None
         self._targets.tear(machine, "", "was reset")
+        self._targets.lose_pauses(machine)
         machine.forgot.update(dict.fromkeys(node.id for node in machine.membership.table.nodes.values()))
         self._targets.ask(machine, "CLUSTER", "RESET", "HARD" if is_hard else "SOFT")
         return f"reset {machine.name}{' hard' if is_hard else ''}", lambda: self._back(machine, old_id)
@@ -161,7 +161,7 @@ class OperatorFaults:
             self._targets.gone[f"{machine.name} as {old_id.hex()[:8]}"] = old_id
             for other in others:
                 self._targets.forget_on(other, old_id)
-        if others and machine.is_up:
+        if others:
             self._targets.meet(machine, others[0].name)
 
     def do_flush(self, fault: Fault) -> Effect:
@@ -171,6 +171,7 @@ class OperatorFaults:
             return None
         machine = up[fault.picks[0] % len(up)]
         self._targets.flushed[machine.name] = machine.runs
+        self._targets.lose_pauses(machine)
         self._targets.ask(machine, "DEBUG", "FLUSHALL")
         return f"flush {machine.name}", nothing
 
@@ -183,9 +184,9 @@ class OperatorFaults:
         queue = b"q%d" % (fault.picks[1] % self._targets.plan.queues)
         how = PAUSES[fault.picks[2] % len(PAUSES)]
         where = ("bcast",) if fault.picks[3] % 2 else ()
-        self._targets.ask(machine, "PAUSE", queue, how, *where)
+        paused = self._targets.pause(machine, queue, how, where)
         told = f"pause {queue.decode()} {how} {'everywhere' if where else 'on ' + machine.name}"
-        return told, lambda: self._targets.ask(machine, "PAUSE", queue, "none", *where)
+        return told, lambda: self._targets.end_pause(paused)
 
     def do_setting(self, fault: Fault) -> Effect:
         """Set a field of a queue without jobs, or reset its settings; another operator may do so at another node."""

@@ -227,8 +227,7 @@ class ProcessFaults:
         self._targets.rise(machine)
         self._targets.losses.mishap(machine)
         for other in others:
-            if machine.is_up and other.is_up:
-                self._targets.meet(other, machine.name)
+            self._targets.meet(other, machine.name)
 
     def _one_of_many(self, fault: Fault) -> Machine | None:
         """Return a node that may be lost, if two others are up."""

@@ -72,12 +72,37 @@ class Operator(Connection):
             self.hang_up()
 
 
+class Paused:
+    """A queue that an operator paused, here or everywhere, and that the same operator sets free.
+
+    run         the run of the node that was told
+    is_ended    the operator has ended the pause
+    is_lost     the node was flushed or reset since, so it may not know what it has to end
+    """
+
+    __slots__ = ("is_ended", "is_lost", "machine", "queue", "run", "where")
+
+    def __init__(self, machine: Machine, queue: bytes, where: tuple[str, ...]) -> None:
+        self.machine = machine
+        self.queue = queue
+        self.where = where
+        self.run = machine.runs
+        self.is_ended = False
+        self.is_lost = False
+
+    def may_last(self) -> bool:
+        """Whether the pause may outlast its end: the process that was told is gone, or has forgotten the pause."""
+        return self.is_lost or self.machine.runs != self.run
+
+
 class Targets:
     """The nodes of a world as faults see them.
 
     gone       nodes that left for good, and ids that nodes had before they were reset
     called     ids that nodes had when they were reset or died; some belong to no node any more
     torn       pairs of names whose nodes can't find each other by themselves -> the reason; see `tear`
+    met        pairs of names of which an operator said MEET when the weather was over
+    paused     what operators paused
     flushed    nodes that forgot all pauses, by DEBUG FLUSHALL -> the run that did
     has_losses whether frames vanished, which no connection notices
     is_over    whether the weather has ended
@@ -91,6 +116,8 @@ class Targets:
         self.gone: dict[str, bytes] = {}
         self.called: dict[bytes, None] = {}
         self.torn: dict[tuple[str, str], str] = {}
+        self.met: dict[tuple[str, str], None] = {}
+        self.paused: list[Paused] = []
         self.flushed: dict[str, int] = {}
         self.has_losses = False
         self.is_over = False
@@ -134,11 +161,52 @@ class Targets:
             self.ask(machine, *command)
 
     def meet(self, machine: Machine, other: str) -> None:
-        """Send CLUSTER MEET as soon as the node has read its journal."""
-        if machine.is_up and machine.broker.is_loading:
+        """Send CLUSTER MEET as soon as both nodes are up and the first has read its journal."""
+        if machine.name in self.gone or other in self.gone:
+            return
+        if not machine.is_up or machine.broker.is_loading or not self.world.machines[other].is_up:
             self.world.later(LOOK_AGAIN_MS, self.meet, machine, other)
+            return
+        if self.is_over:
+            self.met[machine.name, other] = None
+        self.ask(machine, "CLUSTER", "MEET", other, PORT)
+
+    def pause(self, machine: Machine, queue: bytes, how: str, where: tuple[str, ...]) -> Paused:
+        """Send PAUSE."""
+        paused = Paused(machine, queue, where)
+        self.paused.append(paused)
+        self.ask(machine, "PAUSE", queue, how, *where)
+        return paused
+
+    def end_pause(self, paused: Paused) -> None:
+        """Send PAUSE none to the same node as soon as it can be told, or to another one if that node has no word left.
+
+        An operator ends what this operator has begun, and nothing else.
+        """
+        machine = self._end_at(paused)
+        if machine is None:
+            paused.is_ended = True
+        elif not machine.is_up or machine.is_stopped or machine.broker.is_loading:
+            self.world.later(LOOK_AGAIN_MS, self.end_pause, paused)
         else:
-            self.ask(machine, "CLUSTER", "MEET", other, PORT)
+            self.ask(machine, "PAUSE", paused.queue, "none", *paused.where)
+            paused.is_ended = True
+
+    def _end_at(self, paused: Paused) -> Machine | None:
+        machine = paused.machine
+        is_gone = machine.name in self.gone
+        if not is_gone and self.flushed.get(machine.name) != machine.runs:
+            return machine
+        if not paused.where:
+            return None if is_gone else machine
+        paused.is_lost = True
+        others = [other for other in self.awake() if self.flushed.get(other.name) != other.runs]
+        return others[0] if others else next(iter(self.up()), machine)
+
+    def lose_pauses(self, machine: Machine) -> None:
+        """Note that a node has forgotten all pauses."""
+        for paused in self.paused:
+            paused.is_lost |= paused.machine is machine
 
     def tell_gone(self, machine: Machine) -> None:
         """Tell a node that came back which nodes were forgotten meanwhile, when it has read its journal."""
@@ -171,9 +239,11 @@ class Targets:
     def tear(self, machine: Machine, other: str, why: str) -> None:
         """Note that a node knows another no more, or no other node at all (`other` is empty).
 
-        An operator has to say MEET once, at one of them. An entry counts until the mesh is whole (`note_whole`).
+        An operator has to say MEET, at one of them. An entry counts until the mesh is whole (`note_whole`).
         """
         self.torn[machine.name, other] = why
+        for pair in [pair for pair in self.met if machine.name in pair]:
+            del self.met[pair]
 
     def note_whole(self) -> None:
         """Drop the entries of `torn` once all nodes are linked: a later gap needs a later reason.
@@ -204,13 +274,21 @@ class Targets:
         return (one, "") in torn or (other, "") in torn or (one, other) in torn or (other, one) in torn
 
     def meet_torn(self) -> None:
-        """Send MEET once for each torn pair, and once for each node that knows no other."""
+        """Send MEET once for each torn pair that has no link, and for each node that knows no other.
+
+        The operator who tore them apart has said MEET before, but a node was dead or cut off then, and a MEET is given
+        up after the node time-out. A MEET that was said after the weather has to be enough.
+        """
         up = {machine.name: machine for machine in self.up()}
         lost = [name for name in up if (name, "") in self.torn]
         hub = next((name for name in up if name not in lost), next(iter(up)))
         for one, other in [*((name, hub) for name in lost), *(pair for pair in self.torn if pair[1])]:
-            if one != other and one in up and other in up:
+            if one != other and one in up and other in up and not self._is_met(up[one], up[other]):
                 self.meet(up[one], other)
+
+    def _is_met(self, one: Machine, other: Machine) -> bool:
+        pairs = (one.name, other.name), (other.name, one.name)
+        return any(pair in self.met for pair in pairs) or (is_linked(one, other) and is_linked(other, one))
 
     def forget_gone(self) -> None:
         """Send CLUSTER FORGET for all gone nodes, to each node that knows them or whose jobs name them.

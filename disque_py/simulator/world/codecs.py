@@ -5,8 +5,9 @@ older nodes. NEW is a possible next one: every item that has positions has one m
 that a node ignores a position that it does not know, and that two nodes speak the highest version both know. A world
 with nodes of all kinds tests that.
 
-Some items leave out their last positions. A position that comes next would be read as one of these. So NEW adds it only
-to items that have all of them, as docs/bus.md asks of a real version.
+An item of NOWAIT is a list of ids, and has no positions. Some items leave out their last positions. A position that
+comes next would be read as one of these. So NEW adds it only to items that have all of them, as docs/bus.md asks of a
+real version.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from cluster_bus.messages import (
     INTEREST,
     LEASED,
     NEEDJOBS,
+    NOWAIT,
     REPLJOB,
     SETACK,
 )
@@ -50,6 +52,6 @@ def renewed(data: bytes) -> bytes:
 
 
 def _longer(kind: int, item: Any) -> Any:
-    if kind < FIRST_JOB_KIND or not isinstance(item, list) or len(item) < WHOLE.get(kind, 0):
+    if kind < FIRST_JOB_KIND or kind == NOWAIT or not isinstance(item, list) or len(item) < WHOLE.get(kind, 0):
         return item
     return [*item, NEW_FIELD]

@@ -11,6 +11,7 @@ import pytest
 
 pytest.importorskip("kombu", reason="the extra celery is not installed")
 
+from disque_py import testing
 from disque_py.integrations.kombu.courier import Courier
 from disque_py.integrations.kombu.urls import read_options
 from waits import eventually
@@ -65,6 +66,20 @@ def test_a_lease_lasts_as_long_as_the_job_is_held(client, courier):
     assert client.get_job("held", timeout_ms=3500) is None
 
 
+def test_a_lease_outlives_the_node_that_made_the_job_and_gave_it():
+    """Another node with a copy extends it."""
+    with testing.cluster() as cluster:
+        made = Courier(read_options([node.url for node in cluster], {"visibility_timeout": 6}))
+        with cluster.client() as client:
+            client.add_job("outlives", "x", replicate=3)
+        made.consume(1, ["outlives"], 1)
+        job = next_of(made).job
+        cluster.kill(next(at for at, node in enumerate(cluster) if node.port == job.node.port))
+        with cluster.client() as client:
+            assert client.get_job("outlives", timeout_ms=15_000) is None
+        made.close()
+
+
 def test_a_job_that_is_given_back_comes_after_its_delay(client, courier):
     client.add_job("back", "x")
     courier.consume(1, ["back"], 1)
@@ -75,6 +90,8 @@ def test_a_job_that_is_given_back_comes_after_its_delay(client, courier):
 
 
 def test_a_closed_courier_gives_back_what_was_not_taken(client, courier):
+    """At once: the back-off is for tasks that failed."""
+    client.set_queue("closed", backoff="fixed:60000:60000")
     client.add_jobs("closed", ["a", "b"])
     courier.consume(1, ["closed"], 0)
     eventually(lambda: len(courier.inbox) == 2)

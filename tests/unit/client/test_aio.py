@@ -8,7 +8,19 @@ import threading
 import pytest
 import uvloop
 
-from client_node import HANG_UP, JOB_A, JOB_B, SILENCE, Node, bulk, closed_port, in_turn, jobs_reply, wait_until
+from client_node import (
+    AT_ONCE,
+    HANG_UP,
+    JOB_A,
+    JOB_B,
+    SILENCE,
+    Node,
+    bulk,
+    closed_port,
+    in_turn,
+    jobs_reply,
+    wait_until,
+)
 from disque_py.client import AsyncDisque
 from disque_py.client.errors import (
     AuthError,
@@ -37,6 +49,22 @@ def with_client(scenario, *nodes, **settings):
             await client.close()
 
     return asyncio.run(run())
+
+
+async def until(is_true):
+    """Wait for a condition."""
+    async with asyncio.timeout(60):
+        while not is_true():
+            await asyncio.sleep(0.005)
+
+
+async def cancelled(work, is_sent):
+    """Cancel a command as soon as the node has it."""
+    task = asyncio.ensure_future(work)
+    await until(is_sent)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
 
 
 def test_the_client_runs_on_uvloop_and_on_asyncio():
@@ -210,26 +238,26 @@ def test_a_cancelled_getjob_puts_back_jobs_in_flight():
         node.last_word = jobs_reply(JOB_A)
 
         async def scenario(client):
-            with pytest.raises(TimeoutError):
-                await asyncio.wait_for(client.get_job("q"), 0.05)
+            await cancelled(client.get_job("q"), lambda: node.named("GETJOB"))
+            await until(lambda: node.named("NACK"))
 
         with_client(scenario, node)
-        assert node.named("NACK") == [[b"NACK", JOB_A.encode()]]
+        assert node.named("NACK") == [[b"NACK", JOB_A.encode(), *AT_ONCE]]
 
 
 def test_a_cancelled_getjob_without_a_wait_puts_jobs_back_too():
     """Its connection is shared and stays open. The client awaits the answer and puts its jobs back."""
     late = threading.Event()
-    with Node(answers={"GETJOB": lambda _: late.wait(5) and jobs_reply(JOB_A), "NACK": b":1\r\n"}) as node:
+    with Node(answers={"GETJOB": lambda _: late.wait(60) and jobs_reply(JOB_A), "NACK": b":1\r\n"}) as node:
 
         async def scenario(client):
-            with pytest.raises(TimeoutError):
-                await asyncio.wait_for(client.get_jobs("q", nohang=True), 0.05)
+            await cancelled(client.get_jobs("q", nohang=True), lambda: node.named("GETJOB"))
             late.set()
+            await until(lambda: node.named("NACK"))
             return await client.ping()
 
         assert with_client(scenario, node) == "PONG"
-        assert node.named("NACK") == [[b"NACK", JOB_A.encode()]]
+        assert node.named("NACK") == [[b"NACK", JOB_A.encode(), *AT_ONCE]]
         assert node.greetings == 1
 
 
@@ -242,11 +270,11 @@ def test_a_cancelled_pipeline_puts_back_the_jobs_of_its_getjobs():
             pipe = client.pipeline()
             pipe.get_jobs("q", timeout_ms=60_000)
             pipe.get_jobs("q")
-            with pytest.raises(TimeoutError):
-                await asyncio.wait_for(pipe.execute(), 0.05)
+            await cancelled(pipe.execute(), lambda: len(node.named("GETJOB")) == 2)
+            await until(lambda: node.named("NACK"))
 
         with_client(scenario, node)
-        assert node.named("NACK") == [[b"NACK", JOB_A.encode(), JOB_B.encode()]]
+        assert node.named("NACK") == [[b"NACK", JOB_A.encode(), JOB_B.encode(), *AT_ONCE]]
 
 
 def test_a_cancelled_pipeline_leaves_no_connection_behind():
@@ -432,7 +460,7 @@ def test_an_iterator_that_ends_early_puts_the_remaining_jobs_back():
                 break
 
         with_client(scenario, node)
-        assert node.named("NACK") == [[b"NACK", JOB_B.encode()]]
+        assert node.named("NACK") == [[b"NACK", JOB_B.encode(), *AT_ONCE]]
 
 
 def test_closing_the_client_puts_back_the_jobs_of_a_kept_iterator():
@@ -447,7 +475,7 @@ def test_closing_the_client_puts_back_the_jobs_of_a_kept_iterator():
             return kept
 
         with_client(scenario, node)
-        assert node.named("NACK") == [[b"NACK", JOB_B.encode()]] * 2
+        assert node.named("NACK") == [[b"NACK", JOB_B.encode(), *AT_ONCE]] * 2
 
 
 def test_cancelling_the_task_of_an_iterator_puts_the_remaining_jobs_back():
@@ -455,15 +483,17 @@ def test_cancelling_the_task_of_an_iterator_puts_the_remaining_jobs_back():
     with Node(answers={"GETJOB": jobs_reply(JOB_A, JOB_B), "NACK": b":1\r\n"}) as node:
 
         async def scenario(client):
+            handled = []
+
             async def consume():
-                async for _ in client.jobs("q", count=2):
+                async for job in client.jobs("q", count=2):
+                    handled.append(job.id)
                     await asyncio.sleep(60)
 
-            with pytest.raises(TimeoutError):
-                await asyncio.wait_for(consume(), 0.1)
+            await cancelled(consume(), lambda: handled)
 
         with_client(scenario, node)
-        assert node.named("NACK") == [[b"NACK", JOB_B.encode()]]
+        assert node.named("NACK") == [[b"NACK", JOB_B.encode(), *AT_ONCE]]
 
 
 def test_a_silent_node_does_not_delay_the_close():
@@ -533,3 +563,19 @@ def test_a_lost_node_ends_the_scan():
         with pytest.raises(ConnectionLostError):
             collect(node, lambda client: client.qscan())
         assert other.named("QSCAN") == []
+
+
+def test_a_node_that_knows_plain_nacks_only_gets_these():
+    """The node refuses the words once, and the jobs are put back anyway."""
+
+    def nack(words):
+        return b":1\r\n" if len(words) == 2 else b"-BADID Invalid Job ID format.\r\n"
+
+    with Node(answers={"GETJOB": jobs_reply(JOB_A), "NACK": nack}) as node:
+
+        async def scenario(client):
+            for _ in range(2):
+                await client.put_back(await client.get_jobs("q"))
+
+        with_client(scenario, node)
+        assert [words[1:] for words in node.named("NACK")] == [[JOB_A.encode(), *AT_ONCE], *[[JOB_A.encode()]] * 2]

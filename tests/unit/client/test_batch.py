@@ -8,7 +8,7 @@ import inspect
 import pytest
 
 from client_node import JOB_A, Node
-from disque_py.client import AsyncDisque, Disque, adding_commands
+from disque_py.client import AsyncDisque, Disque
 from disque_py.client.batch import BatchJobOptions
 
 ANSWERS = {"ADDJOB": b"+%b\r\n" % JOB_A.encode(), "BATCH": b"+OK\r\n"}
@@ -42,7 +42,7 @@ def test_a_block_that_fails_or_adds_nothing_closes_nothing(fails):
 
 def test_jobs_of_a_batch_take_every_option_of_add_job():
     """And each has the same type."""
-    options = inspect.signature(adding_commands.add_job).parameters
+    options = inspect.signature(Disque.add_job).parameters
     named = {name: one.annotation for name, one in options.items() if one.kind == inspect.Parameter.KEYWORD_ONLY}
     del named["batch"]
     assert {name: one.__forward_arg__ for name, one in BatchJobOptions.__annotations__.items()} == named

@@ -10,7 +10,7 @@ from contextlib import suppress
 
 import pytest
 
-from client_node import HANG_UP, JOB_A, JOB_B, SILENCE, Node, bulk, closed_port, in_turn, jobs_reply
+from client_node import AT_ONCE, HANG_UP, JOB_A, JOB_B, SILENCE, Node, bulk, closed_port, in_turn, jobs_reply
 from disque_py.client import Disque
 from disque_py.client.errors import (
     AuthError,
@@ -259,7 +259,7 @@ def test_an_iterator_that_ends_early_puts_the_remaining_jobs_back():
             assert (next(jobs).id, next(kept).id) == (JOB_A, JOB_A)
             jobs.close()
             assert len(node.named("NACK")) == 3
-        assert node.named("NACK") == [[b"NACK", JOB_B.encode()]] * 4
+        assert node.named("NACK") == [[b"NACK", JOB_B.encode(), *AT_ONCE]] * 4
 
 
 def test_get_job_fills_in_the_requested_fields():
@@ -299,3 +299,15 @@ def test_a_forked_child_neither_hands_out_nor_puts_back_its_parents_jobs():
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
         assert node.named("NACK") == []
         assert (next(jobs).id, next(others).id) == (JOB_B, JOB_B)
+
+
+def test_a_node_that_knows_plain_nacks_only_gets_these():
+    """The node refuses the words once, and the jobs are put back anyway."""
+
+    def nack(words):
+        return b":1\r\n" if len(words) == 2 else b"-BADID Invalid Job ID format.\r\n"
+
+    with Node(answers={"GETJOB": jobs_reply(JOB_A), "NACK": nack}) as node, client_of(node) as client:
+        for _ in range(2):
+            client.put_back(client.get_jobs("q"))
+        assert [words[1:] for words in node.named("NACK")] == [[JOB_A.encode(), *AT_ONCE], *[[JOB_A.encode()]] * 2]

@@ -72,6 +72,18 @@ def test_where_a_job_is_unknown_its_maker_is_asked():
         assert maker.named("WORKING") == [[b"WORKING", JOB_B.encode()]]
 
 
+def test_where_its_maker_is_gone_another_node_with_a_copy_is_asked():
+    """The job is lost only if no node knows it."""
+    unknown = {"WORKING": b"-NOJOB Job not known\r\n"}
+    with Node("c", unknown) as node, Node("d", {"WORKING": b":300\r\n"}) as holder:
+        node.peers = [holder]
+        assert beat(node, 0.3, JOB_A) == []
+        assert holder.named("WORKING") == [[b"WORKING", JOB_A.encode()]]
+    with Node("c", unknown) as node, Node("d", unknown) as other:
+        node.peers = [other]
+        assert beat(node, 0.5, JOB_A) == [(JOB_A, "NoJobError")]
+
+
 def test_other_errors_do_not_end_the_heartbeat_of_a_job():
     """It is tried again, soon."""
     answers = itertools.chain([b"-MISCONF no\r\n"], itertools.repeat(b":300\r\n"))

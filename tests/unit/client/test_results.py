@@ -181,6 +181,7 @@ def test_a_free_lock_has_no_owner_and_may_be_done():
 
 def test_voters_are_read_by_name():
     pairs = [b"epoch", 2, b"claim-lease-max", 60, b"voters", [b"a", b"b"], b"state", b"ready", b"mute", [b"b"]]
-    found = results.voters([*pairs, b"reachable", 2])
+    found = results.voters([*pairs, b"reachable", 2, b"recovered", [b"a"]])
     assert (found.epoch, found.lease_max, found.voters, found.state) == (2, 60, ["a", "b"], "ready")
-    assert (found.mute, found.reachable_count) == (["b"], 2)
+    assert (found.mute, found.reachable_count, found.recovered) == (["b"], 2, ["a"])
+    assert results.voters([*pairs, b"reachable", 2]).recovered == []

@@ -24,6 +24,8 @@ def test_arguments_become_words():
     assert words_of(queues) == "QSCAN 7 COUNT 1 BUSYLOOP MINLEN 2 MAXLEN 3 IMPORTRATE 4"
     assert words_of(jobs) == "JSCAN 0 QUEUE q STATE active STATE queued"
     assert words_of(scans.jscan_info_page(1, busyloop=True)) == "JSCAN 1 BUSYLOOP REPLY all"
+    errored = scans.jscan_page(statuses=["errored"], where={"a": "b"}, counted=True)
+    assert words_of(errored) == "JSCAN 0 STATUS errored WHERE a b COUNTED"
 
 
 def test_a_page_is_a_cursor_and_names_or_jobs():

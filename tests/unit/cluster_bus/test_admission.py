@@ -6,7 +6,14 @@ from collections import Counter
 from random import Random
 
 from bus_exchange import Exchange, is_whole, seen_by
-from cluster_bus.admission import HANDSHAKES_MAX, MEMBERS_MAX, NEWCOMERS_BURST, NEWCOMERS_MAX, NEWCOMERS_PER_S
+from cluster_bus.admission import (
+    FORGOTTEN_MAX,
+    HANDSHAKES_MAX,
+    MEMBERS_MAX,
+    NEWCOMERS_BURST,
+    NEWCOMERS_MAX,
+    NEWCOMERS_PER_S,
+)
 from cluster_bus.handshake import Hello
 from cluster_bus.membership import TICK_MS, Membership
 from cluster_bus.messages import FAIL_NODE, MEET
@@ -27,7 +34,8 @@ def strangers(count: int, first: int = 1) -> list[Hello]:
 
 
 def meet_from(node: Membership, hello: Hello, host: str = "10.0.0.9", entries: list[object] | None = None) -> None:
-    item = [{"host": "", "port": hello.port, "bus_port": hello.port, "flags": 0}, entries or []]
+    header = {"host": "", "port": hello.port, "bus_port": hello.port, "flags": 0, "incarnation": hello.incarnation}
+    item = [header, entries or []]
     node.receive(None, hello, host, "10.0.0.1", MEET, [item])
 
 
@@ -105,11 +113,11 @@ def test_a_node_that_comes_back_as_another_process_after_it_was_forgotten_is_rep
     known = node.table.nodes[STRANGER.id]
     node.link_up(known, STRANGER)
     node.forget(known)
-    meet_from(node, STRANGER)
+    meet_from(node, STRANGER._replace(incarnation=1))
     assert node.table.nodes[STRANGER.id] is known
     assert node.tray.new_runs == []
     node.forget(known)
-    meet_from(node, STRANGER._replace(run=b"run-two-"))
+    meet_from(node, STRANGER._replace(run=b"run-two-", incarnation=2))
     assert node.tray.new_runs == [known]
     assert known.run == b"run-two-"
 
@@ -222,3 +230,22 @@ def test_a_table_larger_than_any_cluster_grows_no_more_by_itself():
     assert len(node.table.nodes) == 1
     node.meet("10.0.0.9", 7999)
     assert len(node.table.nodes) == 2
+
+
+def test_so_many_forgotten_nodes_are_remembered_and_the_first_may_come_back():
+    """Spec N5. Each has a line of the nodes file."""
+    node = lone()
+    for number in range(FORGOTTEN_MAX + 1):
+        node.admission.keep_out(number.to_bytes(20, "big"), 3)
+    assert len(node.admission.forgotten()) == FORGOTTEN_MAX
+    assert not node.admission.is_forgotten((0).to_bytes(20, "big"), 3)
+    assert node.admission.is_forgotten((1).to_bytes(20, "big"), 3)
+
+
+def test_a_newcomer_that_says_what_an_operator_asked_is_heeded_when_it_is_reached():
+    """Spec N10. Any peer can say it, and a number costs a write of the nodes file."""
+    node = lone()
+    meet_from(node, STRANGER)
+    assert node.table.me.incarnation == 0
+    node.link_up(node.table.nodes[STRANGER.id], STRANGER)
+    assert node.table.me.incarnation == 1

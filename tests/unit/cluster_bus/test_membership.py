@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from bus_exchange import Exchange, is_whole, seen_by
-from cluster_bus.admission import BLACKLIST_MS
+from cluster_bus.admission import UNHEARD
 from cluster_bus.codec import FrameError
 from cluster_bus.handshake import Hello
 from cluster_bus.membership import HEARTBEATS_MAX, LONE_TICK_MS, TICK_MS, Membership
@@ -583,16 +583,145 @@ def test_a_forgotten_node_is_out_of_everything_and_gossip_does_not_bring_it_back
     assert first.table.intern(third.table.me.id) is gone
 
 
-def test_gossip_brings_it_back_after_a_minute():
+def test_nodes_that_were_not_told_never_bring_it_back():
     """Spec N5."""
     exchange = Exchange()
     first, _, third = exchange.start_joined(3)
     gone = seen_by(first, third)
     first.forget(gone)
-    exchange.run(BLACKLIST_MS - 5000)
+    exchange.run(200_000)
     assert gone.flags == FORGOTTEN
-    exchange.run(10_000)
-    assert seen_by(first, third) is gone
+
+
+def test_a_meet_of_the_forgotten_node_itself_does_not_bring_it_back():
+    """Spec N5. It lost its table, heard of us from a node that was not told, and says MEET."""
+    exchange = Exchange()
+    first, second, third = exchange.start_joined(3)
+    first.forget(seen_by(first, third))
+    exchange.stop(third)
+    again = exchange.start(7003, node_id=third.table.me.id)
+    again.meet("10.0.0.9", 7999)
+    again.table.me.incarnation = third.table.me.incarnation
+    exchange.run(70_000)
+    assert seen_by(second, again).is_linked
+    assert first.table.find(third.table.me.id) is None
+    assert first.ignored["forgotten"] > 0
+
+
+@pytest.mark.parametrize("at", [1, 2])
+def test_a_meet_at_any_node_of_the_cluster_or_at_itself_brings_it_back_everywhere(at: int):
+    """Spec N10."""
+    exchange = Exchange()
+    nodes = exchange.start_joined(3)
+    first, second, third = nodes
+    for node in (first, second):
+        node.forget(seen_by(node, third))
+    exchange.run(70_000)
+    nodes[at].meet("10.0.0.1", 7003 if at == 1 else 7002)
+    exchange.run(5_000)
+    assert is_whole(nodes)
+
+
+def test_an_address_at_which_a_forgotten_node_is_found_by_chance_does_not_bring_it_back():
+    """Spec N5. Gossip named it for another node, which has gone."""
+    node = lone()
+    node.load([NodeLine(STRANGER.id, "10.0.0.9", 7999, 17999, 0, 0, 0, incarnation=5)])
+    node.forget(node.table.nodes[STRANGER.id])
+    placeholder = node.admission.shake_hands("10.0.0.9", 7999, 17999)
+    assert node.link_up(placeholder, STRANGER._replace(incarnation=5)) is None
+    placeholder = node.admission.shake_hands("10.0.0.9", 7999, 17999)
+    assert node.link_up(placeholder, STRANGER._replace(incarnation=6)) is node.table.nodes[STRANGER.id]
+
+
+def test_seeds_do_not_bring_a_forgotten_node_back():
+    """Spec N5. Neither a restart of the forgotten node nor one of another node does."""
+    exchange = Exchange()
+    first, second, third = exchange.start_joined(3)
+    for node in (first, second):
+        node.forget(seen_by(node, third))
+    first.meet_seed("10.0.0.1", 7003, 17003)
+    exchange.run(5_000)
+    third.reset(hard=False)
+    third.meet_seed("10.0.0.1", 7001, 17001)
+    exchange.run(70_000)
+    assert is_whole([first, second])
+
+
+def test_seeds_bring_new_nodes_and_are_not_kept_in_the_file():
+    exchange = Exchange()
+    first, second = exchange.start(7001), exchange.start(7002)
+    first.meet_seed("10.0.0.1", 7002, 17002)
+    assert "vars meet" not in first.dump()
+    exchange.run(1_000)
+    assert is_whole([first, second])
+
+
+def test_a_meeting_in_flight_does_not_outlive_a_forget():
+    node = lone()
+    node.load([NodeLine(STRANGER.id, "10.0.0.9", 7999, 17999, 0, 0, 0)])
+    node.meet("10.0.0.9", 7999)
+    node.forget(node.table.nodes[STRANGER.id])
+    assert list(node.table.nodes.values()) == [node.table.me]
+
+
+def test_of_a_node_that_was_only_named_the_first_incarnation_that_we_hear_of_is_forgotten():
+    """Spec N5. Jobs named it, and we never met it."""
+    node = lone()
+    named = node.table.intern(STRANGER.id)
+    assert node.forget_unknown(named.name)
+    assert node.tray.must_save
+    assert node.admission.forgotten() == [(STRANGER.id, UNHEARD)]
+    assert node.admission.is_forgotten(STRANGER.id, 7)
+    assert not node.admission.is_forgotten(STRANGER.id, 8)
+
+
+def test_forgotten_nodes_stay_out_after_a_restart_and_a_reset():
+    """Spec N5."""
+    node = lone()
+    node.load([NodeLine(STRANGER.id, "10.0.0.9", 7999, 17999, 0, 0, 0, incarnation=5)])
+    node.forget(node.table.nodes[STRANGER.id])
+    node.reset(hard=True)
+    again = lone()
+    again.resume(parse_notes(node.dump(), 0))
+    assert again.admission.is_forgotten(STRANGER.id, 5)
+    assert not again.admission.is_forgotten(STRANGER.id, 6)
+
+
+def test_a_node_keeps_its_incarnation_and_each_meet_of_an_operator_raises_it():
+    """Spec N10. Also where the clock was set back."""
+    node = lone()
+    node.table.wall_ms = 5_000
+    node.meet("10.0.0.9", 7999)
+    assert node.table.me.incarnation == 5_000
+    again = lone()
+    again.load(parse(node.dump()))
+    again.resume(parse_notes(node.dump(), 0))
+    assert again.table.me.incarnation == 5_000
+    again.meet("10.0.0.9", 7999)
+    assert again.table.me.incarnation == 5_001
+
+
+def test_a_meet_that_an_operator_asked_for_raises_the_number_of_the_node_that_hears_it_once():
+    """Spec N10. It is repeated until it is answered. A MEET because of gossip raises nothing."""
+    node = lone()
+    node.load([NodeLine(STRANGER.id, "10.0.0.9", 7999, 17999, 0, 0, 0)])
+    for asked, told, expected in ((0, 3, 0), (1, 3, 1), (1, 3, 1), (1, 4, 2)):
+        node.tray.must_write = False
+        item = heartbeat_item(asked=asked, incarnation=told)
+        node.receive(node.table.nodes[STRANGER.id], STRANGER, "10.0.0.9", "", MEET, [item])
+        assert node.table.me.incarnation == expected
+    assert node.tray.must_write
+
+
+def test_a_meet_of_an_older_release_counts_as_an_operators():
+    """Spec N10. A cluster is upgraded node by node."""
+    node = lone()
+    old = STRANGER._replace(incarnation=-1)
+    node.load([NodeLine(STRANGER.id, "10.0.0.9", 7999, 17999, 0, 0, 0)])
+    node.forget(node.table.nodes[STRANGER.id])
+    node.receive(None, old, "10.0.0.9", "", MEET, [heartbeat_item()])
+    node.link_up(node.table.nodes[STRANGER.id], old)
+    assert node.table.me.incarnation == 1
 
 
 def test_meet_brings_it_back_at_once():

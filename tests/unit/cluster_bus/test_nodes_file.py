@@ -134,17 +134,34 @@ def test_failed_nodes_and_text_that_is_none_survive_to_the_parser():
         parse(b"\xff\xfe\n".decode(errors="surrogateescape"))
 
 
-def test_notes_come_back_and_time_passes_meanwhile():
+def test_notes_come_back():
     me = Node(b"m" * 20, "10.0.0.1", 7711, 17711, MYSELF)
-    text = dump([me], Notes([("10.0.0.2", 7711, 17711)], [(b"f" * 20, 60_000), (b"g" * 20, 500)], True), 1_000_000)
+    notes = Notes([("10.0.0.2", 7711, 17711)], [(b"f" * 20, 60_000), (b"g" * 20, -1)], True)
+    text = dump([me], notes)
     assert len(parse(text)) == 1
-    notes = parse_notes(text, 1_010_000)
-    assert notes == Notes([("10.0.0.2", 7711, 17711)], [(b"f" * 20, 50_000), (b"g" * 20, 0)], True)
-    assert parse_notes(text, 0).forgotten == [(b"f" * 20, 60_000), (b"g" * 20, 500)]
+    assert parse_notes(text, 1_010_000) == notes
+
+
+def test_nodes_that_an_older_release_forgot_within_the_minute_stay_forgotten():
+    """Spec N5. Earlier ones were allowed to come back."""
+    text = f"vars forgot {'66' * 20} 60000 1000000\nvars forgot {'67' * 20} 500 1000000\n"
+    assert parse_notes(text, 1_010_000).forgotten == [(b"f" * 20, 0)]
+
+
+def test_the_incarnation_of_a_node_and_the_wish_of_an_operator_are_kept():
+    """Spec N10."""
+    mine, other, _ = nodes()
+    mine.incarnation, other.must_meet, other.is_asked = 77, True, True
+    first, second = parse(dump([mine, other]))
+    assert (first.incarnation, first.is_asked, second.incarnation, second.is_asked) == (77, False, 0, True)
+    with pytest.raises(NodesFileError, match="incarnation"):
+        parse(dump([mine]).replace("=77", "=x").split("\n", 1)[1].rsplit("checksum", 1)[0])
 
 
 def test_notes_of_other_versions_are_ignored():
-    assert parse_notes("vars currentEpoch 0\nvars meet x\nvars forgot zz 1 2\n", 0) == Notes([], [], False)
+    assert parse_notes("vars currentEpoch 0\nvars meet x\nvars forgot zz 1 2\nvars forgotten zz 1\n", 0) == Notes(
+        [], [], False
+    )
 
 
 def test_places_are_kept_and_unknown_ones_stay_unknown():

@@ -8,9 +8,10 @@ from random import Random
 import pytest
 
 from brokers import ask, ask_parsed, make_broker, make_client, pass_time, port_of
+from copies import advance
 from disque_py.commands.permissions import UNITS
 from disque_py.commands.table import COMMANDS
-from disque_py.core.client import WAITS_FOR_JOBS
+from disque_py.core.client import RUNNING, WAITS_FOR_ENDS, WAITS_FOR_JOBS
 from disque_py.node import dispatch
 
 FREE = ("auth", "hello", "reset")
@@ -28,6 +29,13 @@ def make_user(broker, *rules, name="ann"):
     client = make_client(broker, "127.0.0.1:2")
     assert ask(broker, client, "AUTH", name, "pw") == b"+OK\r\n"
     return client
+
+
+def said(client):
+    """The replies to a client that have not been sent yet."""
+    data = b"".join(client.out)
+    client.out.clear()
+    return data
 
 
 def request_of(unit, name="q"):
@@ -200,6 +208,44 @@ def test_a_client_that_waits_for_jobs_it_may_not_have_any_more_is_disconnected()
     assert port_of(client).closed == []
     ask(broker, admin, "ACL", "SETUSER", "ann", "resetkeys", "~a")
     assert port_of(client).closed == [False]
+
+
+@pytest.mark.parametrize(
+    ("rule", "error"),
+    [("-@all", NO_COMMAND + b"waitjob' command\r\n"), ("-waitjob", NO_COMMAND + b"waitjob' command\r\n"),
+     ("resetkeys", NO_NAME)],
+)  # fmt: skip
+def test_a_client_that_waits_for_an_end_hears_that_it_may_no_longer(rule, error):
+    """Spec US8."""
+    broker = make_broker()
+    admin = make_client(broker)
+    job_id = ask_parsed(broker, admin, "ADDJOB", "a", "body", 0)
+    client = make_user(broker, "~a", "+@produce", "+ping")
+    assert ask(broker, client, "WAITJOB", job_id, "TIMEOUT", 500) == b""
+    ask(broker, admin, "ACL", "SETUSER", "ann", "-getjob")
+    assert client.waiting == WAITS_FOR_ENDS
+    ask(broker, admin, "ACL", "SETUSER", "ann", rule, "+ping")
+    assert said(client) == error
+    assert (client.waiting, client.blocked, broker.waits.blocked_count) == (RUNNING, None, 0)
+    assert broker.stats.access_refusals == 1
+    assert ask(broker, client, "PING") == b"+PONG\r\n"
+    advance(broker, 600)
+    assert client.out == []
+
+
+def test_a_client_that_waits_for_a_batch_hears_that_it_may_no_longer():
+    """Spec US8."""
+    broker = make_broker()
+    ask(broker, make_client(broker), "ADDJOB", "a", "body", 0, "BATCH", "b")
+    client = make_user(broker, "~b", "+@read", "+ping")
+    assert ask(broker, client, "BATCH", "WAIT", "b", "TIMEOUT", 500) == b""
+    ask(broker, make_client(broker), "ACL", "SETUSER", "ann", "-@read")
+    assert said(client) == NO_COMMAND + b"batch|wait' command\r\n"
+    assert ask(broker, client, "PING") == b"+PONG\r\n"
+    advance(broker, 600)
+    assert client.out == []
+    assert not broker.waits.incremental
+    assert not broker.waits.stalled
 
 
 def test_a_client_that_monitors_is_disconnected_with_its_permission():

@@ -125,7 +125,7 @@ def test_trace_context_counts_against_no_limit_but_its_own():
     job_id = add(broker, client, *trace, "META", "a", "b" * 65_535)
     assert job_id.startswith(b"D-")
     job = broker.find(job_id)
-    assert unpack(job.attributes.pack()).meta == job.meta
+    assert unpack(job.attributes.pack())[0].meta == job.meta
     refused = add(broker, client, "META", "traceparent", "p" * 55, "META", "tracestate", "s" * 1_000)
     assert str(refused) == "ERR META: traceparent and tracestate may have 1024 bytes together"
 

@@ -378,3 +378,31 @@ def test_jscan_finds_jobs_by_status_and_meta():
         "ERR STATUS must be invisible, pending, running, completed, canceled or errored"
     )
     assert error_of(broker, client, "JSCAN", "WHERE", "a") == "ERR syntax error: WHERE needs a name and a value"
+
+
+def test_counted_jobs_are_those_that_count_on_this_node():
+    """Spec Z2. Another holder has a lower id, so the errored job counts there."""
+    broker, client = start()
+    errored = add(broker, client, "ATTEMPTS", 1)
+    get(broker, client)
+    ask(broker, client, "NACK", errored.id)
+    delayed, running = add(broker, client, "DELAY", 5), add(broker, client)
+    get(broker, client)
+    pending = add(broker, client)
+
+    def counted(status):
+        return ask_parsed(broker, client, "JSCAN", "QUEUE", "q", "STATUS", status, "COUNTED")[1]
+
+    found = [counted(status) for status in ("errored", "invisible", "running", "pending")]
+    assert found == [[errored.id], [delayed.id], [running.id], [pending.id]]
+    broker.find(errored.id).holders = broker.sets.add(errored.holders, add_node(broker, 0))
+    assert counted("errored") == []
+    assert ask_parsed(broker, client, "JSCAN", "STATUS", "errored")[1] == [errored.id]
+
+
+@pytest.mark.parametrize("words", [(), ("STATUS", "completed"), ("STATUS", "errored", "STATUS", "pending")])
+def test_counted_needs_one_status(words):
+    """Spec Z2."""
+    broker, client = start()
+    text = "ERR COUNTED needs one STATUS: invisible, pending, running or errored"
+    assert error_of(broker, client, "JSCAN", *words, "COUNTED") == text

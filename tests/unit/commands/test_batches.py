@@ -46,6 +46,31 @@ def test_bad_words_are_refused(words, text):
     assert error_of(broker, client, *words) == text
 
 
+def test_an_addjob_that_finds_a_job_makes_no_batch():
+    """Spec BT1: a batch comes into being with its first job. That job is in no batch, or in another one."""
+    broker, client, _ = start(count=0)
+    first = ask(broker, client, "ADDJOB", "q", "x", 0, "KEY", "k")
+    assert ask(broker, client, "ADDJOB", "q", "x", 0, "KEY", "k", "BATCH", "b") == first
+    assert ask_parsed(broker, client, "BATCH", "LIST") == []
+    ask(broker, client, "ADDJOB", "q", "x", 0, "KEY", "other", "BATCH", "b")
+    assert ask_parsed(broker, make_client(broker), "BATCH", "LIST") == [b"b"]
+
+
+def test_an_addjob_that_finds_a_job_is_answered_after_the_close_of_its_batch():
+    """Spec BT1: it adds nothing. A key that is free is refused, for a topic without the name of a queue."""
+    broker, client, _ = start(count=0)
+    ask(broker, client, "ADDJOB", "q", "x", 0, "KEY", "k", "BATCH", "b")
+    advance(broker, 10)
+    first = b"".join(client.out)
+    ask(broker, client, "BATCH", "CLOSE", "b")
+    ask(broker, client, "TOPIC", "BIND", "t", "q")
+    advance(broker, 10)
+    client.out.clear()
+    assert ask(broker, client, "ADDJOB", "q", "x", 0, "KEY", "k", "BATCH", "b") == first
+    assert error_of(broker, client, "ADDJOB", "q", "x", 0, "KEY", "new", "BATCH", "b") == "CLOSED The batch is closed"
+    assert ask(broker, client, "ADDJOB", "t", "x", 0, "KEY", "new", "BATCH", "b") == b"-CLOSED The batch is closed\r\n"
+
+
 def test_the_pairs_of_show():
     """Spec BT6."""
     broker, client, ids = start()

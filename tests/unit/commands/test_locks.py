@@ -37,6 +37,27 @@ def test_another_owner_gets_nil_at_once_or_after_its_time():
     assert 2_000 <= world.now_ms - began_ms < 3_100
 
 
+def test_a_worker_that_waits_hears_that_it_may_no_longer():
+    """Spec US8. The lock that it waited for goes to another owner."""
+    world = voters("abc")
+    fence = acquire(world, "a", "one")[0]
+    world.ask("b", "ACL", "SETUSER", "ann", "on", "nopass", "~*", "+@consume")
+    talker = world.client("b")
+    talker.say("AUTH", "ann", "any")
+    talker.say("LOCK", "ACQUIRE", "l", "two", 10_000, "TIMEOUT", 60_000)
+    world.run(300)
+    world.ask("b", "ACL", "SETUSER", "ann", "-lock|acquire")
+    world.run(50)
+    assert [str(reply) for reply in talker.replies] == [
+        "b'OK'",
+        "NOPERM this user has no permissions to run the 'lock|acquire' command",
+    ]
+    world.ask("a", "LOCK", "RELEASE", "l", "one", fence)
+    world.run(1_000)
+    assert acquire(world, "c", "three")[0] > fence
+    assert len(talker.replies) == 2
+
+
 def test_a_lock_is_extended_with_its_fence_only():
     """Spec CL1."""
     world = voters("abc")

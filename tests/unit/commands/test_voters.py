@@ -25,6 +25,7 @@ def test_the_list_is_shown_with_its_state():
         b"state": b"ready",
         b"mute": [],
         b"reachable": 3,
+        b"recovered": [],
     }
     world.crash("c")
     world.run(100)

@@ -8,6 +8,7 @@ from brokers import add_node, ask, ask_parsed, make_broker, make_client
 from cluster_bus.messages import DELJOB, GOTACK, GOTJOB, REPLJOB, SETACK
 from copies import advance, deliver, hold, hold_queued, make_id, pack, say, sent, sent_of, snapshot
 from disque_py.core import acks
+from disque_py.core.changing import OUTCOME_DOUBTED
 from disque_py.core.job import ACKED, JOB_BYTES
 from world import World
 
@@ -210,7 +211,7 @@ def test_the_collector_asks_again_before_the_nodes_that_were_told():
 def test_the_receiver_looks_after_the_ack_if_the_collector_does_not_end_it():
     broker, b, c = make_cluster()
     job = hold(broker, b, c)
-    say(broker, b, SETACK, (job.id, pack(broker.me, b, c)))
+    say(broker, b, SETACK, (job.id, pack(broker.me, b, c), 1))
     sent(broker)
     advance(broker, 700)
     assert sent(broker) == []
@@ -225,7 +226,7 @@ def test_setack_lacking_a_holder_we_know_makes_us_collect_too():
     """
     broker, b, c = make_cluster()
     job = hold(broker, b, c)
-    say(broker, b, SETACK, (job.id, pack(broker.me, b)))
+    say(broker, b, SETACK, (job.id, pack(broker.me, b), 1))
     all_three = pack(broker.me, b, c)
     assert sent(broker) == [((b,), GOTACK, (job.id, all_three, 1)), ((b, c), SETACK, (job.id, all_three, 1))]
 
@@ -437,13 +438,13 @@ def test_the_end_of_a_collection_ends_ours(is_queued):
 
 
 def test_a_node_that_knows_more_holders_collects_on_instead_of_deleting():
-    """Spec A10."""
+    """Spec A10, RW10: no RESULT goes before a DELJOB, so the SETACK tells of an end in doubt."""
     broker, b, c = make_cluster()
     job = hold(broker, b, c)
     say(broker, b, DELJOB, (job.id, pack(broker.me, b)))
     assert job.state == ACKED
     assert acks.confirmed_by(job) == {b}
-    assert sent(broker) == [((c,), SETACK, (job.id, pack(broker.me, b, c), 1))]
+    assert sent(broker) == [((c,), SETACK, (job.id, pack(broker.me, b, c), 1, OUTCOME_DOUBTED))]
 
 
 def test_a_late_copy_of_a_finished_job_is_answered_with_the_ack():

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from brokers import ask, make_broker, make_client
 from copies import advance, make_id
-from disque_py.core.batch_state import BATCH_BYTES, ID_BYTES, LIVE
-from disque_py.core.id_sets import pack_id
+from disque_py.core.batch_state import BATCH_BYTES, ID_BYTES, LIVE, RECORDED_MAX, packed_entry
+from disque_py.core.id_sets import ENTRY_BYTES, pack_id
 from disque_py.event_format import COMPLETED
 from journaled import JournaledNode
 
@@ -59,3 +59,47 @@ def test_a_restart_and_a_rewrite_lose_no_id():
         node = node.restart()
         batch = node.broker.batches.by_name[b"b"]
         assert (batch.count, batch.counts()[COMPLETED], batch.held) == (30, 10, 20)
+
+
+def test_records_of_an_older_journal_count():
+    """Spec BT3: they do not say whether the name was deleted before."""
+    broker = make_broker()
+    key = pack_id(make_id(1))
+    for life in (0, 1):
+        broker.batches.restored(b"b", 3, life, packed_entry(key, LIVE, 1), 1)
+    assert broker.batches.by_name[b"b"].count == 1
+
+
+def test_no_record_and_no_part_of_a_walk_has_many_ids():
+    """Spec BT3: a new journal gets a million ids in small parts, and each entry of a part once."""
+    broker = make_broker()
+    broker.is_journaling = True
+    batch = broker.batches.get(b"b")
+    for number in range(3 * RECORDED_MAX):
+        broker.batches.enter(batch, pack_id(make_id(number)), LIVE, 1)
+    records = broker.batches.take_records()
+    assert max(len(data) for _, _, _, data in records) <= RECORDED_MAX * ENTRY_BYTES
+    taken = [
+        sum(len(data) // ENTRY_BYTES for *_, data in broker.batches.take_records()) for _ in broker.batches.record_all()
+    ]
+    assert len(taken) >= 2
+    assert max(taken) <= 2 * RECORDED_MAX
+    assert sum(taken) + sum(len(data) // ENTRY_BYTES for *_, data in broker.batches.take_records()) == batch.count
+
+
+def test_a_record_is_written_again_without_entries_that_have_changed():
+    """Spec BT3: each segment that goes costs as much as its own records."""
+    broker = make_broker()
+    broker.is_journaling = True
+    batch = broker.batches.get(b"b")
+    keys = [pack_id(make_id(number)) for number in range(40)]
+    for key in keys:
+        broker.batches.enter(batch, key, LIVE, 1)
+    records = broker.batches.take_records()
+    broker.batches.enter(batch, keys[0], COMPLETED, 2)
+    broker.batches.take_records()
+    for name, part, _, data in records:
+        broker.batches.record_again(name, part, data)
+    again = b"".join(data for *_, data in broker.batches.take_records())
+    assert len(again) == 39 * ENTRY_BYTES
+    assert keys[0] not in again

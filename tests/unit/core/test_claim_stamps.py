@@ -83,7 +83,7 @@ def test_only_a_later_claim_is_kept():
 def test_a_stamp_travels_with_the_job():
     """Spec EX2."""
     _, job = stamped()
-    assert unpack(job.attributes.pack()).extra(CLAIM) == job.attributes.extra(CLAIM)
+    assert unpack(job.attributes.pack())[0].extra(CLAIM) == job.attributes.extra(CLAIM)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from claimed_worlds import add, begin_get, deliveries, exclusive, get, quorum, stat
+from cluster_bus.messages import LEASED
 from disque_py.core.errors import CommandError
 
 
@@ -426,6 +427,21 @@ def test_under_quorum_the_voters_count_the_attempts():
     world.run(50)
     broker.find(job_id).attempt = 2
     assert get(world, "a")[0].attempt == 3
+
+
+@pytest.mark.parametrize("limit", [1, 2])
+def test_under_quorum_attempts_of_a_dead_node_count_that_no_holder_heard_of(limit):
+    """Spec EX7: the voters know of the delivery."""
+    world = quorum()
+    job_id = add(world, "a", "", "ATTEMPTS", limit, retry=2)
+    world.run(50)
+    world.drop = lambda sender, receiver, kind, item: kind == LEASED
+    assert [each.attempt for each in get(world, "a")] == [1]
+    world.crash("a")
+    world.run(30_000)
+    assert [world.machines[name].broker.find(job_id).attempt for name in "bc"] == [0, 0]
+    found = get(world, "b") + get(world, "c")
+    assert [(each.id, each.attempt) for each in found] == [(job_id, 2)] * (limit - 1)
 
 
 def test_under_quorum_a_job_without_attempts_left_becomes_errored():

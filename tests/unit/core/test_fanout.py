@@ -6,7 +6,9 @@ from brokers import add_node, ask, make_broker, make_client
 from cluster_bus.messages import GOTJOB, REPLJOB
 from copies import advance, say, sent_of
 from disque_py.core.job import QUEUED, WAIT_REPL
+from disque_py.core.job_snapshot import job_of, snapshot_of
 from disque_py.node import dispatch
+from journaled import JournaledNode
 
 
 def start():
@@ -68,3 +70,20 @@ def test_replies_of_a_pipeline_keep_their_order():
     dispatch.settle(broker)
     assert [reply[:1] for reply in client.out] == [b"+", b"+"]
     assert client.out[0] == b"+" + first + b"\r\n"
+
+
+def test_the_topic_of_a_job_survives_a_restart_a_copy_and_another_queue():
+    """It is one of the terms that jobs share, and travels as an extra. Spec F11."""
+    node = JournaledNode()
+    node.settle()
+    node.broker.topics[b"t"] = {b"q": {}}
+    job_id = node.answer("ADDJOB", "t", "body", 0, "REPLICATE", 1)
+    node.recount()
+    node = node.restart()
+    node.settle()
+    node.recount()
+    job = node.broker.find(job_id)
+    copy = job_of(make_broker(), snapshot_of(node.broker, job))
+    other = job.terms.of_queue(node.broker.terms, b"other")
+    assert (job.terms.topic, copy.terms.topic, other.queue, other.topic) == (b"t", b"t", b"other", b"t")
+    assert (job.attributes, copy.attributes) == (None, None)

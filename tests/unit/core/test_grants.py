@@ -275,3 +275,22 @@ def test_a_merge_keeps_the_highest_fence_and_count():
 )
 def test_another_voters_grant_is_checked(item):
     assert not is_grant_item(item)
+
+
+@pytest.mark.plain
+def test_keys_and_holders_are_bounded_in_bytes_and_a_forgotten_one_makes_room(monkeypatch):
+    """Spec CL1. They are not in `maxmemory`, because a full node has to grant claims."""
+    monkeypatch.setattr(grants, "NAME_BYTES_MAX", 100)
+    memory = Grants()
+    assert memory.claim(b"k" * 40, b"h" * 40, 1, 1_000, 0, 0, 0, 0) == GRANTED
+    assert memory.claim(b"o" * 11, b"h" * 10, 1, 1_000, 0, 0, 0, 0) == NO_ROOM
+    assert memory.claim(b"o" * 10, b"h" * 10, 1, 1_000, 0, 0, 0, 0) == GRANTED
+    memory.settle(b"o" * 10, 0)
+    assert memory.claim(b"o" * 10, b"h" * 11, 2, 1_000, 0, 0, 0, 9_000) == NO_ROOM
+    assert memory.claim(b"o" * 10, b"h" * 9, 2, 1_000, 0, 0, 0, 9_000) == GRANTED
+    memory.put(memory.item(b"k" * 40, 0), 0)
+    assert memory.name_bytes == 99
+    memory.forget(b"k" * 40)
+    assert memory.name_bytes == 19
+    memory.clear()
+    assert memory.name_bytes == 0

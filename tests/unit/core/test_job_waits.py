@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from brokers import add_node, ask, make_broker, make_client
-from cluster_bus.messages import JOBHAS, JOBOVER, NOWAIT, WAITFOR, WAITIS
+from cluster_bus.messages import DELJOB, JOBHAS, JOBOVER, NOWAIT, RESULT, WAITFOR, WAITIS
 from copies import advance, hold, hold_queued, make_id, say, sent_of
-from disque_py.core import job_waits
+from disque_py.core import job_waits, timers
 from disque_py.event_format import COMPLETED, EXPIRED
 from disque_py.node import dispatch
 from disque_py.node.dispatch import MalformedMessageError
@@ -105,6 +105,7 @@ def test_an_ack_of_a_job_that_was_never_here_proves_nothing():
         (JOBOVER, (ID, 3, None, None)),
         (JOBOVER, (ID, 4, 5, None)),
         (NOWAIT, 5),
+        (NOWAIT, [ID, 5]),
     ],
 )
 def test_a_message_that_no_node_sends_closes_the_link(kind, item):
@@ -124,3 +125,57 @@ def test_registrations_that_come_while_the_journal_is_read_are_answered_afterwar
     broker.is_loading = False
     advance(broker, 200)
     assert [item[0] for _, item in sent_of(broker, WAITIS)] == [7]
+
+
+def test_an_end_and_a_time_out_in_one_turn_tell_the_end():
+    """Spec RW5: the job is gone from memory then, and the client has not been told yet."""
+    broker = make_broker()
+    waiting, client = make_client(broker), make_client(broker)
+    job = hold_queued(broker)
+    assert ask(broker, waiting, "WAITJOB", job.id, "TIMEOUT", 500) == b""
+    assert ask(broker, client, "ACKJOB", job.id, "RESULT", "r") == b":1\r\n"
+    broker.now_ms += 500
+    timers.tick(broker)
+    assert b"completed\r\n$1\r\nr\r\n" in replies(waiting)
+
+
+def test_jobs_that_end_in_one_turn_are_told_together():
+    """Spec RW5: also where one of them would be enough."""
+    broker = make_broker()
+    waiting, client = make_client(broker), make_client(broker)
+    jobs = [hold_queued(broker, number=number).id for number in (1, 2)]
+    ask(broker, waiting, "WAITJOB", *jobs, "ANY")
+    for job_id in jobs:
+        ask(broker, client, "ACKJOB", job_id, "RESULT", "r")
+    dispatch.settle(broker)
+    assert replies(waiting).count(b"completed\r\n$1\r\nr\r\n") == 2
+
+
+def test_an_end_in_doubt_ends_a_wait_when_all_nodes_were_asked_again():
+    """Spec RW10: another node may have the result, and an answer of before may be older than the end."""
+    broker, client, one, other = start(2)
+    ask(broker, client, "WAITJOB", ID)
+    first = number_of(broker)
+    say(broker, other, WAITIS, (first, b"\0"))
+    say(broker, one, JOBOVER, (ID, COMPLETED, None, None, 1))
+    say(broker, one, WAITIS, (first, bytes([job_waits.IS_OVER])))
+    assert replies(client) == b""
+    second = number_of(broker)
+    say(broker, one, JOBOVER, (ID, COMPLETED, None, None, 1))
+    say(broker, one, WAITIS, (second, bytes([job_waits.IS_OVER])))
+    say(broker, other, WAITIS, (second, b"\0"))
+    assert b"completed\r\n$-1" in replies(client)
+
+
+@pytest.mark.parametrize("is_known", [False, True])
+def test_an_end_heard_by_a_deljob_is_told_in_doubt(is_known):
+    """Spec RW10: unless the result came before."""
+    broker, _, other = start()
+    job = hold(broker, other)
+    say(broker, other, WAITFOR, (7, [job.id]))
+    if is_known:
+        say(broker, other, RESULT, (job.id, b"r", 2, bytes(20)))
+    say(broker, other, DELJOB, (job.id, broker.sets.pack(job.holders)))
+    dispatch.settle(broker)
+    told = (job.id, COMPLETED, b"r", None) if is_known else (job.id, COMPLETED, None, None, 1)
+    assert sent_of(broker, JOBOVER) == [((other,), told)]

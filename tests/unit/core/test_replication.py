@@ -18,10 +18,11 @@ from cluster_bus.messages import (
     REFUSED_PAUSED,
     REPLJOB,
     SETACK,
+    WILLQUEUE,
 )
 from cluster_bus.node import PFAIL
 from copies import advance, hold, hold_queued, make_id, pack, queue_of, say, sent, sent_of, snapshot
-from disque_py.core import acks, lifecycle, replication
+from disque_py.core import acks, changing, lifecycle, replication
 from disque_py.core.client import RUNNING, WAITS_FOR_COPIES
 from disque_py.core.job import ACKED, ACTIVE, QUEUED, WAIT_REPL
 from disque_py.core.job_snapshot import snapshot_of
@@ -448,6 +449,22 @@ def test_the_longer_list_of_holders_is_merged():
     say(broker, b, HOLDERS, (job.id, pack(c)), (make_id(9), pack(c)))
     assert job.holders == {broker.me, b, c}
     assert broker.stats.reject_reasons == {"holders of an unknown job": 1}
+
+
+def test_a_holder_that_is_named_after_the_question_is_asked_too():
+    """Spec Y4: it may have taken the job by hand-over, and would deliver it besides us."""
+    broker, b, c = make_cluster()
+    job = hold(broker, b, retry_s=30)
+    changing.begin(broker, job).limit = 1
+    advance(broker, 29_600)
+    assert sent_of(broker, WILLQUEUE) == [((b,), (job.id, 0))]
+    advance(broker, 300)
+    say(broker, b, HOLDERS, (job.id, pack(c)))
+    advance(broker, 400)
+    assert queue_of(broker) == []
+    assert [to for to, _ in sent_of(broker, WILLQUEUE)] == [(b, c)]
+    advance(broker, 400)
+    assert queue_of(broker) == [job.id]
 
 
 def test_a_copy_is_queued_silently_when_its_creator_says_so():

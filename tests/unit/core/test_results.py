@@ -95,3 +95,22 @@ def test_a_result_survives_a_restart_and_a_rewrite_as_long_as_it_is_kept(retenti
     assert again.broker.results.get(job) == (b"kept" if retention_s else None)
     later = again.restart(away_ms=31_000)
     assert later.broker.results.by_id == {}
+
+
+def test_a_result_of_a_node_without_the_job_takes_no_place():
+    """Spec RW2: it has no pair, and gives way to one that has."""
+    broker = make_broker()
+    assert broker.results.put(ID, b"late", 0, b"", 0)
+    assert broker.results.put(ID, b"first", 2, NODE, 1_000)
+    assert not broker.results.put(ID, b"late", 0, b"", 0)
+    assert broker.results.get(ID) == b"first"
+
+
+def test_a_result_is_held_as_long_as_its_queue_says_once_the_copy_comes():
+    """Spec RW1, RW10: a result that is held already stays as it is."""
+    broker = make_broker()
+    broker.results.put(ID, b"r", 0, b"", 0)
+    broker.results.hold(ID, 5_000, 3)
+    broker.results.hold(ID, 9_000, 4)
+    assert broker.results.item(ID) == (ID, b"r", 3, broker.me.id)
+    assert broker.results.by_id[ID].expire_at_ms == broker.now_ms + 5_000

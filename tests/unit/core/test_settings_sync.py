@@ -196,6 +196,16 @@ def test_a_node_with_the_same_settings_is_not_asked():
     assert len(sent_of(broker, ASKSETTINGS)) == 1
 
 
+def test_a_node_whose_answer_was_lost_with_its_link_is_asked_again():
+    """Spec QS4. Our own link to it stands, and the node tells its digest again on its next one."""
+    broker = make_broker()
+    node = add_node(broker)
+    for _ in range(2):
+        dispatch.receive(broker, node, [[SETTINGS_DIGEST, (7, settings_sync.DIGEST_OF_LINK)]])
+        assert sent_of(broker, ASKSETTINGS) == [((node,), (0,))]
+        dispatch.incoming_lost(broker, node)
+
+
 def test_settings_are_told_only_when_they_are_on_disk():
     """Spec QS3: no version that a crash may undo is told."""
     broker = make_broker()

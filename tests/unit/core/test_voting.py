@@ -145,6 +145,18 @@ def test_a_voter_that_lost_its_file_is_mute_until_leases_are_over():
     assert shown(world, "a")[b"mute"] == []
 
 
+def test_a_voter_that_votes_again_is_shown_until_the_list_changes():
+    """Spec CL6: it takes no part in the choice of the next list."""
+    world = voters("abc")
+    assert world.ask("a", "CLUSTER", "VOTERS", "LEASEMAX", 5) == b"OK"
+    forget_votes(world, "c")
+    world.run(10_000)
+    for name in "abc":
+        assert shown(world, name)[b"recovered"] == [id_of("c")]
+    assert world.ask("a", "CLUSTER", "VOTERS", "LEASEMAX", 5) == b"OK"
+    assert shown(world, "b")[b"recovered"] == []
+
+
 def test_a_reset_node_is_a_voter_without_memory_if_it_comes_back():
     """Spec CL6."""
     world = voters("abc")

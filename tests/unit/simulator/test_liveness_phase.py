@@ -10,7 +10,7 @@ from disque_py.node import dispatch
 from disque_py.simulator.oracle import RuleBrokenError
 from disque_py.simulator.simulation import IDS, Simulation
 from disque_py.simulator.trace import Trace
-from simulated import ask, small_plan
+from simulated import small_plan
 
 
 def played(trace: Trace | None = None, **options) -> Simulation:
@@ -45,13 +45,28 @@ def test_a_pause_of_all_nodes_is_lifted_on_nodes_that_hear_of_it_late():
     simulation = played()
     world = simulation.world
     world.traffic.filter = lambda sender, receiver, kind, item: kind == PAUSE
-    ask(world, "a", "PAUSE", "q0", "all", "bcast")
+    paused = simulation.targets.pause(world.machines["a"], b"q0", "all", ("bcast",))
     world.traffic.filter = None
+    simulation.targets.end_pause(paused)
     simulation.liveness._lift_limits()
     world.run(100)
     world.network.hiccup("a", "b")
     world.run(1_000)
     assert [machine.broker.pauses.paused_count for machine in world.running()] == [0] * len(world.machines)
+
+
+def test_calm_ends_no_pause_that_an_operator_has_ended():
+    """The cluster has to do that. Only a node that lost the operator's word excuses a pause that lasts."""
+    simulation = played()
+    world, targets = simulation.world, simulation.targets
+    paused = targets.pause(world.machines["a"], b"q0", "all", ("bcast",))
+    paused.is_ended = True
+    world.run(100)
+    with pytest.raises(RuleBrokenError, match="an ended pause stays ended"):
+        simulation.liveness._lift_limits()
+    targets.lose_pauses(world.machines["a"])
+    simulation.liveness._lift_limits()
+    assert not any(machine.broker.pauses.paused_count for machine in world.running())
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ function draw(root) {
     const axis = { stroke: ink, grid: { stroke: edge, width: 1 }, ticks: { stroke: edge, width: 1 } };
     const options = {
       width: figure.clientWidth - 30, height: 180, axes: [axis, axis], scales: { y: { range: (u, low, high) => [0, Math.max(high, 1)] } },
-      series: [{}, { label: "pending", stroke: style.getPropertyValue("--accent").trim(), width: 2 }],
+      series: [{}, { label: figure.dataset.label, stroke: style.getPropertyValue("--accent").trim(), width: 2 }],
     };
     figure.querySelector("svg").remove();
     const chart = new uPlot(options, [times, values], figure);

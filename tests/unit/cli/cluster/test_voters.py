@@ -14,8 +14,8 @@ from disque_py.client.results import Voters
 IDS = [letter * 40 for letter in "abcd"]
 
 
-def told(*ids, epoch=1, state="ready", mute=()):
-    return Voters(epoch, 3600, list(ids), state, list(mute), len(ids))
+def told(*ids, epoch=1, state="ready", mute=(), recovered=()):
+    return Voters(epoch, 3600, list(ids), state, list(mute), len(ids), list(recovered))
 
 
 def cluster(*accounts, **fields):
@@ -67,6 +67,17 @@ def test_a_failed_or_mute_voter_is_a_problem():
         "is mute: it lost its votes, or copies those of others",
         "is fail for other nodes",
     ]
+
+
+def test_recovered_voters_are_a_hint_and_where_too_many_are_a_problem():
+    """Spec CL6: they take no part in the choice of the next list."""
+    view = VotersView(cluster(*[told(*IDS[:3], recovered=IDS[:1])] * 3))
+    assert "1 of 3 voters lost their votes" in view.hints()[0]
+    assert view.problems() == []
+    assert view.summary() == "Voters:   ready, epoch 1, 3 of 3 reachable, 1 recovered"
+    stuck = VotersView(cluster(*[told(*IDS[:3], recovered=IDS[:2])] * 3))
+    assert stuck.hints() == []
+    assert "RESET FORCE" in stuck.problems()[0]
 
 
 def test_two_first_lists_are_a_conflict():

@@ -16,6 +16,7 @@ from disque_py.cli.demo.tally import Report, Tally
 
 GOOD = Report(
     wanted=10, added=10, delivered=10, delivered_again=1, lost=0, foreign=0, adds_repeated=0, longest_add=0.8,
+    longest_default_add=0.7,
     seconds=2.0, p50=0.0123, p99=0.5,
 )  # fmt: skip
 
@@ -36,6 +37,7 @@ def test_the_report_has_one_figure_a_line():
         ["delivered more than once", "1"],
         ["lost", "0"],
         ["longest wait for an add", "0.80s"],
+        ["with the default copies", "0.70s"],
         ["seconds", "2.0"],
         ["jobs per second", "5"],
         ["p50 from add to delivery", "12.3ms"],

@@ -7,7 +7,7 @@ from array import array
 import pytest
 
 from disque_py.cli.demo.flights import Flights
-from disque_py.cli.demo.tally import Tally, percentile
+from disque_py.cli.demo.tally import Tally, has_default_copies, percentile
 
 
 @pytest.fixture
@@ -74,9 +74,20 @@ def test_an_add_that_was_repeated_counts_the_flight_once(tally):
     tally.was_added(0, 0, 9.0)
     tally.was_added(0, 1, 9.0)
     assert tally.longest_add == 4.0
+
     tally.was_delivered(b"UA", b'{"row":0,"x":1}', 0, 10.0)
     assert tally.added == 1
     assert tally.report(1.0).p50 == 5.0
+
+
+def test_the_longest_wait_is_also_that_of_flights_with_the_default_copies(tally):
+    """A crash costs producers that name no number of copies a second at most."""
+    for row, at in ((0, 6.0), (1, 9.0)):
+        tally.sending(row, 5.0)
+        tally.was_added(row, 0, at)
+    assert has_default_copies(0)
+    assert not has_default_copies(1)
+    assert (tally.longest_default_add, tally.longest_add) == (1.0, 4.0)
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 from disque_py.cli.address import Target
-from disque_py.cli.shell.stat import HEADER, info_fields, stat_line, stat_row, watch
-from disque_py.client import Address
+from disque_py.cli.shell.stat import HEADER, stat_line, stat_row, watch
+from disque_py.client import Address, results
 
 INFO = (
     b"# Clients\r\nconnected_clients:2\r\nblocked_clients:1\r\n\r\n# Memory\r\nused_memory:2097152\r\n"
@@ -15,24 +15,20 @@ INFO = (
 )
 
 
-def test_info_is_read_as_names_and_values():
-    assert info_fields(b"# Title\r\na:1\r\nb:x:y\r\n\r\n") == {"a": "1", "b": "x:y"}
-
-
 def test_a_line_has_the_columns_of_the_header():
-    line = stat_line(stat_row(info_fields(INFO), 90))
+    line = stat_line(stat_row(results.info(INFO), 90))
     assert line.split() == ["7", "3", "2.00M", "2", "1", "100", "(+10)", "9"]
     assert HEADER.split() == ["jobs", "queues", "mem", "clients", "blocked", "requests", "connections"]
 
 
 def test_columns_stand_below_their_titles():
-    line = stat_line(stat_row(info_fields(INFO), 90))
+    line = stat_line(stat_row(results.info(INFO), 90))
     for title, cell in (("queues", "3"), ("mem", "2.00M"), ("requests", "100 (+10)"), ("connections", "9")):
         assert line[HEADER.index(title) :].startswith(cell)
 
 
 def test_after_a_restart_the_increment_is_no_negative_number():
-    assert stat_row({"total_commands_processed": "5"}, 100)["new_requests"] == 0
+    assert stat_row({"total_commands_processed": 5}, 100)["new_requests"] == 0
 
 
 def test_as_many_lines_are_printed_as_asked_for(scripted, capsys):

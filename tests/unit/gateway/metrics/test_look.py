@@ -32,6 +32,7 @@ def test_a_scrape_sends_few_commands_and_no_heavy_one(look):
         "INFO",
         "HELLO",
         "CLUSTER NODES",
+        "CLUSTER INFO",
         "QSCAN 0 COUNT 1000",
         "QSTAT mail RECENT",
         "QSTAT other RECENT",

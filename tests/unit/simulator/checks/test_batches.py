@@ -100,6 +100,30 @@ def test_a_second_callback_breaks_the_rule(story):
         story.book.called_back(NAME, b"two")
 
 
+def test_a_job_that_was_refused_and_lives_on_may_be_counted(story):
+    """Spec BT7: the copy of a job that was not created may be out of reach."""
+    ghost = story.add()
+    story.book.refused(ghost)
+    for promise in [*story.jobs, ghost]:
+        ask(story.world, "a", "ACKJOB", promise.id)
+        story.oracle.acknowledging(promise, story.world.now_ms)
+    ask(story.world, "a", "BATCH", "CLOSE", NAME)
+    story.book.closing(NAME)
+    story.book.closed(NAME)
+    story.world.run(2_000)
+    story.book.check_counts(NAME, ask(story.world, "b", "BATCH", "SHOW", NAME), "b")
+
+
+def test_a_batch_moves_until_its_keepers_agree_that_it_is_done(story):
+    """Spec BT4: its callback is waited for."""
+    for promise in story.jobs:
+        ask(story.world, "a", "ACKJOB", promise.id)
+    ask(story.world, "a", "BATCH", "CLOSE", NAME, "CALLBACK", "called", "x")
+    assert story.book.moving() == [NAME]
+    story.world.run(2_000)
+    assert story.book.moving() == []
+
+
 def test_a_batch_that_lost_ids_with_a_node_is_excused_by_name(story):
     """Spec BT1, BT7."""
     assert story.book.unfinished() == ["b'b' is not closed"]

@@ -61,9 +61,21 @@ def test_an_extended_lease_keeps_the_value():
     """Spec EX5."""
     found = book()
     deliver(found, b"one", 5)
-    found.extended(b"one", 5, 1_000, 900)
+    found.extended(b"one", 5, 1_000, 900, 910, is_named=False)
+    found.extended(b"one", 5, 1_000, 1_300, 2_000, is_named=True)
     with pytest.raises(RuleBrokenError, match=ONE_RUNNING):
-        deliver(found, b"two", 6, sent_ms=1_100, now_ms=1_200)
+        deliver(found, b"two", 6, sent_ms=2_100, now_ms=2_200)
+
+
+def test_a_worker_without_fence_may_have_extended_a_later_delivery():
+    """Spec EX6. Its own lease was over by then, so the answer says nothing of it."""
+    found = book()
+    deliver(found, b"one", 5)
+    deliver(found, b"one", 6, attempt=2, sent_ms=1_000, now_ms=1_010)
+    found.extended(b"one", 5, 1_000, 1_020, 1_030, is_named=False)
+    found.ending(b"one", 6)
+    deliver(found, b"two", 7, sent_ms=1_100, now_ms=1_200)
+    assert found.deliveries == 3
 
 
 def test_a_fence_that_does_not_grow_breaks_the_rule():

@@ -64,6 +64,21 @@ def test_an_unknown_job_of_a_node_that_was_forgotten_breaks_no_rule(story):
     story.tell(b"unknown")
 
 
+def test_an_unknown_job_of_a_node_that_was_not_reached_yet_breaks_no_rule(story):
+    """Spec RW6: a newcomer may be given up again."""
+    story.oracle.unrest_ms = story.world.now_ms
+    machine, newcomer = story.world.machines["a"], story.world.machines["b"]
+    machine.membership.table.find(newcomer.membership.table.me.id).is_newcomer = True
+    story.tell(b"unknown")
+
+
+def test_a_job_with_attempts_may_be_errored(story):
+    """Spec RW5."""
+    story.promise.is_limited = True
+    story.tell(b"errored")
+    assert story.book.judged == 1
+
+
 def test_a_wait_that_ends_without_an_end_breaks_the_rule(story):
     """Spec RW5."""
     story.tell(b"pending", timeout_ms=100, span_ms=150)
@@ -99,3 +114,15 @@ def test_a_wait_that_goes_on_after_its_timeout_breaks_the_rule(story):
     story.world.run(5_000)
     with pytest.raises(RuleBrokenError, match=HANGS):
         story.book.check_waiting(asked)
+
+
+def test_an_end_without_the_result_that_a_node_has_breaks_the_rule(story):
+    """Spec RW10: unless the job was acknowledged without a result, too."""
+    story.oracle.acknowledging(story.promise, story.world.now_ms, has_result=True)
+    story.book.finishing(story.promise.id, b"one")
+    story.tell(b"completed")
+    ask(story.world, "b", "ACKJOB", story.promise.id, "RESULT", "one")
+    with pytest.raises(RuleBrokenError, match=RESULTS):
+        story.tell(b"completed")
+    story.oracle.acknowledging(story.promise, story.world.now_ms)
+    story.tell(b"completed")

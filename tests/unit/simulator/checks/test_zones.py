@@ -46,6 +46,17 @@ def test_one_copy_is_no_quorum_and_no_two_zones(simulation):
         Asked(machine, promise, 2).check(simulation.world, job_id)
 
 
+def test_a_job_that_was_delivered_counts_copies_until_it_is_over(simulation):
+    """A producer whose job is over is told its id, however few had it. Spec ZN4."""
+    machine, promise, job_id = add(simulation, "REPLICATE", 1)
+    promise.delivered = 1
+    asked = Asked(machine, promise, 0)
+    with pytest.raises(RuleBrokenError, match="a minority answers no quorum"):
+        asked.check(simulation.world, job_id)
+    simulation.oracle.acknowledging(promise, simulation.world.now_ms)
+    asked.check(simulation.world, job_id)
+
+
 def test_a_quorum_is_judged_by_the_data_centre(simulation):
     """Spec ZN4."""
     machine, promise, job_id = add(simulation, "REPLICATE", "QUORUM")

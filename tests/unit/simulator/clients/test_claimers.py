@@ -7,11 +7,12 @@ from dataclasses import replace
 import pytest
 
 from disque_py.simulator.checks.claims import ClaimBook
-from disque_py.simulator.clients.claimers import ClaimProducer, ClaimWorker
+from disque_py.simulator.clients.claimers import FENCE_AT, ClaimProducer, ClaimWorker, Work
 from disque_py.simulator.clients.lockers import VoterKeeper
+from disque_py.simulator.oracle import Oracle
 from disque_py.simulator.plan import ClientPlan
 from disque_py.simulator.simulation import Simulation, simulate
-from simulated import small_plan
+from simulated import ask, joined, small_plan
 
 KINDS = ("voter keeper", "claim producer", "claim worker", "claim worker")
 
@@ -30,6 +31,21 @@ def test_workers_take_jobs_under_claims_while_the_voters_change():
     assert book.deliveries > 10
     assert book.keys
     assert book.limits
+
+
+def test_a_worker_that_comes_late_is_fenced_by_a_later_delivery():
+    """Spec EX6."""
+    world = joined("a")
+    for words in (("CLUSTER", "VOTERS", "INIT", world.machines["a"].broker.me.id.hex()),
+                  ("QUEUE", "SET", "x0", "type", "exclusive", "exclusive-by", "user")):  # fmt: skip
+        assert ask(world, "a", *words) == b"OK"
+    job_id = ask(world, "a", "ADDJOB", "x0", "body", 0, "RETRY", 5, "META", "user", "u0")
+    fence = ask(world, "a", "GETJOB", "WITHLEASE", "FROM", "x0")[0][FENCE_AT]
+    plan = small_plan(3, weather="fair", duration_ms=1, clients=())
+    worker = ClaimWorker(world, Oracle(), plan, ClientPlan(0, "claim worker"))
+    worker._come_late(Work(job_id, fence - 1, 1, 400), world.machines["a"])
+    world.run(200)
+    assert worker.oracle.errors == {"FENCED": 1}
 
 
 @pytest.mark.parametrize("weather", ["fair", "halves", "pauses"])

@@ -20,6 +20,6 @@ def test_all_clients_of_a_plan_are_started():
 
 
 def test_plans_name_no_other_kinds():
-    """Fifty seeds have them all, but for batchers, which are played by tests alone (docs/simulator.md)."""
+    """Fifty seeds have them all."""
     kinds = {client.kind for seed in range(50) for client in draw(seed, 500).clients}
-    assert kinds == set(KINDS) - {"batcher"}
+    assert kinds == set(KINDS)

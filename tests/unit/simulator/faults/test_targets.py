@@ -59,3 +59,52 @@ def test_ids_that_no_node_has_any_more_are_found():
     weather.targets.find_gone()
     weather.targets.find_gone()
     assert list(weather.targets.gone.values()) == [b"a former id"]
+
+
+def test_an_operator_ends_a_pause_at_the_same_node_when_it_is_up():
+    """Each ends what it began, and nothing else."""
+    weather = weathered("ab")
+    world, targets = weather.world, weather.targets
+    paused = targets.pause(world.machines["a"], b"q", "all", ("bcast",))
+    targets.pause(world.machines["b"], b"other", "in", ())
+    world.run(50)
+    world.crash("a")
+    targets.end_pause(paused)
+    world.run(100)
+    assert not paused.is_ended
+    assert world["b"].pauses.paused_count == 2
+    world.restart("a")
+    world.run(2_000)
+    assert paused.is_ended
+    assert [world[name].pauses.paused_count for name in "ab"] == [0, 1]
+
+
+def test_an_operator_ends_a_pause_at_another_node_if_the_first_has_forgotten_it():
+    """Its command would be older than the pause, where the wall clock was set back."""
+    weather = weathered("ab")
+    world, targets = weather.world, weather.targets
+    a = world.machines["a"]
+    paused = targets.pause(a, b"q", "all", ("bcast",))
+    world.run(50)
+    targets.flushed["a"] = a.runs
+    targets.end_pause(paused)
+    world.run(50)
+    assert paused.may_last()
+    assert [world[name].pauses.versions[b"q"][2] for name in "ab"] == [world.machines["b"].node_id] * 2
+
+
+def test_an_operator_says_meet_when_both_nodes_are_up_and_not_again():
+    """A MEET of calm weather has to be enough."""
+    weather = weathered("ab")
+    world, targets = weather.world, weather.targets
+    targets.tear(world.machines["a"], "b", "was told to forget it")
+    targets.forget_on(world.machines["a"], world.machines["b"].node_id)
+    world.crash("b")
+    weather.end()
+    targets.meet(world.machines["a"], "b")
+    world.run(5_000)
+    assert not targets.met
+    world.restart("b")
+    world.run(2_000)
+    assert list(targets.met) == [("a", "b")]
+    assert world.is_meshed()

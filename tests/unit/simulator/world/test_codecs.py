@@ -5,17 +5,19 @@ from __future__ import annotations
 import pytest
 
 from cluster_bus.codec import Decoder, encode_run, frame
-from cluster_bus.messages import GOTJOB, HINT, LEASED, PING, QUEUED
+from cluster_bus.messages import GOTJOB, HINT, LEASED, NOWAIT, PING, QUEUED
 from disque_py.simulator.world.codecs import NEW, NEW_FIELD, OLD, PREVIOUS, renewed
 from disque_py.simulator.world.world import World
 from simulated import ask
 
 
 def test_the_new_version_says_one_thing_more_of_each_job():
-    """Items that have positions get another; heartbeats and bare ids stay as they are."""
+    """Items that have positions get another; heartbeats, bare ids and lists of ids stay as they are."""
     data = frame(NEW, [encode_run(QUEUED, [(b"id", 1, 2)]), encode_run(GOTJOB, [b"id"]), encode_run(PING, [[{}, []]])])
     [runs] = Decoder(versions=(NEW, NEW)).feed(renewed(data))
     assert runs == [[QUEUED, [b"id", 1, 2, NEW_FIELD]], [GOTJOB, b"id"], [PING, [{}, []]]]
+    [runs] = Decoder(versions=(NEW, NEW)).feed(renewed(frame(NEW, [encode_run(NOWAIT, [[b"id"]])])))
+    assert runs == [[NOWAIT, [b"id"]]]
 
 
 def test_an_item_without_its_last_positions_gets_no_new_one():

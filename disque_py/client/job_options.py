@@ -1,0 +1,138 @@
+"""Options that several commands take: of new jobs, and of deliveries. Pure. Spec R8.
+
+A command takes a typed dictionary as `**options: Unpack[…]`, so editors and type checkers see each name and type. The
+options of a new job become words in `add_options`, those of a delivery in `get_jobs`. Both have them as parameters and
+refuse other names. The docstring of each command explains its options.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Literal, TypedDict, TypeVar, Unpack
+
+from disque_py.client.address import Address
+from disque_py.client.arguments import BackoffPolicy, Body, Meta, Where
+from disque_py.client.protocol import Reply, word
+from disque_py.client.request import Lane, Repeat, Request
+from disque_py.client.spans import Milliseconds, Seconds, milliseconds, seconds, time_words, whole
+
+T = TypeVar("T")
+
+
+class LifeOptions(TypedDict, total=False):
+    """The options of every command that makes jobs, also of one that makes many."""
+
+    delay: Seconds | None
+    retry: Seconds | None
+    ttl: Seconds | None
+    maxlen: int | None
+    attempts: int | None
+    backoff: BackoffPolicy | None
+
+
+class JobOptions(LifeOptions, total=False):
+    """The options of every command that makes one job at a time."""
+
+    priority: int | None
+    meta: Meta | None
+
+
+class KeyedOptions(JobOptions, total=False):
+    """The options of commands whose sender waits for the copies, and which may be sent again."""
+
+    async_: bool
+    key: str | bytes | None
+    window: Seconds | None
+    replace: bool
+
+
+class CopyOptions(KeyedOptions, total=False):
+    """The options of ADDJOB without its batch."""
+
+    replicate: int | Literal["quorum"] | None
+    zones: int | None
+
+
+class AddOptions(CopyOptions, total=False):
+    """The options of ADDJOB."""
+
+    batch: str | bytes | None
+
+
+class FetchOptions(TypedDict, total=False):
+    """The options of GETJOB, also of one that is sent again and again."""
+
+    withcounters: bool
+    withmeta: bool
+    withlease: bool
+    lease: Seconds | None
+    where: Where | None
+    match: Iterable[str | bytes] | None
+    node: Address | None
+
+
+def add_options(
+    *,
+    replicate: int | Literal["quorum"] | None = None,
+    zones: int | None = None,
+    delay: Seconds | None = None,
+    retry: Seconds | None = None,
+    ttl: Seconds | None = None,
+    maxlen: int | None = None,
+    async_: bool = False,
+    priority: int | None = None,
+    meta: Meta | None = None,
+    key: str | bytes | None = None,
+    window: Seconds | None = None,
+    replace: bool = False,
+    attempts: int | None = None,
+    backoff: BackoffPolicy | None = None,
+    batch: str | bytes | None = None,
+) -> tuple[bytes, ...]:
+    """Return ADDJOB's words after the timeout. None leaves the choice to the node."""
+    options: list[bytes] = []
+    if replicate is not None:
+        options += (b"REPLICATE", b"QUORUM" if replicate == "quorum" else b"%d" % whole("replicate", replicate))
+    if zones is not None:
+        options += (b"ZONES", b"%d" % whole("zones", zones))
+    for name, span in (("delay", delay), ("retry", retry), ("ttl", ttl)):
+        if span is not None:
+            options += time_words(name, span)
+    for name, value in (("maxlen", maxlen), ("priority", priority), ("attempts", attempts)):
+        if value is not None:
+            options += (name.upper().encode(), b"%d" % whole(name, value))
+    if backoff is not None:
+        options += (b"BACKOFF", str(backoff).encode())
+    if async_:
+        options.append(b"ASYNC")
+    for name_of_pair, value_of_pair in (meta or {}).items():
+        options += (b"META", word(name_of_pair), word(value_of_pair))
+    if key is not None:
+        options += (b"KEY", word(key))
+    if batch is not None:
+        options += (b"BATCH", word(batch))
+    if window is not None:
+        options += (b"WINDOW", b"%d" % whole("window", seconds("window", window)))
+    if replace:
+        options.append(b"REPLACE")
+    return tuple(options)
+
+
+def adding(
+    start: tuple[bytes, ...],
+    body: Body,
+    read: Callable[[Reply], T],
+    timeout_ms: Milliseconds,
+    retry_unsafe: bool | None,
+    **options: Unpack[AddOptions],
+) -> Request[T]:
+    """Return a command that adds a body. `start` are the words before it, `read` reads the answer."""
+    timeout = milliseconds("timeout_ms", timeout_ms)
+    argv = (*start, word(body), b"%d" % timeout, *add_options(**options))
+    if options.get("key") is not None and options.get("window") is None:
+        repeat = Repeat.SAFE
+    elif retry_unsafe is None:
+        repeat = Repeat.ASK
+    else:
+        repeat = Repeat.SAFE if retry_unsafe else Repeat.NEVER
+    return Request(argv, read, repeat, Lane.ADDS, timeout, awaits_nodes=options.get("replicate") is None)

@@ -1,0 +1,61 @@
+"""Changes of many jobs by the gateway: progress, an end, a limit."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from disque_py.client import ReplyError
+from disque_py.gateway.problems import RefusedError
+from disque_py.gateway.works import RUNNING_MAX, Works
+
+
+def begin(works, change, count=3):
+    return works.begin("cancel", "q", "ann", [[str(number)] for number in range(count)], change)
+
+
+def test_a_work_counts_the_jobs_that_it_changed_and_those_that_it_left_out():
+    async def change(part):
+        return int(part != ["1"])
+
+    async def run():
+        works = Works()
+        work = begin(works, change)
+        await work.task
+        return works, work
+
+    works, work = asyncio.run(run())
+    assert (work.state, work.jobs, work.failed, work.total) == ("done", 2, 1, 3)
+    assert works.find(work.id) is works.known()[0]
+    assert works.stop(work) is False
+
+
+def test_a_caller_who_lost_the_permission_ends_the_work():
+    async def change(part):
+        raise ReplyError("NOPERM this user has no permissions")
+
+    async def run():
+        work = begin(Works(), change)
+        await work.task
+        return work
+
+    assert asyncio.run(run()).state == "aborted"
+
+
+def test_a_work_is_stopped_where_it_is_and_their_number_is_bounded():
+    async def change(part):
+        await asyncio.sleep(3600)
+
+    async def run():
+        works = Works()
+        running = [begin(works, change) for _ in range(RUNNING_MAX)]
+        with pytest.raises(RefusedError, match="too many works"):
+            begin(works, change)
+        assert works.stop(running[0])
+        await asyncio.wait([running[0].task])
+        begin(works, change)
+        await works.close()
+        return running
+
+    assert {work.state for work in asyncio.run(run())} == {"canceled"}
