@@ -60,6 +60,7 @@ OFTEN = (
     "disque_py/core/acks.py",
     "disque_py/core/broker.py",
     "disque_py/core/caps.py",
+    "disque_py/core/changing.py",
     "disque_py/core/claim_messages.py",
     "disque_py/core/client.py",
     "disque_py/core/delivery.py",
