@@ -41,7 +41,8 @@ FILES = (
     "disque_py/server/turn_loop.py",
 )
 STAYS_PYTHON = re.compile(r"^# Stays Python: \S.*\.$", re.MULTILINE)
-# Modules that a job passes on its way: added, copied, handed over, fetched, acknowledged, written and read as a record.
+# Modules that a job passes on its way: added, copied, handed over, fetched, acknowledged, written and read as a record;
+# also jobs with attributes, claims, caps and topics.
 # Only these are optimized, because the C compiler spends more than half of its time on that (docs/performance.md).
 # tests/house/test_optimized_modules.py lets jobs go this way and looks for missing modules.
 OFTEN = (
@@ -59,20 +60,25 @@ OFTEN = (
     "disque_py/commands/options.py",
     "disque_py/core/acks.py",
     "disque_py/core/broker.py",
+    "disque_py/core/capping.py",
     "disque_py/core/caps.py",
     "disque_py/core/changing.py",
     "disque_py/core/claim_messages.py",
+    "disque_py/core/claim_stamps.py",
     "disque_py/core/client.py",
     "disque_py/core/delivery.py",
     "disque_py/core/ends.py",
     "disque_py/core/event_packing.py",
     "disque_py/core/events.py",
+    "disque_py/core/exclusive.py",
+    "disque_py/core/fanout.py",
     "disque_py/core/filters.py",
     "disque_py/core/handover.py",
     "disque_py/core/id_sets.py",
     "disque_py/core/ids.py",
     "disque_py/core/interest.py",
     "disque_py/core/job.py",
+    "disque_py/core/job_attributes.py",
     "disque_py/core/job_snapshot.py",
     "disque_py/core/journaling.py",
     "disque_py/core/keying.py",
