@@ -221,9 +221,9 @@ BOUNDS = {
         JobAttributes: extras
     """,
     "ids of finished jobs (done tables)": """
-        Acks: not_held
+        Acks: ahead not_held
         Broker: tombstones
-        Ends: _before recent
+        Ends: _before _doubts_before doubts recent
         Tombstones: _before _now
     """,
     "settings of queues, schedules, topics, bindings, states of batches, users": """
