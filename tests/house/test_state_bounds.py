@@ -221,7 +221,7 @@ BOUNDS = {
         JobAttributes: extras
     """,
     "ids of finished jobs (done tables)": """
-        Acks: not_held
+        Acks: ahead not_held
         Broker: tombstones
         Ends: _before recent _doubts_before doubts
         Tombstones: _before _now
