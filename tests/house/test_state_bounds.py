@@ -141,6 +141,8 @@ BOUNDS = {
         Task: helpers missing
         Turn: answers refused tried unanswered
         Walk: left
+        Flush: nodes
+        Push: unanswered
     """,
     "an operator": """
         Bus: _binds _servers _socks
@@ -208,7 +210,7 @@ BOUNDS = {
         User: _known
     """,
     "batches and the ids in them": """
-        Batch: fields parts places recorded
+        Batch: fields parts places
         Batches: by_name callbacks collecting due flush_answers flushes held noted pending push_of pushes
             recorded reports to_sync waiting
         IdSet: _buckets
