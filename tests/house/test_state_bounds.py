@@ -223,7 +223,7 @@ BOUNDS = {
     "ids of finished jobs (done tables)": """
         Acks: not_held
         Broker: tombstones
-        Ends: _before recent
+        Ends: _before recent _doubts_before doubts
         Tombstones: _before _now
     """,
     "settings of queues, schedules, topics, bindings, states of batches, users": """
@@ -326,6 +326,7 @@ BOUNDS = {
     "results and progress of jobs": """
         ProgressTable: by_job due
         Results: _spans by_id
+        Acks: ahead
     """,
     "bodies on their way to disk (spill)": """
         Spill: writing
