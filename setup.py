@@ -99,6 +99,8 @@ SELDOM = (
     "disque_py/core/reset.py",
     "disque_py/core/scan.py",
     "disque_py/core/settings_sync.py",
+    "disque_py/core/task_jobs.py",
+    "disque_py/core/task_state.py",
     "disque_py/core/tasks.py",
     "disque_py/core/topics.py",
     "disque_py/core/units.py",
