@@ -1,7 +1,7 @@
 """Gateways and nodes killed by SIGKILL while producers, takers and readers of events are at work.
 
 No job is lost, and none is taken and forgotten: each one is handed to a taker, and none is left at the end. A reader
-that comes back with its place has seen every job. Docs: doors.md's rules for all doors.
+that comes back with its place has seen every job.
 """
 
 from __future__ import annotations

@@ -200,7 +200,7 @@ def test_a_full_memory_moves_no_jobs():
 
 def test_an_ordered_share_finds_all_jobs_in_several_walks(monkeypatch):
     """Spec MV9: it keeps few places at a time."""
-    monkeypatch.setattr(tasks, "CHOSEN_MAX", 7)
+    monkeypatch.setattr(task_jobs, "CHOSEN_MAX", 7)
     broker = make_broker()
     client = make_client(broker)
     jobs = [hold_queued(broker, number=number) for number in range(1, 31)]
