@@ -11,12 +11,13 @@ from typing import Final
 from disque_py.commands.options import between
 from disque_py.commands.subcommands import Form, run_form, syntax_error, text_of
 from disque_py.commands.where import read_pair
-from disque_py.core import incremental, tasks
+from disque_py.core import incremental, task_state, tasks
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
 from disque_py.core.errors import CommandError
 from disque_py.core.filters import Filter
-from disque_py.core.tasks import LIMIT_MAX, RATE_MAX, STATUSES, Task, Work
+from disque_py.core.task_state import STATUSES, Task, Work
+from disque_py.core.tasks import LIMIT_MAX, RATE_MAX
 from disque_py.core.users import NO_NAME, may_name
 from disque_py.core.versions import FLOWS, refuse_older
 from disque_py.core.zones import Zone, zone_of
@@ -37,17 +38,17 @@ QREDRIVE_WORDS: Final = frozenset((b"where", b"to", b"limit", b"rate"))
 
 def qpurge(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     """QPURGE queue [WHERE name value ...] [STATUS s] [ASYNC] → pairs about the task, or its id."""
-    return _begin(broker, client, argv, tasks.PURGE, b"", 2, QPURGE_WORDS)
+    return _begin(broker, client, argv, task_state.PURGE, b"", 2, QPURGE_WORDS)
 
 
 def qmove(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     """QMOVE from to [WHERE name value ...] [STATUS s] [LIMIT n] [RATE n] [ASYNC] → pairs about the task, or its id."""
-    return _begin(broker, client, argv, tasks.MOVE, argv[2], 3, QMOVE_WORDS)
+    return _begin(broker, client, argv, task_state.MOVE, argv[2], 3, QMOVE_WORDS)
 
 
 def qredrive(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     """QREDRIVE queue [WHERE name value ...] [TO queue] [LIMIT n] [RATE n] [ASYNC] → pairs about the task, or its id."""
-    return _begin(broker, client, argv, tasks.REDRIVE, b"", 2, QREDRIVE_WORDS)
+    return _begin(broker, client, argv, task_state.REDRIVE, b"", 2, QREDRIVE_WORDS)
 
 
 def qrebalance(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
@@ -63,7 +64,7 @@ def qrebalance(broker: Broker, client: Client, argv: list[bytes]) -> bytes | Non
     if end > 2 and (argv[2].lower() != b"zones" or not names):
         raise syntax_error(argv[2])
     refuse_older(broker, FLOWS)
-    work = Work(tasks.REBALANCE, argv[1], None, tasks.PENDING, b"")
+    work = Work(task_state.REBALANCE, argv[1], None, task_state.PENDING, b"")
     work.zones = _zones_of(broker, names)
     if is_async:
         return simple(tasks.begin(broker, None, work).id)
@@ -87,7 +88,7 @@ def _begin(
     broker: Broker, client: Client, argv: list[bytes], command: int, to: bytes, at: int, words: frozenset[bytes]
 ) -> bytes | None:
     pairs: dict[bytes, bytes] = {}
-    status = tasks.PENDING
+    status = task_state.PENDING
     limit = rate = 0
     end = len(argv)
     is_async = end > at and argv[-1].lower() == b"async"
@@ -117,7 +118,7 @@ def _begin(
         else:
             to = value
         at += 2
-    if command == tasks.MOVE and to == argv[1]:
+    if command == task_state.MOVE and to == argv[1]:
         raise CommandError(SAME_ERROR)
     refuse_older(broker)
     work = Work(command, argv[1], Filter(pairs) if pairs else None, status, to)
@@ -192,7 +193,7 @@ def _refuse_hidden(client: Client, task: Task) -> None:
 
 def _shown(broker: Broker, task: Task) -> bytes:
     fields = (
-        ("command", bulk(tasks.COMMAND_NAMES[task.work.command])),
+        ("command", bulk(task_state.COMMAND_NAMES[task.work.command])),
         ("queue", bulk(task.work.queue)),
         ("state", bulk(task.state_name)),
         ("started", integer(task.started_ms)),

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from disque_py.core.keying import Lookup, Search
     from disque_py.core.queue import Queue
     from disque_py.core.results import Item
-    from disque_py.core.tasks import Share, Task
+    from disque_py.core.task_state import Share, Task
 
 # Above the number of every segment, so no job's `place` counts (journaling.py). It has 31 bits, as that field (job.py).
 NO_PLACE: Final = (1 << 31) - 1

@@ -7,14 +7,11 @@ hold for the whole cluster, and a share does nothing for a leader that is gone.
 
 An *ordered* task takes the first jobs of all nodes first. Its shares offer the places of jobs in the order, and the
 leader merges the offers of all. Each walk keeps the first CHOSEN_MAX places, so memory is bounded; further walks find
-the places behind. Other tasks take jobs as the walk finds them, and each share goes on by itself.
+the places behind (task_jobs.py). Other tasks take jobs as the walk finds them, and each share goes on by itself.
 
 A rebalance has a plan (rebalance.py). Each share tells the length of its queue and whether its node takes jobs, and the
 leader grants jobs for a certain receiver. The share hands them over, and waits until all are answered. A node of which
 the plan wants no more is done. Spec ZN7, ZN8.
-
-A task acts on jobs that were there when its share began, and have not changed their state since. No list is kept for
-that: a job knows when it entered its state.
 
 After each grant a share asks all linked nodes whether they have handled what it sent (SYNC), and waits for the answers.
 So a slow node holds the task up, and no link collects the changes of a million jobs.
@@ -26,76 +23,49 @@ Spec MV5, MV6, MV7, MV8.
 
 from __future__ import annotations
 
-from bisect import insort
 from collections.abc import Generator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from cluster_bus.messages import SYNC, SYNCED, TASK, TASK_STATE
-from disque_py.core import acks, census, handover, lifecycle, memory, moving, spilling, stalling
-from disque_py.core.broker import SHARDS, Broker
+from disque_py.core import stalling, task_jobs
+from disque_py.core.broker import Broker
 from disque_py.core.errors import CommandError
 from disque_py.core.filters import PAIRS_MAX, Filter
-from disque_py.core.job import ACTIVE, CTIMES_PER_MS, QUEUED, Handover, Job
-from disque_py.core.queue import PAUSED_IN
 from disque_py.core.rebalance import Balance
-from disque_py.core.spilled import Spilled
-from disque_py.core.zones import Zone, zone_of
+from disque_py.core.task_state import (
+    ABORTED,
+    BEGIN,
+    CANCELED,
+    COMMAND_NAMES,
+    DONE,
+    END,
+    GO,
+    GOES_ON,
+    OFFER_MAX,
+    OVER,
+    REBALANCE,
+    RUNNING,
+    STATUSES,
+    UNABLE,
+    Helper,
+    Share,
+    Steps,
+    Task,
+    Work,
+)
+from disque_py.core.zones import zone_of
 
 if TYPE_CHECKING:
     from cluster_bus.node import Node
     from disque_py.core.client import Client
 
-# Commands, as they travel.
-PURGE: Final = 1
-MOVE: Final = 2
-REDRIVE: Final = 3
-REBALANCE: Final = 4
-COMMAND_NAMES: Final[dict[int, bytes]] = {
-    PURGE: b"qpurge",
-    MOVE: b"qmove",
-    REDRIVE: b"qredrive",
-    REBALANCE: b"qrebalance",
-}
-
-PENDING: Final = b"pending"
-INVISIBLE: Final = b"invisible"
-ERRORED: Final = b"errored"
-STATUSES: Final = (INVISIBLE, PENDING, ERRORED)
-
-# Actions of a TASK, and outcomes of a TASK_STATE.
-BEGIN: Final = 0
-GO: Final = 1
-END: Final = 2
-GOES_ON: Final = 0
-OVER: Final = 1
-UNABLE: Final = 2
-
-# States of a task.
-RUNNING: Final = b"running"
-DONE: Final = b"done"
-CANCELED: Final = b"canceled"
-ABORTED: Final = b"aborted"
-
-# Jobs that a share offers at a time; its link carries the changes of no more than these at once.
-OFFER_MAX: Final = 250
-# Places that an ordered share keeps: about three megabytes.
-CHOSEN_MAX: Final = 20_000
-# Per slice: jobs looked at, and jobs acted on. Each is about a millisecond.
-LOOKED_PER_PART: Final = 500
-ACTED_PER_PART: Final = 25
 # Tasks that a node leads at the same time, and shares that it keeps for another node.
 RUNNING_MAX: Final = 16
 FULL: Final = f"ERR too many tasks, at most {RUNNING_MAX}"
 # Finished tasks are known for so long, and no more than these.
 KEPT_MS: Final = 3_600_000
 KEPT_MAX: Final = 1_000
-# A hand-over of a rebalance carries at most so many jobs and bytes. Its answer is looked for this often, and waited for
-# so long.
-GIVEN_PER_BATCH: Final = 25
-GIVEN_BYTES_MAX: Final = 256 * 1024
-ANSWER_LOOK_MS: Final = 5
-ANSWER_MS: Final = 5_000
 REPEAT_MS: Final = 1_000
 SILENCE_MS: Final = 10_000
 SYNC_MS: Final = 1_000
@@ -104,202 +74,6 @@ RATE_MAX: Final = 1_000_000
 # RATE: so much of a second may be made up for at once.
 BURST_MS: Final = 100
 NUMBER_MAX: Final = 1 << 53
-
-# A job's place: two numbers that order it, and its id.
-Place = tuple[int, int, bytes]
-Steps = Generator[None, None, None]
-
-
-class Work:
-    """The work of a task, as its command says it.
-
-    is_ordered   the first jobs of all nodes come first
-    limit        the most jobs to change; 0: all
-    rate         jobs per second; 0: no bound
-    zones        only nodes of these take part; empty: all do (a rebalance)
-    """
-
-    __slots__ = ("command", "is_ordered", "limit", "queue", "rate", "status", "to", "where", "zones")
-
-    def __init__(self, command: int, queue: bytes, where: Filter | None, status: bytes, to: bytes) -> None:
-        self.command = command
-        self.queue = queue
-        self.where = where
-        self.status = status
-        self.to = to
-        self.is_ordered = command == REDRIVE
-        self.limit = 0
-        self.rate = 0
-        self.zones: tuple[Zone, ...] = ()
-
-
-class Helper:
-    """One node's share, as the leader knows it.
-
-    round, granted     the last grant, and its number of jobs
-    offers             places of jobs that it offers; None: it is at work
-    changed, failed    its jobs so far
-    heard_ms           when it said something last
-    is_over, is_lost   it is done; it did not get to its end
-    length, takes      jobs in its queue, and whether it takes more; -1: not told (a rebalance)
-    receiver           the node for which the last grant was
-    """
-
-    __slots__ = (
-        "changed",
-        "failed",
-        "granted",
-        "heard_ms",
-        "is_heard",
-        "is_lost",
-        "is_over",
-        "length",
-        "offers",
-        "receiver",
-        "round",
-        "takes",
-    )
-
-    def __init__(self, now_ms: int) -> None:
-        self.round = 0
-        self.granted = 0
-        self.offers: list[tuple[int, int]] | None = None
-        self.changed = 0
-        self.failed = 0
-        self.heard_ms = now_ms
-        self.is_heard = False
-        self.is_over = False
-        self.is_lost = False
-        self.length = -1
-        self.takes = False
-        self.receiver: Node | None = None
-
-
-class Task:
-    """A task that this node leads, or has led within the last hour.
-
-    id           as clients know it; `number` is the name that nodes use
-    helpers      node -> its share, this node's included
-    missing      known nodes that were not linked when it began
-    started_ms   Unix time
-    ended_ms     monotonic; 0: it runs
-    client       waits for its end
-    level        jobs that RATE allows now, in thousandths; as of `level_ms`
-    is_timed     a timer for the next grant is pending
-    balance      the plan of a rebalance, once it is made
-    """
-
-    __slots__ = (
-        "balance",
-        "client",
-        "ended_ms",
-        "helpers",
-        "id",
-        "is_timed",
-        "level",
-        "level_ms",
-        "missing",
-        "number",
-        "started_ms",
-        "state_name",
-        "work",
-    )
-
-    def __init__(self, task_id: bytes, number: int, work: Work, client: Client | None) -> None:
-        self.id = task_id
-        self.number = number
-        self.work = work
-        self.client = client
-        self.state_name = RUNNING
-        self.helpers: dict[Node, Helper] = {}
-        self.missing: list[Node] = []
-        self.started_ms = 0
-        self.ended_ms = 0
-        self.level = 0
-        self.level_ms = 0
-        self.is_timed = False
-        self.balance: Balance | None = None
-
-    @property
-    def changed(self) -> int:
-        """Jobs that were changed, on all nodes."""
-        return sum([helper.changed for helper in self.helpers.values()])
-
-    @property
-    def failed(self) -> int:
-        """Jobs that were left out, because a worker has them or they are being handed over."""
-        return sum([helper.failed for helper in self.helpers.values()])
-
-    def lost(self) -> list[Node]:
-        """Return the nodes that do not take part, or did not get to their end."""
-        return [*self.missing, *[node for node, helper in self.helpers.items() if helper.is_lost]]
-
-
-class Share:
-    """This node's share of a task that `leader` leads under this number.
-
-    began_ms, mark    the Unix time when it began, and the highest creation time of a job that was there
-    chosen, at        places of jobs to act on, and the next of them
-    floor, was_cut    the walks before have seen all places up to here; the last one dropped some behind
-    round, granted    the grant that was done last; the number of jobs of the one under way
-    changed, failed   jobs so far
-    is_idle           it waits for a grant, or for other nodes
-    is_offering       … for a grant
-    unsynced          nodes that have not said that they handled all changes
-    length            jobs in the queue when it began
-    receiver          the node that gets the jobs of the grant (a rebalance)
-    """
-
-    __slots__ = (
-        "at",
-        "began_ms",
-        "changed",
-        "chosen",
-        "failed",
-        "floor",
-        "granted",
-        "is_dropped",
-        "is_idle",
-        "is_offering",
-        "leader",
-        "length",
-        "mark",
-        "number",
-        "outcome",
-        "receiver",
-        "round",
-        "shard",
-        "steps",
-        "unsynced",
-        "was_cut",
-        "work",
-    )
-
-    def __init__(self, broker: Broker, leader: Node, number: int, work: Work) -> None:
-        self.leader = leader
-        self.number = number
-        self.work = work
-        self.began_ms = broker.wall_ms
-        self.mark = broker.last_ctime
-        self.chosen: list[Place] = []
-        self.at = 0
-        self.floor: Place | None = None
-        self.was_cut = False
-        self.shard = 0
-        self.round = 0
-        self.granted = 0
-        self.changed = 0
-        self.failed = 0
-        self.outcome = GOES_ON
-        self.is_idle = False
-        self.is_offering = False
-        self.is_dropped = False
-        self.unsynced: dict[Node, None] = {}
-        queue = broker.queues.get(work.queue)
-        self.length = queue.length if queue is not None else 0
-        self.receiver: Node | None = None
-        self.steps: Steps = _steps(broker, self)
-
 
 # -- the leader -------------------------------------------------------------------------------------
 
@@ -620,7 +394,7 @@ def node_lost(broker: Broker, node: Node) -> None:
         if share.leader is node:
             _drop(broker, share)
         elif not share.unsynced:
-            _wake(broker, share)
+            task_jobs.wake(broker, share)
     for task in list(tasks.running.values()):
         helper = task.helpers.get(node)
         if helper is not None and not helper.is_over:
@@ -680,7 +454,7 @@ def _share_count(broker: Broker, leader: Node) -> int:
 
 
 def _begin_share(broker: Broker, leader: Node, number: int, work: Work) -> None:
-    share = Share(broker, leader, number, work)
+    share = Share(broker, leader, number, work, _steps)
     broker.tasks.shares[leader, number] = share
     broker.tasks.busy[share] = None
     if leader is not broker.me:
@@ -693,14 +467,7 @@ def _granted(broker: Broker, share: Share, at_round: int, count: int, receiver: 
     share.granted = min(count, len(share.chosen) - share.at)
     share.receiver = receiver
     share.is_offering = False
-    _wake(broker, share)
-
-
-def _wake(broker: Broker, share: Share) -> None:
-    """Let a share go on that waited, unless it waits for a grant."""
-    if share.is_idle and not share.is_offering and not share.is_dropped and share.outcome == GOES_ON:
-        share.is_idle = False
-        broker.tasks.busy[share] = None
+    task_jobs.wake(broker, share)
 
 
 def _drop(broker: Broker, share: Share) -> None:
@@ -728,7 +495,7 @@ def _tell(broker: Broker, share: Share) -> None:
         for place in share.chosen[share.at : share.at + OFFER_MAX]:
             offers += place[:2]
     is_rebalance = share.work.command == REBALANCE
-    takes = is_rebalance and _takes_jobs(broker, share.work.queue)
+    takes = is_rebalance and task_jobs.takes_jobs(broker, share.work.queue)
     if share.leader is not broker.me:
         item: tuple[Any, ...] = (share.number, share.round, offers, share.changed, share.failed, share.outcome)
         if is_rebalance:
@@ -755,7 +522,7 @@ def step(broker: Broker) -> None:
 
 def _steps(broker: Broker, share: Share) -> Steps:
     while True:
-        yield from _choose(broker, share)
+        yield from task_jobs.choose(broker, share)
         if not share.chosen:
             break
         while share.at < len(share.chosen):
@@ -764,7 +531,11 @@ def _steps(broker: Broker, share: Share) -> Steps:
             _tell(broker, share)  # The leader may grant at once, if it is this node.
             while share.is_idle:
                 yield
-            yield from _give(broker, share) if share.work.command == REBALANCE else _act_on_all(broker, share)
+            yield from (
+                task_jobs.give(broker, share)
+                if share.work.command == REBALANCE
+                else task_jobs.act_on_all(broker, share)
+            )
             if share.outcome != GOES_ON:
                 _tell(broker, share)
                 return
@@ -775,239 +546,6 @@ def _steps(broker: Broker, share: Share) -> Steps:
             break
     share.outcome = OVER
     _tell(broker, share)
-
-
-def _act_on_all(broker: Broker, share: Share) -> Steps:
-    """Act on the jobs of a grant, a slice per step."""
-    for number in range(1, share.granted + 1):
-        if broker.journal.disk_level:
-            share.outcome = UNABLE
-            return
-        _act(broker, share, share.chosen[share.at][2])
-        share.at += 1
-        if number % ACTED_PER_PART == 0:
-            yield
-
-
-def _choose(broker: Broker, share: Share) -> Steps:
-    """Look for jobs, a slice per step: OFFER_MAX of them, or the first ones of all that were not seen yet."""
-    is_ordered = share.work.is_ordered
-    if is_ordered and share.chosen:
-        share.floor = share.chosen[-1]
-        share.shard = 0
-    is_first = share.floor is None
-    share.was_cut = False
-    share.chosen = chosen = []
-    share.at = 0
-    looked = 0
-    while share.shard < SHARDS:
-        shard = broker.shards[share.shard]
-        share.shard += 1
-        looked += 1
-        for job in list(shard.values()) if shard else ():
-            looked += 1
-            if job.terms.queue != share.work.queue:
-                continue
-            looked += 4
-            if is_wanted(broker, share, job):
-                if is_ordered:
-                    _insert(share, job)
-                else:
-                    chosen.append((0, 0, job.id))
-            elif is_first and _was_taken(broker, share, job):
-                share.failed += 1
-            if looked >= LOOKED_PER_PART:
-                looked = 0
-                yield
-        if not is_ordered and len(chosen) >= OFFER_MAX:
-            return
-        if looked >= LOOKED_PER_PART:
-            looked = 0
-            yield
-
-
-def _insert(share: Share, job: Job) -> None:
-    """Keep the job's place, if it is among the first of those that were not seen yet."""
-    chosen = share.chosen
-    place = _place_of(share.work, job)
-    if share.floor is not None and place <= share.floor:
-        return
-    if len(chosen) >= CHOSEN_MAX:
-        share.was_cut = True
-        if place >= chosen[-1]:
-            return
-        chosen.pop()
-    insort(chosen, place)
-
-
-def _place_of(work: Work, job: Job) -> Place:
-    """Return a job's place: for QREDRIVE the oldest job comes first, else the one that is served first."""
-    if work.command == REDRIVE:
-        return (0, job.ctime, job.id)
-    return (job.priority, job.ctime, job.id)
-
-
-def is_wanted(broker: Broker, share: Share, job: Job) -> bool:
-    """Whether the share acts on this job of its queue: it was there when the share began, and counts here."""
-    work = share.work
-    if work.command == REDRIVE:
-        if not moving.is_redrivable(job):
-            return False
-        if not (job.state == QUEUED or census.is_errored(broker, job) or census.is_invisible(broker, job)):
-            return False
-    elif work.status == PENDING:
-        if job.state != QUEUED:
-            return False
-    elif work.status == ERRORED:
-        if not census.is_errored(broker, job):
-            return False
-    elif not census.is_invisible(broker, job):
-        return False
-    return _was_there(share, job) and (work.where is None or work.where.takes(job))
-
-
-def _was_there(share: Share, job: Job) -> bool:
-    """Whether the job entered its state before the share began."""
-    since_ms = job.since_ms
-    if since_ms != share.began_ms:
-        return since_ms < share.began_ms
-    return job.ctime <= share.mark or job.ctime // CTIMES_PER_MS < since_ms
-
-
-def _was_taken(broker: Broker, share: Share, job: Job) -> bool:
-    """Whether a job that was there is with a worker meanwhile, or being handed over. It counts as failed."""
-    work = share.work
-    if job.state != ACTIVE or work.status != PENDING or (work.command == REDRIVE and not moving.is_redrivable(job)):
-        return False
-    if isinstance(job.work, Handover):
-        is_taken = job.work.client is None and job.terms.retry_ms > 0 and _was_there(share, job)
-    else:
-        is_taken = census.is_running(broker, job) and not _was_there(share, job) and job.ctime <= share.mark
-    return is_taken and (work.where is None or work.where.takes(job))
-
-
-def _act(broker: Broker, share: Share, job_id: bytes) -> None:
-    """Change one job, unless it is over or has changed meanwhile."""
-    job = broker.find(job_id)
-    work = share.work
-    if job is None or job.terms.queue != work.queue:
-        return
-    if not is_wanted(broker, share, job):
-        share.failed += _was_taken(broker, share, job)
-        return
-    if isinstance(job.work, Handover):
-        is_done = False
-    elif work.command == PURGE:
-        is_done = acks.cancel_here(broker, job_id) > 0
-    elif memory.is_full(broker):
-        is_done = False
-    elif work.command == MOVE:
-        is_done = moving.move(broker, job, work.to)
-    else:
-        is_done = moving.redrive(broker, job, work.to)
-    if is_done:
-        share.changed += 1
-    else:
-        share.failed += 1
-
-
-# -- a rebalance ------------------------------------------------------------------------------------
-
-
-def _takes_jobs(broker: Broker, name: bytes) -> bool:
-    """Whether this node takes jobs of a rebalance. Spec ZN7."""
-    queue = broker.queues.get(name)
-    is_paused = queue is not None and bool(queue.paused & PAUSED_IN)
-    return not (broker.is_leaving or is_paused or broker.memory_level > 1 or broker.journal.disk_level)
-
-
-def _give(broker: Broker, share: Share) -> Steps:
-    """Hand the jobs of a grant over, a batch per step, and wait until all are answered. Spec ZN8."""
-    receiver = share.receiver
-    jobs = _granted_jobs(broker, share, receiver)
-    until_ms = broker.now_ms + ANSWER_MS
-    for job in jobs:
-        if type(job.body) is Spilled:
-            spilling.when_back(broker, job, _do_nothing)
-    while broker.now_ms < until_ms and any(type(job.body) is Spilled and job.state == QUEUED for job in jobs):
-        yield from _rest(broker, share)
-    given: list[tuple[Job, Handover]] = []
-    batch: list[Job] = []
-    size = 0
-    for job in jobs:
-        if broker.journal.disk_level:
-            share.outcome = UNABLE
-            break
-        if receiver is None or not _may_go(broker, share, job, receiver):
-            share.failed += 1
-            continue
-        lifecycle.dequeue(broker, job)
-        batch.append(job)
-        size += len(job.body)
-        if len(batch) >= GIVEN_PER_BATCH or size >= GIVEN_BYTES_MAX:
-            _hand_over(broker, share, receiver, batch, given)
-            batch = []
-            size = 0
-            yield
-    if batch and receiver is not None:
-        _hand_over(broker, share, receiver, batch, given)
-    until_ms = broker.now_ms + ANSWER_MS
-    while broker.now_ms < until_ms and any(job.work is work for job, work in given):
-        yield from _rest(broker, share)
-    for job, work in given:
-        if job.work is work or job.state == QUEUED:
-            share.failed += 1  # It was refused, or there is no answer.
-        else:
-            share.changed += 1
-
-
-def _do_nothing() -> None:
-    """Do nothing when a body is back: the share looks at it."""
-
-
-def _granted_jobs(broker: Broker, share: Share, receiver: Node | None) -> list[Job]:
-    """Return the jobs of a grant: of those offered, first such of which the receiver has a copy. Others are failed."""
-    known: list[Place] = []
-    unknown: list[Place] = []
-    for place in share.chosen[share.at : share.at + OFFER_MAX]:
-        job = broker.find(place[2])
-        (known if job is not None and receiver in job.holders else unknown).append(place)
-    share.chosen[share.at : share.at + OFFER_MAX] = known + unknown
-    jobs: list[Job] = []
-    for place in share.chosen[share.at : share.at + share.granted]:
-        job = broker.find(place[2])
-        if job is None or job.terms.queue != share.work.queue:
-            continue  # It is over.
-        if is_wanted(broker, share, job):
-            jobs.append(job)
-        else:
-            share.failed += _was_taken(broker, share, job)
-    share.at += share.granted
-    return jobs
-
-
-def _may_go(broker: Broker, share: Share, job: Job, receiver: Node) -> bool:
-    if type(job.body) is Spilled or not receiver.is_linked or not is_wanted(broker, share, job):
-        return False
-    return job.work is None and not handover.exchange(receiver).refuses(share.work.queue, broker.now_ms)
-
-
-def _hand_over(
-    broker: Broker, share: Share, receiver: Node, batch: list[Job], given: list[tuple[Job, Handover]]
-) -> None:
-    queue = broker.queues.get(share.work.queue)
-    if queue is not None:
-        queue.jobs_out += len(batch)
-        queue.active_ms = broker.now_ms
-    work = handover.hand_over(broker, receiver, batch)
-    given += [(job, work) for job in batch]
-
-
-def _rest(broker: Broker, share: Share) -> Steps:
-    """Let other work go on for a moment."""
-    broker.schedule.call_at(broker.now_ms + ANSWER_LOOK_MS, partial(_wake, broker, share))
-    share.is_idle = True
-    yield
 
 
 # -- the pace ---------------------------------------------------------------------------------------
@@ -1025,7 +563,7 @@ def _synced(broker: Broker, share: Share) -> Steps:
     tasks.syncs[number] = share
     broker.send(linked, SYNC, number)
     until_ms = broker.now_ms + SYNC_MS
-    broker.schedule.call_at(until_ms, partial(_wake, broker, share))
+    broker.schedule.call_at(until_ms, partial(task_jobs.wake, broker, share))
     while share.unsynced and broker.now_ms < until_ms:
         share.is_idle = True
         yield
@@ -1050,4 +588,4 @@ def on_synced(broker: Broker, sender: Node, items: list[Any]) -> None:
             continue
         share.unsynced.pop(sender, None)
         if not share.unsynced:
-            _wake(broker, share)
+            task_jobs.wake(broker, share)

@@ -1,7 +1,7 @@
 """All state that can grow is in a table with its bound: docs/operations.md, "Limits on memory", or BESIDES.
 
 Peers and clients may make a node keep only what has a bound. So a new container of the broker, the bus, the storage or
-the server fails here until the table says its bound. The tests of the bounds are where the bounds live, and in
+the server fails here until a table has its bound. The tests of the bounds are where the bounds live, and in
 tests/unit/test_bounds.py.
 """
 

@@ -7,9 +7,9 @@ import pytest
 from brokers import add_node, ask, ask_parsed, error_of, make_broker, make_client
 from cluster_bus.messages import SYNC, SYNCED, TASK, TASK_STATE
 from copies import advance, deliver, hold_queued, say, sent, sent_of
-from disque_py.core import tasks
+from disque_py.core import task_jobs, task_state, tasks
 from disque_py.core.job import GONE, QUEUED
-from disque_py.core.tasks import BEGIN, END, GO, GOES_ON, MOVE, OVER, PURGE, REDRIVE, UNABLE
+from disque_py.core.task_state import BEGIN, END, GO, GOES_ON, MOVE, OFFER_MAX, OVER, PURGE, REDRIVE, UNABLE
 from disque_py.node import dispatch
 from disque_py.node.dispatch import MalformedMessageError
 
@@ -37,7 +37,7 @@ def test_a_lone_node_purges_in_slices():
     turns = 0
     while dispatch.tick(broker) or not client.out:
         turns += 1
-    assert turns > 3_000 // tasks.ACTED_PER_PART
+    assert turns > 3_000 // task_jobs.ACTED_PER_PART
     assert all(job.state == GONE for job in jobs)
     assert b"jobs\r\n:3000\r\n" in b"".join(client.out)
 
@@ -70,7 +70,7 @@ def test_a_share_waits_for_slow_nodes_for_a_second_only():
     advance(broker, 5)
     say(broker, leader, TASK, [1, GO, 1, 1])
     advance(broker, 500)
-    assert tasks.OVER not in [item[5] for _, item in sent_of(broker, TASK_STATE)]
+    assert OVER not in [item[5] for _, item in sent_of(broker, TASK_STATE)]
     advance(broker, 1_100)
     assert [item[5] for _, item in sent_of(broker, TASK_STATE)][-1] == OVER
     assert not broker.tasks.syncs
@@ -133,7 +133,7 @@ def test_a_grant_that_is_no_number_closes_the_link():
     say(broker, leader, TASK, begin_item())
     advance(broker, 5)
     with pytest.raises(MalformedMessageError):
-        say(broker, leader, TASK, [1, GO, 1, tasks.OFFER_MAX + 1])
+        say(broker, leader, TASK, [1, GO, 1, OFFER_MAX + 1])
 
 
 def test_the_state_of_a_task_that_is_not_known_is_answered_with_its_end():
@@ -200,7 +200,7 @@ def test_a_full_memory_moves_no_jobs():
 
 def test_an_ordered_share_finds_all_jobs_in_several_walks(monkeypatch):
     """Spec MV9: it keeps few places at a time."""
-    monkeypatch.setattr(tasks, "CHOSEN_MAX", 7)
+    monkeypatch.setattr(task_jobs, "CHOSEN_MAX", 7)
     broker = make_broker()
     client = make_client(broker)
     jobs = [hold_queued(broker, number=number) for number in range(1, 31)]
@@ -238,7 +238,7 @@ def test_a_job_that_is_delivered_before_its_turn_has_failed():
     deliver(broker)
     advance(broker, 100)
     assert (state_of(broker, task_id)["jobs"], state_of(broker, other)["jobs"]) in ((0, 0), (0, 1))
-    assert REDRIVE in tasks.COMMAND_NAMES
+    assert REDRIVE in task_state.COMMAND_NAMES
 
 
 def test_a_client_that_hangs_up_does_not_end_its_task():

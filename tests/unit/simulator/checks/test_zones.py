@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from disque_py.core import tasks
+from disque_py.core import task_jobs
 from disque_py.simulator.checks import zones
 from disque_py.simulator.checks.zones import Asked, quorum_at
 from disque_py.simulator.oracle import RuleBrokenError
@@ -73,6 +73,6 @@ def test_a_rebalance_in_good_weather_breaks_no_rule(simulation):
 @pytest.mark.plain
 def test_unequal_parts_break_the_rule(simulation, monkeypatch):
     """Spec ZN7."""
-    monkeypatch.setattr(tasks, "_takes_jobs", lambda broker, _: broker.me.id < b"c")
+    monkeypatch.setattr(task_jobs, "takes_jobs", lambda broker, _: broker.me.id < b"c")
     with pytest.raises(RuleBrokenError, match=r"tasks count what they change|a rebalance makes equal parts"):
         zones.play(simulation)

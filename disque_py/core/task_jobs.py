@@ -1,0 +1,289 @@
+"""The jobs of a share: those that a task acts on, what is done to them, and the hand-overs of a rebalance.
+
+A walk looks at all jobs of the node, a slice per step, and chooses those that were there when the share began and have
+not changed their state since. A job knows when it entered its state, so no list is kept. An ordered walk keeps the
+first CHOSEN_MAX places, and the next walk finds the places behind them.
+
+The share acts on the jobs of a grant (`act_on_all`), or hands them over to the receiver and waits until all are
+answered (`give`). tasks.py tells the leader about it. Spec MV5, MV6, ZN7, ZN8.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from disque_py.core import acks, census, handover, lifecycle, memory, moving, spilling
+from disque_py.core.broker import SHARDS, Broker
+from disque_py.core.job import ACTIVE, CTIMES_PER_MS, QUEUED, Handover, Job
+from disque_py.core.queue import PAUSED_IN
+from disque_py.core.spilled import Spilled
+from disque_py.core.task_state import (
+    CHOSEN_MAX,
+    ERRORED,
+    GOES_ON,
+    MOVE,
+    OFFER_MAX,
+    PENDING,
+    PURGE,
+    REDRIVE,
+    UNABLE,
+    Place,
+    Share,
+    Steps,
+    Work,
+)
+
+if TYPE_CHECKING:
+    from cluster_bus.node import Node
+
+# Per slice: jobs looked at, and jobs acted on. Each is about a millisecond.
+LOOKED_PER_PART: Final = 500
+ACTED_PER_PART: Final = 25
+# A hand-over of a rebalance carries at most so many jobs and bytes. Its answer is looked for this often, and waited for
+# so long.
+GIVEN_PER_BATCH: Final = 25
+GIVEN_BYTES_MAX: Final = 256 * 1024
+ANSWER_LOOK_MS: Final = 5
+ANSWER_MS: Final = 5_000
+
+
+def wake(broker: Broker, share: Share) -> None:
+    """Let a share go on that waited, unless it waits for a grant."""
+    if share.is_idle and not share.is_offering and not share.is_dropped and share.outcome == GOES_ON:
+        share.is_idle = False
+        broker.tasks.busy[share] = None
+
+
+def choose(broker: Broker, share: Share) -> Steps:
+    """Look for jobs, a slice per step: OFFER_MAX of them, or the first ones of all that were not seen yet."""
+    is_ordered = share.work.is_ordered
+    if is_ordered and share.chosen:
+        share.floor = share.chosen[-1]
+        share.shard = 0
+    is_first = share.floor is None
+    share.was_cut = False
+    share.chosen = chosen = []
+    share.at = 0
+    looked = 0
+    while share.shard < SHARDS:
+        shard = broker.shards[share.shard]
+        share.shard += 1
+        looked += 1
+        for job in list(shard.values()) if shard else ():
+            looked += 1
+            if job.terms.queue != share.work.queue:
+                continue
+            looked += 4
+            if is_wanted(broker, share, job):
+                if is_ordered:
+                    _insert(share, job)
+                else:
+                    chosen.append((0, 0, job.id))
+            elif is_first and _was_taken(broker, share, job):
+                share.failed += 1
+            if looked >= LOOKED_PER_PART:
+                looked = 0
+                yield
+        if not is_ordered and len(chosen) >= OFFER_MAX:
+            return
+        if looked >= LOOKED_PER_PART:
+            looked = 0
+            yield
+
+
+def _insert(share: Share, job: Job) -> None:
+    """Keep the job's place, if it is among the first of those that were not seen yet."""
+    chosen = share.chosen
+    place = _place_of(share.work, job)
+    if share.floor is not None and place <= share.floor:
+        return
+    if len(chosen) >= CHOSEN_MAX:
+        share.was_cut = True
+        if place >= chosen[-1]:
+            return
+        chosen.pop()
+    insort(chosen, place)
+
+
+def _place_of(work: Work, job: Job) -> Place:
+    """Return a job's place: for QREDRIVE the oldest job comes first, else the one that is served first."""
+    if work.command == REDRIVE:
+        return (0, job.ctime, job.id)
+    return (job.priority, job.ctime, job.id)
+
+
+def is_wanted(broker: Broker, share: Share, job: Job) -> bool:
+    """Whether the share acts on this job of its queue: it was there when the share began, and counts here."""
+    work = share.work
+    if work.command == REDRIVE:
+        if not moving.is_redrivable(job):
+            return False
+        if not (job.state == QUEUED or census.is_errored(broker, job) or census.is_invisible(broker, job)):
+            return False
+    elif work.status == PENDING:
+        if job.state != QUEUED:
+            return False
+    elif work.status == ERRORED:
+        if not census.is_errored(broker, job):
+            return False
+    elif not census.is_invisible(broker, job):
+        return False
+    return _was_there(share, job) and (work.where is None or work.where.takes(job))
+
+
+def _was_there(share: Share, job: Job) -> bool:
+    """Whether the job entered its state before the share began."""
+    since_ms = job.since_ms
+    if since_ms != share.began_ms:
+        return since_ms < share.began_ms
+    return job.ctime <= share.mark or job.ctime // CTIMES_PER_MS < since_ms
+
+
+def _was_taken(broker: Broker, share: Share, job: Job) -> bool:
+    """Whether a job that was there is with a worker meanwhile, or being handed over. It counts as failed."""
+    work = share.work
+    if job.state != ACTIVE or work.status != PENDING or (work.command == REDRIVE and not moving.is_redrivable(job)):
+        return False
+    if isinstance(job.work, Handover):
+        is_taken = job.work.client is None and job.terms.retry_ms > 0 and _was_there(share, job)
+    else:
+        is_taken = census.is_running(broker, job) and not _was_there(share, job) and job.ctime <= share.mark
+    return is_taken and (work.where is None or work.where.takes(job))
+
+
+def act_on_all(broker: Broker, share: Share) -> Steps:
+    """Act on the jobs of a grant, a slice per step."""
+    for number in range(1, share.granted + 1):
+        if broker.journal.disk_level:
+            share.outcome = UNABLE
+            return
+        _act(broker, share, share.chosen[share.at][2])
+        share.at += 1
+        if number % ACTED_PER_PART == 0:
+            yield
+
+
+def _act(broker: Broker, share: Share, job_id: bytes) -> None:
+    """Change one job, unless it is over or has changed meanwhile."""
+    job = broker.find(job_id)
+    work = share.work
+    if job is None or job.terms.queue != work.queue:
+        return
+    if not is_wanted(broker, share, job):
+        share.failed += _was_taken(broker, share, job)
+        return
+    if isinstance(job.work, Handover):
+        is_done = False
+    elif work.command == PURGE:
+        is_done = acks.cancel_here(broker, job_id) > 0
+    elif memory.is_full(broker):
+        is_done = False
+    elif work.command == MOVE:
+        is_done = moving.move(broker, job, work.to)
+    else:
+        is_done = moving.redrive(broker, job, work.to)
+    if is_done:
+        share.changed += 1
+    else:
+        share.failed += 1
+
+
+# -- a rebalance ------------------------------------------------------------------------------------
+
+
+def takes_jobs(broker: Broker, name: bytes) -> bool:
+    """Whether this node takes jobs of a rebalance. Spec ZN7."""
+    queue = broker.queues.get(name)
+    is_paused = queue is not None and bool(queue.paused & PAUSED_IN)
+    return not (broker.is_leaving or is_paused or broker.memory_level > 1 or broker.journal.disk_level)
+
+
+def give(broker: Broker, share: Share) -> Steps:
+    """Hand the jobs of a grant over, a batch per step, and wait until all are answered. Spec ZN8."""
+    receiver = share.receiver
+    jobs = _granted_jobs(broker, share, receiver)
+    until_ms = broker.now_ms + ANSWER_MS
+    for job in jobs:
+        if type(job.body) is Spilled:
+            spilling.when_back(broker, job, _do_nothing)
+    while broker.now_ms < until_ms and any(type(job.body) is Spilled and job.state == QUEUED for job in jobs):
+        yield from _rest(broker, share)
+    given: list[tuple[Job, Handover]] = []
+    batch: list[Job] = []
+    size = 0
+    for job in jobs:
+        if broker.journal.disk_level:
+            share.outcome = UNABLE
+            break
+        if receiver is None or not _may_go(broker, share, job, receiver):
+            share.failed += 1
+            continue
+        lifecycle.dequeue(broker, job)
+        batch.append(job)
+        size += len(job.body)
+        if len(batch) >= GIVEN_PER_BATCH or size >= GIVEN_BYTES_MAX:
+            _hand_over(broker, share, receiver, batch, given)
+            batch = []
+            size = 0
+            yield
+    if batch and receiver is not None:
+        _hand_over(broker, share, receiver, batch, given)
+    until_ms = broker.now_ms + ANSWER_MS
+    while broker.now_ms < until_ms and any(job.work is work for job, work in given):
+        yield from _rest(broker, share)
+    for job, work in given:
+        if job.work is work or job.state == QUEUED:
+            share.failed += 1  # It was refused, or there is no answer.
+        else:
+            share.changed += 1
+
+
+def _do_nothing() -> None:
+    """Do nothing when a body is back: the share looks at it."""
+
+
+def _granted_jobs(broker: Broker, share: Share, receiver: Node | None) -> list[Job]:
+    """Return the jobs of a grant: of those offered, first such of which the receiver has a copy. Others are failed."""
+    known: list[Place] = []
+    unknown: list[Place] = []
+    for place in share.chosen[share.at : share.at + OFFER_MAX]:
+        job = broker.find(place[2])
+        (known if job is not None and receiver in job.holders else unknown).append(place)
+    share.chosen[share.at : share.at + OFFER_MAX] = known + unknown
+    jobs: list[Job] = []
+    for place in share.chosen[share.at : share.at + share.granted]:
+        job = broker.find(place[2])
+        if job is None or job.terms.queue != share.work.queue:
+            continue  # It is over.
+        if is_wanted(broker, share, job):
+            jobs.append(job)
+        else:
+            share.failed += _was_taken(broker, share, job)
+    share.at += share.granted
+    return jobs
+
+
+def _may_go(broker: Broker, share: Share, job: Job, receiver: Node) -> bool:
+    if type(job.body) is Spilled or not receiver.is_linked or not is_wanted(broker, share, job):
+        return False
+    return job.work is None and not handover.exchange(receiver).refuses(share.work.queue, broker.now_ms)
+
+
+def _hand_over(
+    broker: Broker, share: Share, receiver: Node, batch: list[Job], given: list[tuple[Job, Handover]]
+) -> None:
+    queue = broker.queues.get(share.work.queue)
+    if queue is not None:
+        queue.jobs_out += len(batch)
+        queue.active_ms = broker.now_ms
+    work = handover.hand_over(broker, receiver, batch)
+    given += [(job, work) for job in batch]
+
+
+def _rest(broker: Broker, share: Share) -> Steps:
+    """Let other work go on for a moment."""
+    broker.schedule.call_at(broker.now_ms + ANSWER_LOOK_MS, partial(wake, broker, share))
+    share.is_idle = True
+    yield

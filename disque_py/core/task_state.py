@@ -1,0 +1,248 @@
+"""The state of tasks: a command's work, the leader's view of it, and a node's share. tasks.py has the conversation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from cluster_bus.node import Node
+    from disque_py.core.broker import Broker
+    from disque_py.core.client import Client
+    from disque_py.core.filters import Filter
+    from disque_py.core.rebalance import Balance
+    from disque_py.core.zones import Zone
+
+# Commands, as they travel.
+PURGE: Final = 1
+MOVE: Final = 2
+REDRIVE: Final = 3
+REBALANCE: Final = 4
+COMMAND_NAMES: Final[dict[int, bytes]] = {
+    PURGE: b"qpurge",
+    MOVE: b"qmove",
+    REDRIVE: b"qredrive",
+    REBALANCE: b"qrebalance",
+}
+
+PENDING: Final = b"pending"
+INVISIBLE: Final = b"invisible"
+ERRORED: Final = b"errored"
+STATUSES: Final = (INVISIBLE, PENDING, ERRORED)
+
+# Actions of a TASK, and outcomes of a TASK_STATE.
+BEGIN: Final = 0
+GO: Final = 1
+END: Final = 2
+GOES_ON: Final = 0
+OVER: Final = 1
+UNABLE: Final = 2
+
+# States of a task.
+RUNNING: Final = b"running"
+DONE: Final = b"done"
+CANCELED: Final = b"canceled"
+ABORTED: Final = b"aborted"
+
+# Jobs that a share offers at a time; its link carries the changes of no more than these at once.
+OFFER_MAX: Final = 250
+# Places that an ordered share keeps: about three megabytes.
+CHOSEN_MAX: Final = 20_000
+
+# A job's place: two numbers that order it, and its id.
+Place = tuple[int, int, bytes]
+Steps = Generator[None, None, None]
+
+
+class Work:
+    """The work of a task, as its command says it.
+
+    is_ordered   the first jobs of all nodes come first
+    limit        the most jobs to change; 0: all
+    rate         jobs per second; 0: no bound
+    zones        only nodes of these take part; empty: all do (a rebalance)
+    """
+
+    __slots__ = ("command", "is_ordered", "limit", "queue", "rate", "status", "to", "where", "zones")
+
+    def __init__(self, command: int, queue: bytes, where: Filter | None, status: bytes, to: bytes) -> None:
+        self.command = command
+        self.queue = queue
+        self.where = where
+        self.status = status
+        self.to = to
+        self.is_ordered = command == REDRIVE
+        self.limit = 0
+        self.rate = 0
+        self.zones: tuple[Zone, ...] = ()
+
+
+class Helper:
+    """One node's share, as the leader knows it.
+
+    round, granted     the last grant, and its number of jobs
+    offers             places of jobs that it offers; None: it is at work
+    changed, failed    its jobs so far
+    heard_ms           when it said something last
+    is_over, is_lost   it is done; it did not get to its end
+    length, takes      jobs in its queue, and whether it takes more; -1: not told (a rebalance)
+    receiver           the node for which the last grant was
+    """
+
+    __slots__ = (
+        "changed",
+        "failed",
+        "granted",
+        "heard_ms",
+        "is_heard",
+        "is_lost",
+        "is_over",
+        "length",
+        "offers",
+        "receiver",
+        "round",
+        "takes",
+    )
+
+    def __init__(self, now_ms: int) -> None:
+        self.round = 0
+        self.granted = 0
+        self.offers: list[tuple[int, int]] | None = None
+        self.changed = 0
+        self.failed = 0
+        self.heard_ms = now_ms
+        self.is_heard = False
+        self.is_over = False
+        self.is_lost = False
+        self.length = -1
+        self.takes = False
+        self.receiver: Node | None = None
+
+
+class Task:
+    """A task that this node leads, or has led within the last hour.
+
+    id           as clients know it; `number` is the name that nodes use
+    helpers      node -> its share, this node's included
+    missing      known nodes that were not linked when it began
+    started_ms   Unix time
+    ended_ms     monotonic; 0: it runs
+    client       waits for its end
+    level        jobs that RATE allows now, in thousandths; as of `level_ms`
+    is_timed     a timer for the next grant is pending
+    balance      the plan of a rebalance, once it is made
+    """
+
+    __slots__ = (
+        "balance",
+        "client",
+        "ended_ms",
+        "helpers",
+        "id",
+        "is_timed",
+        "level",
+        "level_ms",
+        "missing",
+        "number",
+        "started_ms",
+        "state_name",
+        "work",
+    )
+
+    def __init__(self, task_id: bytes, number: int, work: Work, client: Client | None) -> None:
+        self.id = task_id
+        self.number = number
+        self.work = work
+        self.client = client
+        self.state_name = RUNNING
+        self.helpers: dict[Node, Helper] = {}
+        self.missing: list[Node] = []
+        self.started_ms = 0
+        self.ended_ms = 0
+        self.level = 0
+        self.level_ms = 0
+        self.is_timed = False
+        self.balance: Balance | None = None
+
+    @property
+    def changed(self) -> int:
+        """Jobs that were changed, on all nodes."""
+        return sum([helper.changed for helper in self.helpers.values()])
+
+    @property
+    def failed(self) -> int:
+        """Jobs that were left out, because a worker has them or they are being handed over."""
+        return sum([helper.failed for helper in self.helpers.values()])
+
+    def lost(self) -> list[Node]:
+        """Return the nodes that do not take part, or did not get to their end."""
+        return [*self.missing, *[node for node, helper in self.helpers.items() if helper.is_lost]]
+
+
+class Share:
+    """This node's share of a task that `leader` leads under this number.
+
+    began_ms, mark    the Unix time when it began, and the highest creation time of a job that was there
+    chosen, at        places of jobs to act on, and the next of them
+    floor, was_cut    the walks before have seen all places up to here; the last one dropped some behind
+    round, granted    the grant that was done last; the number of jobs of the one under way
+    changed, failed   jobs so far
+    is_idle           it waits for a grant, or for other nodes
+    is_offering       … for a grant
+    unsynced          nodes that have not said that they handled all changes
+    length            jobs in the queue when it began
+    receiver          the node that gets the jobs of the grant (a rebalance)
+    steps             its work, a slice per step
+    """
+
+    __slots__ = (
+        "at",
+        "began_ms",
+        "changed",
+        "chosen",
+        "failed",
+        "floor",
+        "granted",
+        "is_dropped",
+        "is_idle",
+        "is_offering",
+        "leader",
+        "length",
+        "mark",
+        "number",
+        "outcome",
+        "receiver",
+        "round",
+        "shard",
+        "steps",
+        "unsynced",
+        "was_cut",
+        "work",
+    )
+
+    def __init__(
+        self, broker: Broker, leader: Node, number: int, work: Work, steps_of: Callable[[Broker, Share], Steps]
+    ) -> None:
+        self.leader = leader
+        self.number = number
+        self.work = work
+        self.began_ms = broker.wall_ms
+        self.mark = broker.last_ctime
+        self.chosen: list[Place] = []
+        self.at = 0
+        self.floor: Place | None = None
+        self.was_cut = False
+        self.shard = 0
+        self.round = 0
+        self.granted = 0
+        self.changed = 0
+        self.failed = 0
+        self.outcome = GOES_ON
+        self.is_idle = False
+        self.is_offering = False
+        self.is_dropped = False
+        self.unsynced: dict[Node, None] = {}
+        queue = broker.queues.get(work.queue)
+        self.length = queue.length if queue is not None else 0
+        self.receiver: Node | None = None
+        self.steps = steps_of(broker, self)
