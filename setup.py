@@ -41,81 +41,88 @@ FILES = (
     "disque_py/server/turn_loop.py",
 )
 STAYS_PYTHON = re.compile(r"^# Stays Python: \S.*\.$", re.MULTILINE)
-# Modules that no command of a producer or a consumer passes. The C compiler does not optimize them, because it would
-# spend more than half of its time on that.
-SELDOM = (
-    "cluster_bus/failure.py",
-    "cluster_bus/handshake.py",
-    "cluster_bus/heartbeat.py",
-    "cluster_bus/membership.py",
-    "cluster_bus/nodes_file.py",
-    "disque_py/commands/acl.py",
-    "disque_py/commands/auditing.py",
-    "disque_py/commands/batches.py",
-    "disque_py/commands/clients.py",
-    "disque_py/commands/cluster.py",
-    "disque_py/commands/configuring.py",
-    "disque_py/commands/debugging.py",
-    "disque_py/commands/describing.py",
-    "disque_py/commands/events.py",
-    "disque_py/commands/hello.py",
-    "disque_py/commands/info.py",
-    "disque_py/commands/latency.py",
-    "disque_py/commands/latency_report.py",
-    "disque_py/commands/locks.py",
-    "disque_py/commands/logins.py",
-    "disque_py/commands/monitoring.py",
-    "disque_py/commands/moving.py",
-    "disque_py/commands/permissions.py",
-    "disque_py/commands/queue_settings.py",
-    "disque_py/commands/queues.py",
-    "disque_py/commands/scanning.py",
-    "disque_py/commands/schedules.py",
-    "disque_py/commands/server.py",
-    "disque_py/commands/shares.py",
-    "disque_py/commands/subcommands.py",
-    "disque_py/commands/tasks.py",
-    "disque_py/commands/topics.py",
-    "disque_py/commands/voters.py",
-    "disque_py/core/access_log.py",
-    "disque_py/core/asking.py",
-    "disque_py/core/cron.py",
-    "disque_py/core/electing.py",
-    "disque_py/core/firing.py",
-    "disque_py/core/gathering.py",
-    "disque_py/core/keeping.py",
-    "disque_py/core/leaving.py",
-    "disque_py/core/locking.py",
-    "disque_py/core/moving.py",
-    "disque_py/core/pattern_interest.py",
-    "disque_py/core/pausing.py",
-    "disque_py/core/queue_settings.py",
-    "disque_py/core/rebalance.py",
-    "disque_py/core/recalling.py",
-    "disque_py/core/recurring.py",
-    "disque_py/core/repair.py",
-    "disque_py/core/repair_state.py",
-    "disque_py/core/replacing.py",
-    "disque_py/core/reset.py",
-    "disque_py/core/scan.py",
-    "disque_py/core/settings_sync.py",
-    "disque_py/core/task_jobs.py",
-    "disque_py/core/task_state.py",
-    "disque_py/core/tasks.py",
-    "disque_py/core/topics.py",
-    "disque_py/core/units.py",
-    "disque_py/core/users.py",
-    "disque_py/core/visible_events.py",
-    "disque_py/core/voter_list.py",
-    "disque_py/core/voter_memory.py",
-    "disque_py/core/windows.py",
-    "disque_py/storage/body_recovery.py",
-    "disque_py/storage/event_readers.py",
-    "disque_py/storage/journal_info.py",
-    "disque_py/storage/reloading.py",
-    "persistence/backup.py",
-    "persistence/pages.py",
-    "persistence/search.py",
+# Modules that a job passes on its way: added, copied, handed over, fetched, acknowledged, written and read as a record;
+# also jobs with attributes, claims, caps and topics.
+# Only these are optimized, because the C compiler spends more than half of its time on that (docs/performance.md).
+# tests/house/test_optimized_modules.py lets jobs go this way and looks for missing modules.
+OFTEN = (
+    "cluster_bus/codec.py",
+    "cluster_bus/columns.py",
+    "cluster_bus/link.py",
+    "cluster_bus/node.py",
+    "cluster_bus/node_table.py",
+    "cluster_bus/outgoing.py",
+    "disque_py/commands/adding.py",
+    "disque_py/commands/arguments.py",
+    "disque_py/commands/connection.py",
+    "disque_py/commands/fetching.py",
+    "disque_py/commands/jobs.py",
+    "disque_py/commands/options.py",
+    "disque_py/core/acks.py",
+    "disque_py/core/broker.py",
+    "disque_py/core/capping.py",
+    "disque_py/core/caps.py",
+    "disque_py/core/changing.py",
+    "disque_py/core/claim_messages.py",
+    "disque_py/core/claim_stamps.py",
+    "disque_py/core/client.py",
+    "disque_py/core/delivery.py",
+    "disque_py/core/ends.py",
+    "disque_py/core/event_packing.py",
+    "disque_py/core/events.py",
+    "disque_py/core/exclusive.py",
+    "disque_py/core/fanout.py",
+    "disque_py/core/filters.py",
+    "disque_py/core/handover.py",
+    "disque_py/core/id_sets.py",
+    "disque_py/core/ids.py",
+    "disque_py/core/interest.py",
+    "disque_py/core/job.py",
+    "disque_py/core/job_attributes.py",
+    "disque_py/core/job_snapshot.py",
+    "disque_py/core/journaling.py",
+    "disque_py/core/keying.py",
+    "disque_py/core/keys.py",
+    "disque_py/core/lifecycle.py",
+    "disque_py/core/memory.py",
+    "disque_py/core/node_sets.py",
+    "disque_py/core/ordering.py",
+    "disque_py/core/outbox.py",
+    "disque_py/core/patterns.py",
+    "disque_py/core/priority_queue.py",
+    "disque_py/core/pulls.py",
+    "disque_py/core/queue.py",
+    "disque_py/core/replica_sets.py",
+    "disque_py/core/replication.py",
+    "disque_py/core/requeue.py",
+    "disque_py/core/restoring.py",
+    "disque_py/core/rivals.py",
+    "disque_py/core/schedule.py",
+    "disque_py/core/sorted_jobs.py",
+    "disque_py/core/stats.py",
+    "disque_py/core/taking.py",
+    "disque_py/core/timers.py",
+    "disque_py/core/tokens.py",
+    "disque_py/core/tombstones.py",
+    "disque_py/core/zones.py",
+    "disque_py/node/commit_position.py",
+    "disque_py/node/dispatch.py",
+    "disque_py/node/output_commit.py",
+    "disque_py/node/turn.py",
+    "disque_py/resp/replies.py",
+    "disque_py/resp/requests.py",
+    "disque_py/server/clock.py",
+    "disque_py/server/connection.py",
+    "disque_py/server/turn_loop.py",
+    "disque_py/storage/event_log_service.py",
+    "disque_py/storage/loading.py",
+    "persistence/event_log.py",
+    "persistence/event_records.py",
+    "persistence/journal.py",
+    "persistence/layouts.py",
+    "persistence/records.py",
+    "persistence/recovery.py",
+    "persistence/write_queue.py",
 )
 PIECES = 4  # Of the modules of each level: enough for two to four cores.
 MODULE_C = "__native_"  # So mypyc names the C file of a module, with three underscores for each dot.
@@ -152,28 +159,28 @@ def modules() -> list[str]:
 
 
 def pieces(sources: list[str]) -> list[tuple[str, bool]]:
-    """Return C files that include those of mypyc, and whether their code is run seldom.
+    """Return C files that include those of mypyc, and whether their code is optimized.
 
-    Each module's C file includes a header of a megabyte. The files of a piece share one reading of it. The longest
-    pieces come first, so no core waits long for the last one.
+    Each module's C file includes a header of a megabyte. The files of a piece share one reading of it. The optimized
+    pieces come first, because they take longest, so no core waits long for the last one.
     """
-    seldom = tuple(MODULE_C + re.sub(r"\.py$", ".c", path).replace("/", "___") for path in SELDOM)
+    often = {MODULE_C + re.sub(r"\.py$", ".c", path).replace("/", "___") for path in OFTEN}
     of_modules = [source for source in sources if Path(source).name.startswith(MODULE_C)]
     heaps: list[tuple[int, str, bool, list[str]]] = []
-    for is_seldom, word in ((False, "often"), (True, "seldom")):
-        heaps += [(0, f"piece_{at}_{word}.c", is_seldom, []) for at in range(PIECES)]
+    for is_often, word in ((True, "often"), (False, "seldom")):
+        heaps += [(0, f"piece_{at}_{word}.c", is_often, []) for at in range(PIECES)]
     for source in sorted(of_modules, key=lambda source: (-os.path.getsize(source), source)):
-        is_seldom = Path(source).name.startswith(seldom)
-        smallest = min(heap for heap in heaps if heap[2] == is_seldom)
+        is_often = Path(source).name in often
+        smallest = min(heap for heap in heaps if heap[2] == is_often)
         heaps.remove(smallest)
-        heaps.append((smallest[0] + os.path.getsize(source), smallest[1], is_seldom, [*smallest[3], source]))
+        heaps.append((smallest[0] + os.path.getsize(source), smallest[1], is_often, [*smallest[3], source]))
     made = []
-    for _, name, is_seldom, heap in sorted(heaps, reverse=True):
+    for _, name, is_often, heap in sorted(heaps, key=lambda heap: (heap[2], heap[:2]), reverse=True):
         if heap:
             path = Path(heap[0]).with_name(name)
             path.write_text("".join(f'#include "{Path(source).name}"\n' for source in sorted(heap)), encoding="utf-8")
-            made.append((str(path), is_seldom))
-    return made + [(source, False) for source in sources if source not in of_modules]
+            made.append((str(path), is_often))
+    return made + [(source, True) for source in sources if source not in of_modules]
 
 
 class Build(build_ext):
@@ -186,8 +193,11 @@ class Build(build_ext):
 
     def build_extensions(self) -> None:
         """Compile the large extension in pieces, as many at once as there are cores."""
+        self.read_header_once()
         compile_in_order = self.compiler.compile
-        unoptimized = ["-O0"] if self.compiler.compiler_type == "unix" else []
+        is_unix = self.compiler.compiler_type == "unix"
+        always = ["-fno-asynchronous-unwind-tables"] if is_unix else []  # C code needs none, and they take time.
+        unoptimized = ["-O0"] if is_unix else []
 
         def compile_at_once(sources: list[str], *args: Any, **options: Any) -> list[str]:
             if len(sources) == 1:
@@ -195,15 +205,37 @@ class Build(build_ext):
             usual = options.pop("extra_postargs", None) or []
 
             def compile_piece(piece: tuple[str, bool]) -> list[str]:
-                source, is_seldom = piece
-                level = unoptimized if is_seldom else []
-                return compile_in_order([source], *args, extra_postargs=[*usual, *level], **options)
+                source, is_often = piece
+                more = always if is_often else always + unoptimized
+                return compile_in_order([source], *args, extra_postargs=[*usual, *more], **options)
 
             with ThreadPoolExecutor(os.cpu_count()) as pool:
                 return [file for files in pool.map(compile_piece, pieces(sources)) for file in files]
 
         self.compiler.compile = compile_at_once
         super().build_extensions()
+
+    def read_header_once(self) -> None:
+        """Translate Python.h for gcc, which reads it for each of the small extensions.
+
+        Other compilers, and gcc if the flags differ, don't find the translation and read the header itself. Files that
+        include it more than once can't use it.
+        """
+        if self.compiler.compiler_type != "unix" or not self.extensions:
+            return
+        folder = Path(self.build_temp) / "header"
+        folder.mkdir(parents=True, exist_ok=True)
+        header = Path(sysconfig.get_path("include")) / "Python.h"
+        translated = folder / "Python.h.gch"
+        flags = [*self.extensions[0].extra_compile_args, f"-I{header.parent}", "-o", str(translated)]
+        try:
+            self.compiler.spawn([*self.compiler.compiler_so, *flags, "-x", "c-header", str(header)])
+        except Exception as error:
+            sys.stderr.write(f"Python.h is read as text: {error}\n")
+            return
+        for extension in self.extensions:
+            if len(extension.sources) == 1:
+                extension.include_dirs = [str(folder), *extension.include_dirs]
 
     def run(self) -> None:
         """Compile, or print the reason why not."""

@@ -22,11 +22,21 @@ expects: events, jobs, sink and index. pipelines/ holds programs on top of the s
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from disque_py.spark.java import NoJavaError, ensure_java
+if TYPE_CHECKING:
+    from disque_py.spark.java import NoJavaError, ensure_java
 
 __all__ = ["NoJavaError", "ensure_java", "register"]
+
+
+def __getattr__(name: str) -> Any:
+    """Load what looks for a Java when it is asked for: `disque-query` needs none, and starts sooner without."""
+    if name in ("NoJavaError", "ensure_java"):
+        from disque_py.spark import java
+
+        return getattr(java, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def register(spark: Any) -> None:

@@ -1,7 +1,7 @@
 """All state that can grow is in a table with its bound: docs/operations.md, "Limits on memory", or BESIDES.
 
 Peers and clients may make a node keep only what has a bound. So a new container of the broker, the bus, the storage or
-the server fails here until a table has its bound. The tests of the bounds are where the bounds live, and in
+the server fails here until the table says its bound. The tests of the bounds are where the bounds live, and in
 tests/unit/test_bounds.py.
 """
 
@@ -141,6 +141,8 @@ BOUNDS = {
         Task: helpers missing
         Turn: answers refused tried unanswered
         Walk: left
+        Flush: nodes
+        Push: unanswered
     """,
     "an operator": """
         Bus: _binds _servers _socks
@@ -208,7 +210,7 @@ BOUNDS = {
         User: _known
     """,
     "batches and the ids in them": """
-        Batch: fields parts places recorded
+        Batch: fields parts places
         Batches: by_name callbacks collecting due flush_answers flushes held noted pending push_of pushes
             recorded reports to_sync waiting
         IdSet: _buckets
@@ -221,9 +223,9 @@ BOUNDS = {
         JobAttributes: extras
     """,
     "ids of finished jobs (done tables)": """
-        Acks: not_held
+        Acks: ahead not_held
         Broker: tombstones
-        Ends: _before recent
+        Ends: _before recent _doubts_before doubts
         Tombstones: _before _now
     """,
     "settings of queues, schedules, topics, bindings, states of batches, users": """
@@ -326,6 +328,7 @@ BOUNDS = {
     "results and progress of jobs": """
         ProgressTable: by_job due
         Results: _spans by_id
+        Acks: ahead
     """,
     "bodies on their way to disk (spill)": """
         Spill: writing

@@ -36,7 +36,7 @@ def test_a_result_that_was_not_stored_is_none(slots):
 
 def test_readers_that_came_first_are_told(slots):
     found = []
-    readers = [threading.Thread(target=lambda: found.append(slots.wait("task", 10))) for _ in range(3)]
+    readers = [threading.Thread(target=lambda: found.append(slots.wait("task", 60))) for _ in range(3)]
     for reader in readers:
         reader.start()
     time.sleep(0.2)
@@ -74,7 +74,7 @@ def test_asyncio_has_the_same_slots(shared_node, name):
     async def main():
         async with shared_node.async_client() as client:
             slots = AsyncResultSlots(client, name)
-            waiting = asyncio.create_task(slots.wait("task", 10))
+            waiting = asyncio.create_task(slots.wait("task", 60))
             await asyncio.sleep(0.1)
             await slots.put("task", b"x" * 100_000, 7_200_000)
             return await waiting, await slots.get("task"), await slots.get("other")

@@ -206,3 +206,21 @@ def test_a_deleted_batch_does_not_come_back_in_another_one_of_its_name() -> None
     world.restart("a")
     world.run(2_000)
     assert shown(world, "a")["total"] == 1
+
+
+def test_both_sides_of_a_partition_publish_to_one_batch() -> None:
+    """Spec TP8, BT3, BT7: each side sees its own publications whole. Afterwards all nodes count all jobs."""
+    world = joined("abcd", cluster_node_timeout=1_000)
+    for queue in "xy":
+        world.ask("a", "TOPIC", "BIND", "t", queue)
+    publication = ("TOPIC", "PUBLISH", "t", "body", 0, "BATCH", "b", "REPLICATE", 2)
+    world.ask("a", *publication)
+    world.run(1_000)
+    for one, other in ("ac", "ad", "bc", "bd"):
+        world.cut(one, other)
+    world.run(4_000)
+    assert [len(world.ask(name, *publication)) for name in "ac"] == [2, 2]
+    assert [counts(world, name)[0] for name in "abcd"] == [4, 4, 4, 4]
+    world.heal()
+    world.run(15_000)
+    assert [counts(world, name)[:2] for name in "abcd"] == [(6, 6)] * 4

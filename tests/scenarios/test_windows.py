@@ -63,3 +63,22 @@ def test_any_number_of_replacements_at_once_leaves_one_job(seed: int) -> None:
         world.run(500)
     assert len(set(got)) == 1, got
     assert got[0] in replies
+
+
+def test_a_replacement_after_a_partition_takes_the_places_of_the_jobs_of_both_sides() -> None:
+    """Spec TP6: in a partition one job per side is the bound."""
+    world = World("abcd", cluster_node_timeout=1_000)
+    world.join()
+    words = ("DELAY", 30, "WINDOW", 60, "REPLACE", "REPLICATE", 2)
+    add(world, "a", *words)
+    world.run(1_000)
+    for one, other in ("ac", "ad", "bc", "bd"):
+        world.cut(one, other)
+    world.run(4_000)
+    assert len({add(world, name, *words) for name in "acdb"}) == 4
+    world.heal()
+    world.run(10_000)
+    last = add(world, "c", *words)
+    world.run(40_000)
+    got = [world.ask(name, "GETJOB", "NOHANG", "COUNT", 5, "FROM", "q") or [] for name in "abcd"]
+    assert [job[1] for jobs in got for job in jobs] == [last]

@@ -40,7 +40,7 @@ BATCH: Final = 100
 FEED_MAX: Final = 1_000
 # The pause after an error of a node. The client has looked for another one before.
 AGAIN_S: Final = 0.5
-# The back-off of a queue is for tasks that failed. A message that no consumer took goes back at once.
+# The back-off of a queue is for tasks that failed. A task that was not taken, or is left behind, goes back now.
 AT_ONCE: Final = timedelta(0)
 CLOSE_S: Final = 5.0
 # A binding of a program that lives is written again at this interval (bindings.py).

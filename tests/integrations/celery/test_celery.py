@@ -111,7 +111,7 @@ def test_an_unknown_task_is_pending_and_a_wait_ends(app):
 
 def test_workers_answer_inspect_and_obey_control(app):
     assert eventually(app.control.inspect(["w@test"]).ping) == {"w@test": {"ok": "pong"}}
-    revoked = send(app, "run", "revoked", countdown=3)
+    revoked = send(app, "run", "revoked", countdown=8)
     assert app.control.revoke(revoked.id, reply=True, timeout=60, destination=["w@test"])
     with pytest.raises(TaskRevokedError):
         revoked.get(timeout=60)
@@ -133,7 +133,7 @@ def test_a_stopped_worker_gives_back_what_it_has_not_started(tmp_path):
     with node() as broker, client_of(broker.url) as app:
         worker = CeleryWorker(tmp_path, broker.url, "-c", "1").start()
         for n in range(3):
-            send(app, "run", f"stop-{n}", 1)
+            send(app, "run", f"stop-{n}", 5)
         eventually(lambda: worker.lines("stop-0"))
         worker.stop()
         assert worker.lines("stop-0-done")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 
 import dramatiq
 from dramatiq.middleware import GroupCallbacks
@@ -60,7 +59,7 @@ def test_a_barrier_frees_all_when_the_last_one_comes(limits):
     passed = []
     first = threading.Thread(target=lambda: passed.append(barrier.wait(timeout=60_000)))
     first.start()
-    time.sleep(0.2)
+    eventually(lambda: limits.incr(barrier.key, 0, 1, 60_000))  # One party is left.
     assert barrier.wait(block=False)
     first.join()
     assert passed == [True]

@@ -171,7 +171,7 @@ def test_middleware_sees_each_step(broker, work):
 def test_waiting_ends_with_its_time(broker, work):
     @broker.task(task_name="slow")
     async def slow() -> None:
-        await asyncio.sleep(1)
+        await asyncio.sleep(5)
 
     async def story(_):
         with pytest.raises(TaskiqResultTimeoutError):

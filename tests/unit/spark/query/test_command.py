@@ -59,7 +59,9 @@ def test_a_question_loads_no_library_that_its_answer_does_not_need(path):
     done = subprocess.run([sys.executable, "-c", code, path, "trace", "a"], capture_output=True, text=True, check=True)
     ours = done.stdout.splitlines()[-1].split()
     assert "disque_py.spark.query.questions" in ours
-    assert not {"pyarrow", "numpy", "disque_py.client", "pyspark", "argparse", "click.shell_completion"} & set(ours)
+    unneeded = {"pyarrow", "numpy", "disque_py.client", "pyspark", "argparse", "click.shell_completion"}
+    assert not unneeded & set(ours)
+    assert not {"disque_py.spark.java", "subprocess", "lzma"} & set(ours)
 
 
 def test_rows_come_as_json_and_csv_too(path, capsys):

@@ -1,0 +1,58 @@
+"""setup.py has the C compiler optimize the modules that a job passes on its way, and no others."""
+
+from __future__ import annotations
+
+import runpy
+import sys
+from collections import Counter
+
+import pytest
+
+from disque_py.simulator.clients.connection import words
+from world import World
+
+FEW, MANY = 20, 60
+# Modules that are called less often than once for two further jobs may be slow: those of each turn, for example.
+OFTEN = (MANY - FEW) // 2
+
+
+@pytest.fixture(scope="module")
+def build(root):
+    """The names of setup.py."""
+    return runpy.run_path(str(root / "setup.py"))
+
+
+def calls_in_files(names, jobs):
+    """The calls in each file, while jobs are added on the first node, and fetched and acknowledged on the last."""
+    world = World("", events=True, is_prompt=False)
+    for name in names:
+        world.add(name, journal="everysec")
+    world.join()
+    producer, consumer = world.client(names[0]), world.client(names[-1])
+    count: Counter[str] = Counter()
+
+    def note(frame, event, argument):
+        if event == "call":
+            count[frame.f_code.co_filename] += 1
+
+    sys.setprofile(note)
+    try:
+        producer.send([words("ADDJOB", "q", "x" * 100, 0)] * jobs)
+        consumer.send([words("GETJOB", "FROM", "q")] * jobs)
+        world.until(lambda: len(consumer.replies) == jobs)
+        consumer.send([words("ACKJOB", job[0][1]) for job in consumer.replies])
+        world.until(lambda: len(consumer.replies) == 2 * jobs)
+    finally:
+        sys.setprofile(None)
+    assert consumer.replies[jobs:] == [1] * jobs
+    return count
+
+
+@pytest.mark.plain
+@pytest.mark.parametrize("names", ["abc", "ab"])
+def test_modules_that_every_job_passes_are_optimized(build, root, names):
+    """Added, copied or handed over, fetched, acknowledged, with a record in the journal and in the log of events."""
+    further = calls_in_files(names, MANY) - calls_in_files(names, FEW)
+    passed = {name for name in build["modules"]() if further[str(root / name)] >= OFTEN}
+    assert {"disque_py/core/acks.py", "disque_py/core/journaling.py"} <= passed
+    assert passed - set(build["OFTEN"]) == set()
