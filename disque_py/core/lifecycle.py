@@ -647,7 +647,7 @@ def _note_end(broker: Broker, job: Job) -> None:
     if status >= COMPLETED and status != ERRORED:
         ends.recent[job.id] = status
         work = job.work
-        if isinstance(work, Collection) and work.is_doubted:
+        if work is not None and type(work) is Collection and work.is_doubted:  # Only a completed job has a result.
             ends.doubts[job.id] = None
     if ends.watched:
         ends.note(job.id)

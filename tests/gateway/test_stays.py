@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import threading
 import time
 
 import grpc
@@ -48,16 +49,16 @@ def test_a_stream_of_http_ends(opened, monkeypatch):
 def test_a_stream_of_grpc_ends(opened, name):
     gateway, take_away = opened
     rpc = RpcClient(gateway, login="Bearer dq_t")
-    requests = iter([rpc.request(name, start={"queue": "stay-rpc"}, credit=1)]) if name == "Consume" else None
+    is_over = threading.Event()
 
-    def forever():
-        yield next(requests)
-        while stream.is_active():
-            stream.time_remaining()
+    def requests():
+        yield rpc.request(name, start={"queue": "stay-rpc"}, credit=1)
+        is_over.wait()
 
-    stream = rpc.stream(name, forever()) if requests else rpc(name)
+    stream = rpc.stream(name, requests()) if name == "Consume" else rpc(name)
     take_away()
     with pytest.raises(grpc.RpcError) as ended:
         list(stream)
+    is_over.set()
     assert ended.value.code() == grpc.StatusCode.UNAUTHENTICATED
     rpc.close()

@@ -26,7 +26,7 @@ def test_a_command_that_waits_does_no_part():
     """It looks again when a handler lets it go on."""
     seen = []
     broker, client = start(
-        lambda broker, client: stalling.until(broker, client, lambda: len(seen) > 1 or seen.append(1))
+        lambda broker, client: stalling.until(broker, client, lambda: len(seen) > 1 or bool(seen.append(1)))
     )
     dispatch.tick(broker)
     assert (seen, client.waiting) == ([1], WAITS_FOR_PARTS)
