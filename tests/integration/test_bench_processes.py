@@ -40,7 +40,7 @@ def test_servers_end_with_their_context_when_it_fails():
 def test_several_nodes_are_joined_and_tell_their_messages():
     with Servers() as servers:
         running = servers.start(ours(1 << 26), 2)
-        assert [info(port)["cluster_linked_nodes"] for port in running.ports] == ["1", "1"]
+        assert [info(port)["cluster_linked_nodes"] for port in running.ports] == [1, 1]
         assert running.bus()[0] > 0
         assert running.version.startswith("0.")
 

@@ -51,13 +51,24 @@ class OlderFenceError(Exception):
     """A later claim on the project has reached the storage, so this writer has lost its own."""
 
 
+def opened(path: Path) -> sqlite3.Connection:
+    """Return a connection to the database, which several processes may be opening now."""
+    database = sqlite3.connect(path, timeout=30, isolation_level=None)
+    while True:
+        try:
+            database.execute("PRAGMA journal_mode=WAL")
+        except sqlite3.OperationalError:  # Another process is changing the mode. SQLite does not wait for that.
+            time.sleep(0.05)
+            continue
+        database.execute("PRAGMA synchronous=OFF")
+        return database
+
+
 class Storage:
     """The place of the encoded segments. It refuses a write under an older fence than the project's newest."""
 
     def __init__(self, folder: Path) -> None:
-        self._db = sqlite3.connect(folder / "storage.db", timeout=30, isolation_level=None)
-        self._db.execute("PRAGMA journal_mode=WAL")
-        self._db.execute("PRAGMA synchronous=OFF")
+        self._db = opened(folder / "storage.db")
         self._db.execute("CREATE TABLE IF NOT EXISTS fences (project TEXT PRIMARY KEY, fence INT)")
         self._db.execute(
             "CREATE TABLE IF NOT EXISTS segments"

@@ -33,13 +33,24 @@ PAUSE_S = 0.01
 FOLLOWERS = 5
 
 
+def opened(path: Path) -> sqlite3.Connection:
+    """Return a connection to the database, which several processes may be opening now."""
+    database = sqlite3.connect(path, timeout=30, isolation_level=None)
+    while True:
+        try:
+            database.execute("PRAGMA journal_mode=WAL")
+        except sqlite3.OperationalError:  # Another process is changing the mode. SQLite does not wait for that.
+            time.sleep(0.05)
+            continue
+        database.execute("PRAGMA synchronous=OFF")
+        return database
+
+
 class Gateway:
     """The phones' gateway: it takes a notification once, and counts how often it was sent."""
 
     def __init__(self, folder: Path) -> None:
-        self._db = sqlite3.connect(folder / "gateway.db", timeout=30, isolation_level=None)
-        self._db.execute("PRAGMA journal_mode=WAL")
-        self._db.execute("PRAGMA synchronous=OFF")
+        self._db = opened(folder / "gateway.db")
         self._db.execute(
             "CREATE TABLE IF NOT EXISTS sent (id TEXT PRIMARY KEY, happened REAL, delivered REAL, fence INT, sends INT)"
         )

@@ -16,6 +16,7 @@ import json
 import logging
 import sqlite3
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -32,13 +33,24 @@ FLOOR = 10
 # -- the site -----------------------------------------------------------------------------------------------
 
 
+def opened(path: Path) -> sqlite3.Connection:
+    """Return a connection to the database, which several processes may be opening now."""
+    database = sqlite3.connect(path, timeout=30, isolation_level=None)
+    while True:
+        try:
+            database.execute("PRAGMA journal_mode=WAL")
+        except sqlite3.OperationalError:  # Another process is changing the mode. SQLite does not wait for that.
+            time.sleep(0.05)
+            continue
+        database.execute("PRAGMA synchronous=OFF")
+        return database
+
+
 class Site:
     """The database of contacts and uploads, which is right at any time. Each change returns its task."""
 
     def __init__(self, folder: Path) -> None:
-        self._db = sqlite3.connect(folder / "site.db", timeout=30, isolation_level=None)
-        self._db.execute("PRAGMA journal_mode=WAL")
-        self._db.execute("PRAGMA synchronous=OFF")
+        self._db = opened(folder / "site.db")
         self._db.execute("CREATE TABLE IF NOT EXISTS contacts (user INT, contact INT, PRIMARY KEY (user, contact))")
         self._db.execute("CREATE INDEX IF NOT EXISTS followers ON contacts (contact)")
         self._db.execute("CREATE TABLE IF NOT EXISTS uploads (user INTEGER PRIMARY KEY, last REAL)")
