@@ -1,8 +1,8 @@
 """Node: our view of one member of the cluster, ourselves included.
 
 A Node object is an identity: for each id there is exactly one object per process. So sets of nodes are sets of these
-objects and compare by identity. Membership alone creates them (`Membership.intern`) and changes the fields of its
-part. The core only reads, apart from the fields under "the core's own".
+objects and compare by identity. The node table alone creates them (`NodeTable.intern`), and only the membership changes
+the fields of its part. The core only reads, apart from the fields under "the core's own".
 
 `id` is 20 random bytes; clients see it as 40 lower-case hex characters (`name`).
 """
