@@ -69,8 +69,9 @@ class Load:
     def __init__(self, gateway) -> None:
         self.gateway = gateway
         self.added, self.taken, self.done, self.seen = {}, set(), set(), set()
+        self.place = ""
         self._ended = threading.Event()
-        works = (self._produce, self._take, self._take, self._take, self._read)
+        works = (self._read, self._take, self._take, self._take, self._produce)
         self._threads = [threading.Thread(target=work, daemon=True) for work in works]
         for each in self._threads:
             each.start()
@@ -91,6 +92,12 @@ class Load:
         return None
 
     def _produce(self):
+        early = 0
+        while not self.place and not self._ended.is_set():
+            # A reader without a place begins with the news. Its first event gives it one.
+            self._again("POST", f"/v1/queues/{QUEUE}/jobs", {"body": "early", "request_id": f"early{early}"})
+            early += 1
+            time.sleep(0.2)
         for number in range(JOBS):
             job = {"body": str(number), "request_id": f"n{number}", "replicate": 2, "ttl_ms": 3_600_000}
             found = self._again("POST", f"/v1/queues/{QUEUE}/jobs", job)
@@ -112,11 +119,11 @@ class Load:
                     self.done.add(job["id"])
 
     def _read(self):
-        place = ""
         while not self._ended.is_set():
+            place = ""
             connection = http.client.HTTPConnection(HOST, self.gateway.port, timeout=5)
             try:
-                headers = {"Last-Event-ID": place} if place else {}
+                headers = {"Last-Event-ID": self.place} if self.place else {}
                 connection.request("GET", f"/v1/events?queue={QUEUE}&event=added", headers=headers)
                 answer = connection.getresponse()
                 while not self._ended.is_set():
@@ -128,6 +135,8 @@ class Load:
                         place = value
                     elif field == "data" and "job_id" in json.loads(value):
                         self.seen.add(json.loads(value)["job_id"])
+                    elif not field and place:
+                        self.place = place  # Behind a whole event only.
             except (OSError, http.client.HTTPException):
                 time.sleep(0.05)
             finally:
