@@ -5,7 +5,7 @@ added with a KEY (keys.py), and the changeable part (changeable.py) of jobs that
 the bus and in the journal the first three are one later field of a job's snapshot (job_snapshot.py): (priority or nil,
 [name, value, …], 1 if keyed). Rarer values still are *extras*: a code and a value each, in one flat list behind these,
 which only jobs with extras have. A node keeps extras whose code it does not know, and passes them on. The changeable
-part is the next field.
+part is the next field. The topic of a job travels as an extra, too. In memory it is one of the job's terms (job.py).
 
 Spec F1, G2, K6, F3, F11.
 """
@@ -186,10 +186,9 @@ def _unpack_extras(field: Any) -> Extras:
         code, value = field[at], field[at + 1]
         if type(code) is not int or not _is_plain(value):
             raise ValueError("an extra that no node sends")
-        if type(value) is not bytes or code not in TEXTS:
-            check = CHECKS.get(code)
-            if check is not None and not check(value):
-                raise ValueError(f"an extra of code {code} that no node sends")
+        check = CHECKS.get(code)
+        if check is not None and not check(value):
+            raise ValueError(f"an extra of code {code} that no node sends")
         extras[code] = value
     if _bytes_of_extras(extras) > EXTRAS_BYTES_MAX:
         raise ValueError("extras of too many bytes")
@@ -240,8 +239,6 @@ def _is_stamp(value: Any) -> bool:
     return 0 <= value[3] < 1 << 31 and 0 <= value[4] < 1 << 63 and 0 <= value[5] < 1 << 63 and len(value[6]) <= 64
 
 
-# Codes of which every text can be a value.
-TEXTS: Final = (TOPIC, BATCH, SCHEDULE)
 # Code -> whether a peer's value can be one. Other codes are of newer versions.
 CHECKS: Final[dict[int, Callable[[Any], bool]]] = {
     CLAIM: _is_stamp,
