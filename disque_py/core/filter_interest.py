@@ -4,9 +4,9 @@ Each set of pairs is a kind of interest of its own (spec I2). It is told, hinted
 (interest.py), by messages that name the pairs. An older node ignores them, so it neither gets jobs by a filter nor
 gives some. A group of jobs (filters.py) keeps what is known of its clients on this and other nodes as its `demand`.
 
-An increase is told in the turn in which it happens, a decrease later if it lasts. A new link is told of all filters,
-a part per turn. A link carries a bounded number of
-filters, which clients that ask and do not wait use up, too. Further filters wait in line until others end.
+An increase is told in the turn in which it happens, a decrease later if it lasts. A new link is told of all filters, a
+part per turn. A link carries a bounded number of filters, which clients that ask and do not wait use up, too. Further
+filters wait in line until others end.
 
 A node hints at one node at a time while it has jobs that no client here waits for. Spec W5, W6.
 """
