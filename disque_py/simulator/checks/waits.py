@@ -2,9 +2,9 @@
 
 The oracle knows what clients did to a job, so it knows which ends may be told. An ACKJOB may have completed it, a
 CANCELJOB canceled it. A wait is judged at its answer. That a job is unknown is judged in any weather. A node may not
-say so if a node that it knows all the time has the job alive from the question to the answer, linked or not. All that depends
-on time is judged while nothing is wrong since the jobs were added. Then no end may be told without its result while a
-node has it.
+say so if a node that it knows all the time has the job alive from the question to the answer, linked or not. All that
+depends on time is judged while nothing is wrong since the jobs were added. Then no end may be told without its result
+while a node has it.
 
 In the end new waits begin for jobs of all kinds, without TIMEOUT. When all jobs are over each wait must be answered.
 """
