@@ -49,7 +49,7 @@ class Asked:
         self.quorum = quorum_at(machine)
 
     def most_copies(self) -> int:
-        """Return on how many nodes the job may have to be. Where zones are missing it waits for ever, whatever nodes."""
+        """Return on how many nodes the job may have to be. Where zones are missing it waits for ever."""
         if not self.zone_count:
             return max(self.quorum, quorum_at(self.machine))
         there = {zone_of(other) for other in self.machine.world.running() if not other.broker.is_leaving}
