@@ -163,8 +163,8 @@ class Membership:
         """CLUSTER MEET: shake hands with the node there (client port; the bus port is 10000 above unless given).
 
         `host` may be a name; the Wire resolves it. A handshake with that address that is in flight gets the whole time
-        again, and another attempt in place of one that may hang (spec N4). Nodes that forgot one of the two take it back
-        (spec N10).
+        again, and another attempt in place of one that may hang (spec N4). Nodes that forgot one of the two take it
+        back (spec N10).
         """
         self._begin_incarnation()
         self.tray.must_save = True
