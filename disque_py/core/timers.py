@@ -255,6 +255,7 @@ def is_idle(broker: Broker, queue: Queue, idle_ms: int) -> bool:
         and queue.name not in broker.consumers.told_interest
         and (queue.filters is None or not queue.filters.is_told)
         and (broker.now_ms - queue.active_ms >= idle_ms or _is_unused(broker, queue))
+        and not broker.errored_ids.has(queue.name)
     )
 
 
