@@ -156,7 +156,7 @@ def _was_taken(broker: Broker, share: Share, job: Job) -> bool:
 def pass_changed(broker: Broker, share: Share) -> None:
     """Pass jobs of the next offer that have changed since they were chosen: a grant for one of them does nothing.
 
-    Near its LIMIT a leader grants one job at a time, and each grant costs an answer of all nodes (simulator, seed 1251).
+    Near its LIMIT a leader grants one job at a time, and each grant costs an answer of all nodes (simulator 1251).
     """
     passed: list[Place] = []
     kept: list[Place] = []
