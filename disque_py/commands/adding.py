@@ -49,7 +49,7 @@ from disque_py.core.job_attributes import (
     JobAttributes,
 )
 from disque_py.core.queue import PAUSED_IN, Queue
-from disque_py.core.queue_settings import QUORUM, QueueSettings
+from disque_py.core.queue_fields import QUORUM, QueueSettings
 from disque_py.core.spilled import size_of
 from disque_py.resp.replies import EMPTY_ARRAY
 

@@ -23,8 +23,9 @@ from disque_py.core.errors import CommandError
 from disque_py.core.gathering import Share
 from disque_py.core.job_attributes import BATCH
 from disque_py.core.keeping import NAME_BYTES_MAX
+from disque_py.core.queue_fields import VALUE_BYTES_MAX
 from disque_py.core.queue_settings import BATCH as BATCH_STATE
-from disque_py.core.queue_settings import COUNTER_MAX, NO_VERSION, RESET_FIELD, VALUE_BYTES_MAX, state_key
+from disque_py.core.queue_settings import COUNTER_MAX, NO_VERSION, RESET_FIELD, state_key
 from disque_py.core.users import visible
 from disque_py.event_format import CANCELED, COMPLETED, ERRORED, EXPIRED, RUNNING, STATUS_NAMES
 from disque_py.resp.replies import OK, array, bulk, integer, nil_array, nil_bulk
