@@ -98,7 +98,7 @@ JOBSARE: Final = 60  # number of the question, one byte per job (core/asking.py)
 DOJOBS: Final = 61  # number, deed, [job id, …], [word, …]: a client wants this done to jobs that you hold
 DIDJOBS: Final = 62  # number of the request, one byte per job: 1 done, 0 not
 
-# Lost copies (disque_py/core/repair.py).
+# Lost copies (disque_py/core/repair_turns.py; TAKETURN: repair.py).
 HAVE: Final = (
     80  # number, NODES the sender knows as holders, [job id, …]: take these holders over, and say what you have
 )

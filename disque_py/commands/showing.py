@@ -7,7 +7,7 @@ from disk first. queues.py has SHOW CLUSTER, which asks all nodes; shares.py des
 from __future__ import annotations
 
 from disque_py import event_format
-from disque_py.core import changing, incremental, repair, scan, spilling, windows
+from disque_py.core import changing, incremental, repair, repair_turns, scan, spilling, windows
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
 from disque_py.core.errors import BAD_ID, CommandError
@@ -94,7 +94,7 @@ def described(broker: Broker, protocol: int, job: Job, body: bytes, *, shows_bod
         ("delay-ms", integer(job.terms.delay_ms)),
         ("retry-ms", integer(job.terms.retry_ms)),
         ("ttl-ms", integer(max(0, job.expire_at_ms - now_ms))),
-        ("copies", integer(repair.copies_of(broker, job))),
+        ("copies", integer(repair_turns.copies_of(broker, job))),
         ("repairing", integer(int(repair.is_repairing(broker, job)))),
         *_shown_flows(broker, job, nil, shows_body=shows_body),
         ("topic", nil if topic is None else bulk(topic)),

@@ -48,6 +48,7 @@ from disque_py.core import (
     pausing,
     pulls,
     repair,
+    repair_turns,
     replacing,
     replication,
     requeue,
@@ -168,10 +169,10 @@ MESSAGES: Final[dict[int, MessageHandler]] = {
     messages.TASK_STATE: tasks.on_task_state,
     messages.SYNC: tasks.on_sync,
     messages.SYNCED: tasks.on_synced,
-    messages.HAVE: repair.on_have,
-    messages.HAVEARE: repair.on_haveare,
-    messages.RESTORED: repair.on_restored,
-    messages.SHORT: repair.on_short,
+    messages.HAVE: repair_turns.on_have,
+    messages.HAVEARE: repair_turns.on_haveare,
+    messages.RESTORED: repair_turns.on_restored,
+    messages.SHORT: repair_turns.on_short,
     messages.TAKETURN: repair.on_taketurn,
     messages.QUESTION: gathering.on_question,
     messages.ANSWER: gathering.on_answer,
@@ -629,7 +630,7 @@ def settle(broker: Broker) -> None:
         replication.count_again(broker)
     repairs = broker.repairs
     if repairs.noted or repairs.to_ask or repairs.to_tell:
-        repair.settle(broker)
+        repair_turns.settle(broker)
     if broker.producers.key_events or broker.producers.key_conflicts:
         keying.settle(broker)
     while broker.producers.fans_due:
