@@ -117,7 +117,7 @@ JOBHAS: Final = 143  # job id, one byte as in WAITIS: that changed
 NOWAIT: Final = 144  # [job id, …]: the sender waits for these no more
 RESULT: Final = 145  # job id, result, version and node of its ack (0, b"": of a node that does not know the job)
 PROGRESS: Final = 146  # job id, percent, text, attempt, version
-# Batches (disque_py/core/keeping.py). Entries are those of core/id_sets.py, in one byte string.
+# Batches (disque_py/core/keeping.py, batch_ends.py). Entries are those of core/id_sets.py, in one byte string.
 BATCHADD: Final = 147  # number (0: no answer), batch, entries: record these
 BATCHGOT: Final = 148  # number of the BATCHADD: recorded
 BATCHSUM: Final = 149  # batch, [digest of each part], 1 if it is an answer: tell me entries of parts that differ

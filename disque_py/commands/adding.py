@@ -31,6 +31,7 @@ from disque_py.core import (
     windows,
     zones,
 )
+from disque_py.core.batch_callbacks import META_BATCH
 from disque_py.core.broker import Broker
 from disque_py.core.changeable import ATTEMPTS_MAX, Changeable, read_backoff
 from disque_py.core.claim_stamps import new_stamp
@@ -94,7 +95,7 @@ BACKOFF_ERROR: Final = "ERR BACKOFF must be fixed, linear or exponential:<base-m
 # Names of META that show a job's dead-letter history.
 RESERVED_META: Final = b"x-disque-"
 # The node itself gives these to the jobs of a schedule.
-OF_SCHEDULES: Final = (META_SCHEDULE, META_TICK, keeping.META_BATCH)
+OF_SCHEDULES: Final = (META_SCHEDULE, META_TICK, META_BATCH)
 KEY_BYTES_MAX: Final = 1024
 
 PRIORITY_ERROR: Final = "ERR PRIORITY must be a 64-bit integer"

@@ -25,6 +25,8 @@ from disque_py.commands.table import COMMANDS, Command
 from disque_py.core import (
     acks,
     asking,
+    batch_callbacks,
+    batch_ends,
     capping,
     changing,
     claim_messages,
@@ -153,8 +155,8 @@ MESSAGES: Final[dict[int, MessageHandler]] = {
     messages.BATCHADD: keeping.on_batchadd,
     messages.BATCHGOT: keeping.on_batchgot,
     messages.BATCHSUM: keeping.on_batchsum,
-    messages.BATCHFLUSH: keeping.on_batchflush,
-    messages.BATCHFLUSHED: keeping.on_batchflushed,
+    messages.BATCHFLUSH: batch_ends.on_batchflush,
+    messages.BATCHFLUSHED: batch_ends.on_batchflushed,
     messages.WAITFOR: job_waits.on_waitfor,
     messages.WAITIS: job_waits.on_waitis,
     messages.JOBOVER: job_waits.on_jobover,
@@ -666,7 +668,7 @@ def settle(broker: Broker) -> None:
     if batches.noted or batches.to_sync or batches.flush_answers:
         keeping.settle(broker)
     if batches.callbacks:
-        keeping.call_back(broker)
+        batch_callbacks.call_back(broker)
     if broker.ends.noted or broker.job_waits.given_up:
         job_waits.settle(broker)
 
