@@ -66,6 +66,7 @@ OFTEN = (
     "disque_py/core/claim_messages.py",
     "disque_py/core/claim_stamps.py",
     "disque_py/core/client.py",
+    "disque_py/core/client_acks.py",
     "disque_py/core/delivery.py",
     "disque_py/core/ends.py",
     "disque_py/core/event_packing.py",

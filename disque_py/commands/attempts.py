@@ -27,10 +27,10 @@ from disque_py.commands.options import (
     value_of,
 )
 from disque_py.core import (
-    acks,
     changing,
     claim_stamps,
     claiming,
+    client_acks,
     deferred_reply,
     events,
     exclusive,
@@ -139,7 +139,7 @@ def _workable(broker: Broker, job_id: bytes, attempt: int, fence: int) -> Job:
             raise CommandError("CANCELED The job was canceled")
         raise CommandError("NOJOB Job already acknowledged.")
     part = job.part
-    if attempt and (acks.is_stale(job, attempt) or (part is not None and part.ended >= attempt)):
+    if attempt and (client_acks.is_stale(job, attempt) or (part is not None and part.ended >= attempt)):
         raise CommandError("STALE A later delivery of the job is known")
     if part is not None and (part.is_errored or (part.is_spent(job.attempt) and job.state == QUEUED)):
         raise CommandError("NOJOB No attempts of the job are left. ENQUEUE gives it fresh ones.")
@@ -260,7 +260,7 @@ def _nack_one(broker: Broker, job_id: bytes, how: NackWords | None) -> int:
         return 0
     part = job.part
     if how is not None and how.attempt:
-        if acks.is_stale(job, how.attempt) or (part is not None and part.ended >= how.attempt):
+        if client_acks.is_stale(job, how.attempt) or (part is not None and part.ended >= how.attempt):
             return 0
     if job.nacks < COUNTER_MAX:
         job.nacks += 1

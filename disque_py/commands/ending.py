@@ -11,7 +11,7 @@ from typing import Final
 from disque_py import event_format
 from disque_py.commands.id_lists import count_done, only_id
 from disque_py.commands.options import ONE_ID, options_at, read_attempt, read_fence, read_ids, value_of
-from disque_py.core import acks, asking, events, exclusive, fencing, incremental, replication, versions
+from disque_py.core import asking, client_acks, events, exclusive, fencing, incremental, replication, versions
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
 from disque_py.core.errors import BAD_ID, SYNTAX, CommandError
@@ -34,7 +34,7 @@ def ackjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
             raise CommandError(BAD_ID)
         if broker.exclusive.running:
             exclusive.end(broker, argv[1])
-        return b":1\r\n" if acks.ack_here(broker, argv[1]) else b":0\r\n"
+        return b":1\r\n" if client_acks.ack_here(broker, argv[1]) else b":0\r\n"
     first = options_at(argv, ACKJOB_WORDS)
     if first == len(argv):
         return count_done(broker, client, argv, ack_one)
@@ -60,9 +60,9 @@ def ackjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
         exclusive.refuse_fenced(broker.find(job_id), fence)
         return integer(fencing.ack(broker, job_id, fence, attempt, result))
     if result is not None:
-        count = acks.ack_with_result(broker, job_id, attempt, result)
+        count = client_acks.ack_with_result(broker, job_id, attempt, result)
     else:
-        count = acks.ack_attempt(broker, job_id, attempt)
+        count = client_acks.ack_attempt(broker, job_id, attempt)
     if count:
         exclusive.end(broker, job_id)
     return integer(count)
@@ -72,7 +72,7 @@ def ack_one(broker: Broker, job_id: bytes) -> int:
     """ACKJOB one id. Return 1 if it was known here and not acknowledged yet. The claim of its delivery ends."""
     if broker.exclusive.running:
         exclusive.end(broker, job_id)
-    return acks.ack_here(broker, job_id)
+    return client_acks.ack_here(broker, job_id)
 
 
 def canceljob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
@@ -83,7 +83,7 @@ def canceljob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None
     ids = read_ids(argv) if len(argv) <= PART else []
     versions.refuse_older(broker)
     if ids and None not in map(broker.find, ids):
-        return integer(sum([acks.cancel_here(broker, job_id) for job_id in ids]))
+        return integer(sum([client_acks.cancel_here(broker, job_id) for job_id in ids]))
     return incremental.begin(broker, client, _cancel_in_parts(broker, client, argv))
 
 
@@ -105,7 +105,7 @@ def _cancel_fenced_elsewhere(broker: Broker, client: Client, job_id: bytes, fenc
     answers = yield from asking.ask(broker, client, [job_id], asking.CANCEL, [b"%d" % fence])
     if job_id in answers.done:
         return integer(_not_fenced(answers.done[job_id]))
-    return integer(acks.cancel_here(broker, job_id) if answers.known.get(job_id) != asking.OVER else 0)
+    return integer(client_acks.cancel_here(broker, job_id) if answers.known.get(job_id) != asking.OVER else 0)
 
 
 def _not_fenced(count: int) -> int:
@@ -128,7 +128,7 @@ def _cancel_in_parts(broker: Broker, client: Client, argv: list[bytes]) -> incre
         elsewhere: list[bytes] = []
         for job_id in dict.fromkeys(argv[at : at + PART]):
             if broker.find(job_id) is not None:
-                total += acks.cancel_here(broker, job_id)
+                total += client_acks.cancel_here(broker, job_id)
             elif job_id not in broker.tombstones:
                 elsewhere.append(job_id)
         answers = yield from asking.ask(broker, client, elsewhere, asking.CANCEL, [])
@@ -137,7 +137,7 @@ def _cancel_in_parts(broker: Broker, client: Client, argv: list[bytes]) -> incre
                 total += answers.done[job_id]
             elif answers.known.get(job_id) != asking.OVER:
                 # No node knows it, or its holder died or stands still: the cancellation is remembered here.
-                total += acks.cancel_here(broker, job_id)
+                total += client_acks.cancel_here(broker, job_id)
     return integer(total)
 
 
@@ -149,7 +149,7 @@ def fastack(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
 def _fast_ack(broker: Broker, job_id: bytes) -> int:
     if broker.exclusive.running:
         exclusive.end(broker, job_id)
-    return acks.fast_ack(broker, job_id)
+    return client_acks.fast_ack(broker, job_id)
 
 
 def deljob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:

@@ -67,7 +67,7 @@ MUTATIONS = (
              "broker.send(others, CHANGED, (job.id, pack_part(broker, job, part)))", "pass", "fair"),
     Mutation("an errored job is queued again by its timer", "disque_py.core.requeue:is_queueable",
              "job.attributes is not None and job.is_errored", "False", "fair"),
-    Mutation("canceled jobs are not collected", "disque_py.core.acks:cancel_here",
+    Mutation("canceled jobs are not collected", "disque_py.core.client_acks:cancel_here",
              "acknowledge(broker, job, is_news=True, is_canceled=True)\n    try_collect(broker, job)",
              "acknowledge(broker, job, is_news=True, is_canceled=True)\n    job.holders = broker.sets.mine", "fair"),
     Mutation("a canceled job is canceled again by each holder", "disque_py.core.acks:acknowledge",

@@ -8,7 +8,7 @@ from brokers import ask, make_client
 from cluster_bus.messages import DELJOB, GOTACK, GOTJOB, HAVE, REPLJOB, SETACK
 from cluster_bus.node import FORGOTTEN
 from copies import advance, hold, pack, say, sent, sent_of, snapshot
-from disque_py.core import acks, changing, lifecycle, repair, repair_turns
+from disque_py.core import changing, client_acks, lifecycle, repair, repair_turns
 from disque_py.core.job import ACKED, WAIT_REPL
 from disque_py.core.repair_turns import HAS_NONE
 from disque_py.node import dispatch
@@ -161,9 +161,9 @@ def test_a_job_from_before_an_absence_is_collected_from_every_node():
     job = hold(broker, second)
     broker.era += 1
     later = hold(broker, second, number=2)
-    assert acks.ack_here(broker, later.id) == 1
+    assert client_acks.ack_here(broker, later.id) == 1
     assert [nodes for nodes, _ in sent_of(broker, SETACK)] == [(second,)]
-    assert acks.ack_here(broker, job.id) == 1
+    assert client_acks.ack_here(broker, job.id) == 1
     assert [nodes for nodes, _ in sent_of(broker, SETACK)] == [(second, third, lost)]
     say(broker, third, GOTACK, (job.id, b"", 0))
     say(broker, lost, GOTACK, (job.id, b"", 0))
@@ -177,7 +177,7 @@ def test_a_node_that_knows_the_job_as_done_ends_its_part_of_such_a_collection():
     broker, second, third, lost = make_cluster()
     job = hold(broker, second)
     broker.era += 1
-    acks.ack_here(broker, job.id)
+    client_acks.ack_here(broker, job.id)
     sent(broker)
     say(broker, third, DELJOB, (job.id, b""))
     assert sent_of(broker, SETACK) == []
@@ -191,7 +191,7 @@ def test_a_late_answer_of_a_node_that_becomes_a_member_does_not_count():
     broker, second, third = make_cluster(2)
     job = hold(broker, second)
     broker.era += 1
-    acks.ack_here(broker, job.id)
+    client_acks.ack_here(broker, job.id)
     say(broker, third, GOTACK, (job.id, b"", 0))
     say(broker, second, GOTACK, (job.id, pack(broker.me, second, third), 1))
     assert broker.find(job.id) is job
@@ -205,7 +205,7 @@ def test_a_lone_copy_from_before_an_absence_is_collected_unless_it_was_the_only_
     broker, *_ = make_cluster()
     job = hold(broker, replicate=replicate)
     broker.era += 1
-    acks.ack_here(broker, job.id)
+    client_acks.ack_here(broker, job.id)
     assert (broker.find(job.id) is None) is is_over
 
 
