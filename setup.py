@@ -69,6 +69,7 @@ OFTEN = (
     "disque_py/core/client_acks.py",
     "disque_py/core/delivery.py",
     "disque_py/core/ends.py",
+    "disque_py/core/errored_ids.py",
     "disque_py/core/event_packing.py",
     "disque_py/core/events.py",
     "disque_py/core/exclusive.py",

@@ -11,6 +11,7 @@ from typing import Final
 from disque_py import event_format
 from disque_py.commands.id_lists import count_done, only_id
 from disque_py.commands.options import ONE_ID, options_at, read_attempt, read_fence, read_ids, value_of
+from disque_py.commands.subcommands import syntax_error
 from disque_py.core import asking, client_acks, events, exclusive, fencing, incremental, replication, versions
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
@@ -91,9 +92,9 @@ def _cancel_fenced(broker: Broker, client: Client, argv: list[bytes], first: int
     """CANCELJOB id FENCE n: the claim of that delivery ends, too. Spec EX5, EX6."""
     fence = 0
     for at in range(first, len(argv), 2):
-        if argv[at].lower() not in CANCELJOB_WORDS:
-            raise CommandError(SYNTAX)
-        fence = read_fence(value_of(argv, at))
+        if argv[at].lower() not in CANCELJOB_WORDS or at + 1 == len(argv):
+            raise syntax_error(argv[at])
+        fence = read_fence(argv[at + 1])
     job_id = only_id(argv, first)
     versions.refuse_older(broker, versions.FLOWS)
     if broker.find(job_id) is not None:
