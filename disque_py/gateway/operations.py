@@ -240,6 +240,11 @@ TABLE: Final = (
         ("BADID", "UNREACHABLE", "OOM"), changes=True,
     ),
     Operation(
+        "move_job", "POST", "/v1/jobs/{id}/move", "operate", "job",
+        "Move a job to another queue, as it is.", "MOVEJOB",
+        (JOB, Argument("to", NAME, "the other queue", required=True)), ("BADID", "UNREACHABLE", "OOM"), changes=True,
+    ),
+    Operation(
         "requeue", "POST", "/v1/jobs/{id}/requeue", "operate", "job",
         "Queue a job now; an errored one gets fresh attempts.", "ENQUEUE",
         (JOB,), ("BADID", "PAUSED", "OOM"), changes=True,
@@ -276,10 +281,14 @@ TABLE: Final = (
     ),
     Operation(
         "change_jobs", "POST", "/v1/queues/{queue}/jobs:change", "operate", "queue",
-        "Queue or cancel every job that a search finds, as an operation of this gateway.", "JSCAN, SHOW, ENQUEUE, CANCELJOB",
+        "Queue, cancel or move every job that a search finds, as an operation of this gateway.",
+        "JSCAN, SHOW, ENQUEUE, CANCELJOB, MOVEJOB",
         (
             QUEUE,
-            Argument("action", Choice(("requeue", "cancel")), "`requeue`: queue it now; `cancel`", required=True),
+            Argument(
+                "action", Choice(("requeue", "cancel", "move")), "`requeue`: queue it now; `cancel`; `move`", required=True
+            ),
+            Argument("to", NAME, "the other queue of a `move`"),
             *CHANGED_SEARCH,
             Argument("expected", Whole(0, 2**62), "refuse with CONFIRM if another number of jobs matches"),
         ),

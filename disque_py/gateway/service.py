@@ -167,16 +167,15 @@ class Service:
         if scope == "name":
             if not principal.may(role, call.args["name"]):
                 raise _forbidden(principal, role, call.args["name"])
-        elif scope == "queue":
-            if not principal.may(role, call.queue):
-                raise _forbidden(principal, role, call.queue)
-            if "to" in call.args and not principal.may(role, call.args["to"]):
-                raise _forbidden(principal, role, call.args["to"])
+        elif scope == "queue" and not principal.may(role, call.queue):
+            raise _forbidden(principal, role, call.queue)
         elif scope == "all":
             if not principal.may_everywhere(role):
                 raise _forbidden(principal, role)
         elif scope == "job" and not principal.may_everywhere(role):
             await self._check_jobs(call, role)
+        if "to" in call.args and not principal.may(role, call.args["to"]):
+            raise _forbidden(principal, role, call.args["to"])
 
     async def _ask_for_events(self, call: Call) -> None:
         """Refuse a user of the broker without permission for events. Raises RefusedError."""

@@ -203,6 +203,11 @@ async def reschedule(call: Call) -> Any:
     return {"changed": int(is_changed)}
 
 
+async def move_job(call: Call) -> Any:
+    """MOVEJOB."""
+    return {"changed": await call.run(commands.move_jobs(call.args["id"], to=call.args["to"]))}
+
+
 async def requeue(call: Call) -> Any:
     """ENQUEUE, on a node that has the job."""
     return {"changed": await requeued(call, call.args["id"])}
