@@ -2,8 +2,9 @@
 
 A node that does not hold a job asks all linked nodes what they have of it (ASKJOBS). The holder that delivered it is to
 act, while that lease runs; else the holder that has it queued; else the one on which it counts as invisible; else the
-holder with the lowest node id. The node asks that holder to act (DOJOBS) and waits for its answer. Both steps together take at most ASK_MS, and the first one at most
-half of it. So a node that stands still takes no time from the holder that is to act.
+holder with the lowest node id. The node asks that holder to act (DOJOBS) and waits for its answer. Both steps together
+take at most ASK_MS, and the first one at most half of it. So a node that stands still takes no time from the holder
+that is to act.
 
 `ask` is the whole conversation, as steps of a long command (incremental.py). An act on a job is a *deed*: a number, and
 a function in DEEDS. Another node does it with the same words. So a deed must be safe to repeat, because an

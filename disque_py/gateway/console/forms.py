@@ -20,8 +20,9 @@ AT_ONCE: Final = 50
 # Operations that pages have buttons for.
 OFFERED: Final = frozenset(
     (
-        "enqueue", "cancel", "promote", "reschedule", "requeue", "move_job", "pause", "resume", "purge_queue", "move", "redrive",
-        "put_queue", "stop_operation", "run_schedule", "pause_schedule", "resume_schedule", "delete_schedule",
+        "enqueue", "cancel", "promote", "reschedule", "requeue", "move_job", "pause", "resume", "purge_queue", "move",
+        "redrive", "put_queue", "stop_operation", "run_schedule", "pause_schedule", "resume_schedule",
+        "delete_schedule",
     )
 )  # fmt: skip
 # Bulk work: its button, and what is done to each job, or to all of a queue at once.

@@ -1,8 +1,8 @@
 """Movers: operators who promote, reschedule, move, redrive and purge jobs, in any weather (spec MV1 to MV8).
 
-A *mover* promotes, reschedules and moves any job, and moves jobs between the queues of all clients. It purges and redrives
-only in two queues of its own, which it fills itself, because a purged job is lost to the rules about other jobs. One
-of these is the dead-letter queue of the other. Jobs of its own are given up by a consumer of its own.
+A *mover* promotes, reschedules and moves any job, and moves jobs between the queues of all clients. It purges and
+redrives only in two queues of its own, which it fills itself, because a purged job is lost to the rules about other
+jobs. One of these is the dead-letter queue of the other. Jobs of its own are given up by a consumer of its own.
 
 The oracle counts the commands that may have moved, ended or renewed a job. The audit of events compares: while nothing
 is wrong, a job moves once per command at most.

@@ -23,7 +23,7 @@ from disque_py.core.errors import CommandError
 from disque_py.core.job import Cancellation
 from disque_py.node import dispatch
 
-# What a newer node may say.
+# The answer of a newer node.
 NEWER = 9
 
 
@@ -72,7 +72,7 @@ def test_a_node_tells_what_it_has():
     ],
 )
 def test_the_best_holder_acts(answers, actor):
-    """The holder that delivered it, else the one that has it queued, else the one with the one that counts it, the lowest. Spec Y10."""
+    """The one that delivered it, else has it queued, else counts it, else the one with the lowest id. Spec Y10."""
     broker, client, nodes = start()
     job_id = make_id(1)
     number = asked(broker, client, job_id)
