@@ -19,6 +19,7 @@ from prometheus_client import CollectorRegistry, Histogram
 from disque_py.client import DisqueError, commands
 from disque_py.client.options import make_options, settings_of_url
 from disque_py.gateway import actions
+from disque_py.gateway.actions import Action
 from disque_py.gateway.actions.calls import Call
 from disque_py.gateway.audit import Audit
 from disque_py.gateway.board import Board
@@ -121,13 +122,15 @@ class Service:
         """Return a call with these arguments. `headers` of the request may have its trace context."""
         return Call(principal, args, self.settings, self.board, trace_of(headers) if headers else {}, self.works)
 
-    async def perform(self, operation: Operation, call: Call, address: str, door: str) -> Any:
-        """Execute an operation. Raises RefusedError."""
+    async def perform(
+        self, operation: Operation, call: Call, address: str, door: str, action: Action | None = None
+    ) -> Any:
+        """Execute an operation, by its own action or by this one. Raises RefusedError."""
         started = time.perf_counter()
         code = "OK"
         try:
             await self.admit(operation, call)
-            return await actions.ACTIONS[operation.name](call)
+            return await (action or actions.ACTIONS[operation.name])(call)
         except asyncio.CancelledError:
             code = "GONE"
             raise

@@ -11,7 +11,7 @@ import msgspec
 
 from disque_py.client import Address, DisqueError, NoJobError, ReplyError, arguments, commands
 from disque_py.client.request import Request
-from disque_py.client.results import JobInfo
+from disque_py.client.results import Job, JobInfo
 from disque_py.gateway import shapes
 from disque_py.gateway.actions.calls import Call, asked, ms, other_nodes
 from disque_py.gateway.event_feed import nodes_of
@@ -77,8 +77,8 @@ async def enqueue(call: Call) -> Any:
     return {"id": await call.run(add_request(call.queue, call.args, call.trace))}
 
 
-async def add_many(call: Call, requests: Sequence[Request[str]]) -> list[Any]:
-    """Execute ADDJOBs in one pipeline → per command its id or its error."""
+async def sent(call: Call, requests: Sequence[Request[Any]]) -> list[Any]:
+    """Execute commands in one pipeline → per command its value or its error."""
     pipeline = call.client.pipeline()
     for request in requests:
         pipeline.add(request)
@@ -86,7 +86,12 @@ async def add_many(call: Call, requests: Sequence[Request[str]]) -> list[Any]:
 
 
 async def dequeue(call: Call) -> Any:
-    """GETJOB. A request id is the token, and it chooses the node: a token is known on one."""
+    """GETJOB."""
+    return {"jobs": [shapes.job(job) for job in await taken(call)]}
+
+
+async def taken(call: Call) -> list[Job]:
+    """Take jobs by the arguments of a `dequeue`. A request id is the token, and it chooses the node: a token is known on one."""
     args = call.args
     wait_ms = args.get("wait_ms", 0)
     if wait_ms > call.settings.wait_max_ms:
@@ -113,7 +118,7 @@ async def dequeue(call: Call) -> Any:
             await call.client.put_back(found)
 
     call.put_back = put_back
-    return {"jobs": [shapes.job(job) for job in found]}
+    return found
 
 
 async def _node_of_token(call: Call, token: str) -> Address:
