@@ -68,6 +68,7 @@ OFTEN = (
     "disque_py/core/client.py",
     "disque_py/core/delivery.py",
     "disque_py/core/ends.py",
+    "disque_py/core/errored_ids.py",
     "disque_py/core/event_packing.py",
     "disque_py/core/events.py",
     "disque_py/core/exclusive.py",

@@ -13,6 +13,7 @@ from typing import Final
 from cluster_bus.node import LEAVING as IS_LEAVING
 from disque_py.commands.options import INT64_MAX, MS_MAX, SECONDS_MAX, between, read_integer, read_ms, read_timeout
 from disque_py.commands.subcommands import text_of
+from disque_py.commands.where import NAME_ERROR
 from disque_py.config.directives import META_PAIRS_MAX
 from disque_py.core import (
     exclusive,
@@ -43,6 +44,7 @@ from disque_py.core.job_attributes import (
     BATCH,
     CLAIM,
     META_BYTES_MAX,
+    NAME_BYTES_MAX,
     TRACE_BYTES_MAX,
     TRACE_NAMES,
     WINDOW,
@@ -621,6 +623,8 @@ class Adding:
         meta = self.meta
         if not name:
             raise CommandError("ERR META needs a name that is not empty")
+        if len(name) > NAME_BYTES_MAX:
+            raise CommandError(NAME_ERROR)
         if name.startswith(RESERVED_META) and not (self._is_internal and name in OF_SCHEDULES):
             raise CommandError("ERR META names that begin with x-disque- are reserved")
         if name in meta:

@@ -28,6 +28,7 @@ from disque_py.commands.options import (
     read_ms,
     value_of,
 )
+from disque_py.commands.subcommands import syntax_error
 from disque_py.core import (
     acks,
     asking,
@@ -188,9 +189,9 @@ def _cancel_fenced(broker: Broker, client: Client, argv: list[bytes], first: int
     """CANCELJOB id FENCE n: the claim of that delivery ends, too. Spec EX5, EX6."""
     fence = 0
     for at in range(first, len(argv), 2):
-        if argv[at].lower() not in CANCELJOB_WORDS:
-            raise CommandError(SYNTAX)
-        fence = read_fence(value_of(argv, at))
+        if argv[at].lower() not in CANCELJOB_WORDS or at + 1 == len(argv):
+            raise syntax_error(argv[at])
+        fence = read_fence(argv[at + 1])
     job_id = _only_id(argv, first)
     versions.refuse_older(broker, versions.FLOWS)
     if broker.find(job_id) is not None:
@@ -343,10 +344,11 @@ def _workable(broker: Broker, job_id: bytes, attempt: int, fence: int) -> Job:
     """Return the job of a WORKING, if its lease may be extended. CommandError."""
     job = broker.find(job_id)
     if job is None:
+        exclusive.end_over(broker, job_id, fence)
         raise CommandError("NOJOB Job not known in the context of this node.")
     exclusive.refuse_fenced(job, fence)
     if job.state == ACKED:
-        exclusive.end(broker, job_id)
+        exclusive.end_over(broker, job_id, fence)
         if isinstance(job.work, Cancellation):
             raise CommandError("CANCELED The job was canceled")
         raise CommandError("NOJOB Job already acknowledged.")
@@ -453,8 +455,8 @@ def nack_one(broker: Broker, job_id: bytes, how: NackWords | None = None) -> int
     count = _nack_one(broker, job_id, how)
     if how is not None and how.fence:
         job = broker.find(job_id)
+        exclusive.end_over(broker, job_id, how.fence)
         if job is not None:
-            exclusive.end_fenced(broker, job, how.fence)
             exclusive.learn_fence(broker, job, how.fence)
     elif broker.exclusive.running and (count or _is_over(broker, job_id)):
         exclusive.end(broker, job_id)

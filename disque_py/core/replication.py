@@ -276,6 +276,7 @@ def _wait_as_copy(broker: Broker, job: Job) -> None:
         return
     if part.is_errored:
         job.requeue_at_ms = 0
+        broker.keep_for_errored(job)
     elif part.is_delayed:
         job.requeue_at_ms = part.due_ms + 2 * lifecycle.WILLQUEUE_LEAD_MS + broker.jitter()
         lifecycle.arm(broker, job)

@@ -645,7 +645,10 @@ def settle(broker: Broker) -> None:
     patterns = broker.patterns
     if patterns.to_join:
         matching.join_new(broker)
-    delivery.serve_ready(broker)
+    # No job leaves while the journal is read: no record would say so (spec J7).
+    may_give = not broker.is_loading
+    if may_give:
+        delivery.serve_ready(broker)
     if broker.caps.is_due:
         _settle_caps(broker)
     if patterns.due or patterns.found:
@@ -655,9 +658,9 @@ def settle(broker: Broker) -> None:
     if consumers.filter_due or consumers.told_filters or consumers.filter_lines:
         filter_interest.tell_changes(broker)
     interest.tell_changes(broker)
-    if consumers.hint_due:
-        interest.send_hints(broker)
-    if consumers.filter_hints:
+    if consumers.hint_due and may_give:
+        interest.send_hints(broker)  # Or the jobs themselves, for a standing pull.
+    if consumers.filter_hints and may_give:
         filter_interest.send_hints(broker)
     if broker.claims.is_due:
         claim_messages.settle(broker)
@@ -678,7 +681,8 @@ def _settle_caps(broker: Broker) -> None:
     """
     for _ in range(CAP_ROUNDS_PER_TURN):
         capping.settle(broker)
-        delivery.serve_ready(broker)
+        if not broker.is_loading:
+            delivery.serve_ready(broker)
         if not broker.caps.is_due:
             return
     capping.settle(broker)

@@ -38,6 +38,13 @@ def show(broker, client, job):
 # -- words ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("words", [("FENCE",), ("FENCE", 1, "soon"), ("FENCE", 1, "FENCE")])
+def test_canceljob_names_the_word_that_is_wrong(words):
+    """Commands that Disque does not have do so."""
+    broker, client = start()
+    assert error_of(broker, client, "CANCELJOB", make_id(), *words) == f"ERR syntax error: '{words[-1]}'"
+
+
 @pytest.mark.parametrize(
     ("words", "text"),
     [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from brokers import add_node, ask, ask_parsed, make_broker, make_client, pass_time
-from cluster_bus.messages import WILLQUEUE
+from cluster_bus.messages import SETACK, WILLQUEUE
 from copies import advance, deliver, hold, hold_queued, make_id, queue_of, sent_of
 from disque_py.core import acks, lifecycle, timers
 from disque_py.core.job import ACKED, ACTIVE, GONE, JOB_BYTES, QUEUED
@@ -271,3 +271,19 @@ def test_while_the_journal_is_loaded_jobs_are_left_alone():
     broker.is_loading = False
     advance(broker, GRAIN_MS)
     assert queue_of(broker) == [job.id]
+
+
+def test_while_the_journal_is_loaded_no_ack_is_collected():
+    """A node came back: all acks are looked at again, but not before. Spec J7."""
+    broker = make_broker()
+    node = add_node(broker)
+    job = hold(broker, node)
+    acks.acknowledge(broker, job)
+    sent_of(broker, SETACK)
+    broker.is_loading = True
+    acks.collect_again(broker)
+    assert not dispatch.tick(broker)
+    assert sent_of(broker, SETACK) == []
+    broker.is_loading = False
+    dispatch.tick(broker)
+    assert len(sent_of(broker, SETACK)) == 1
