@@ -11,7 +11,18 @@ from typing import Any
 from cluster_bus import messages as m
 from cluster_bus.codec import Decoder
 from cluster_bus.node import ID_BYTES
-from disque_py.core.asking import CANCEL, COPY, HAS_LEASED, HAS_QUEUED, NOTHING, OVER, PROMOTE, RESCHEDULE
+from disque_py.core.asking import (
+    CANCEL,
+    COPY,
+    HAS_INVISIBLE,
+    HAS_LEASED,
+    HAS_QUEUED,
+    MOVE,
+    NOTHING,
+    OVER,
+    PROMOTE,
+    RESCHEDULE,
+)
 from disque_py.core.changeable import IS_DEAD_LETTER, IS_ERRORED
 from disque_py.core.changing import OUTCOME_CANCELED
 from disque_py.core.job import CTIMES_PER_MS, STATE_NAMES, Job
@@ -33,12 +44,19 @@ NEEDJOBS_FLAGS = {
 }
 INTEREST = {-1: "gone", -2: "all void"}
 DIGESTS = ("digest", "that was all", "digest after a write", "digest after a large write")
-DEED_NAMES = {CANCEL: "cancel", PROMOTE: "promote", RESCHEDULE: "reschedule"}
+DEED_NAMES = {CANCEL: "cancel", PROMOTE: "promote", RESCHEDULE: "reschedule", MOVE: "move"}
 STATE_KINDS = {SCHEDULE: "schedule"}
 TASK_ACTIONS = ("begin", "go on", "end")
 CLAIM_OUTCOMES = ("granted", "held", "old fence", "old attempt", "done", "may not vote", "another epoch", "no room")
 VOTES = ("yes", "no", "unable")
-HAS_NAMES = {NOTHING: "nothing", OVER: "over", COPY: "copy", HAS_QUEUED: "queued", HAS_LEASED: "leased"}
+HAS_NAMES = {
+    NOTHING: "nothing",
+    OVER: "over",
+    COPY: "copy",
+    HAS_QUEUED: "queued",
+    HAS_LEASED: "leased",
+    HAS_INVISIBLE: "invisible",
+}
 JOB_ID_BYTES = 40
 TEXT_MAX = 200
 TEXT_START = 20
