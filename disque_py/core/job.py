@@ -104,8 +104,8 @@ class Replication:
 class Together:
     """Jobs of one fan-out, as long as all that happens to one of their copies happens to those of all.
 
-    They share one Replication then, and only `marker` waits in the client's table. Whatever concerns one of them alone
-    first gives each a Replication and a slot of its own (replication.py, `part`).
+    They share one Replication then, and only `marker` waits in the client's table. If something
+    concerns one of them alone, each first gets a Replication and a slot of its own (replication.py, `part`).
 
     marker   stands for the client's command
     jobs     in the order of their queues

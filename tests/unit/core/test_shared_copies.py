@@ -92,7 +92,7 @@ def test_a_job_that_is_given_up_leaves_no_copy():
 
 def test_older_nodes_get_a_message_for_each_job():
     """Spec TP10, Y1."""
-    broker, _, jobs, item = start()
+    _, _, jobs, item = start()
     kind, items = for_older(REPLMANY, [item])
     assert (kind, items) == (REPLJOB, [(snapshot, 0) for snapshot in snapshots_of(item)])
     assert for_older(GOTMANY, [item[0]]) == (GOTJOB, [job.id for job in jobs])
