@@ -343,10 +343,11 @@ def _workable(broker: Broker, job_id: bytes, attempt: int, fence: int) -> Job:
     """Return the job of a WORKING, if its lease may be extended. CommandError."""
     job = broker.find(job_id)
     if job is None:
+        exclusive.end_over(broker, job_id, fence)
         raise CommandError("NOJOB Job not known in the context of this node.")
     exclusive.refuse_fenced(job, fence)
     if job.state == ACKED:
-        exclusive.end(broker, job_id)
+        exclusive.end_over(broker, job_id, fence)
         if isinstance(job.work, Cancellation):
             raise CommandError("CANCELED The job was canceled")
         raise CommandError("NOJOB Job already acknowledged.")
@@ -453,8 +454,8 @@ def nack_one(broker: Broker, job_id: bytes, how: NackWords | None = None) -> int
     count = _nack_one(broker, job_id, how)
     if how is not None and how.fence:
         job = broker.find(job_id)
+        exclusive.end_over(broker, job_id, how.fence)
         if job is not None:
-            exclusive.end_fenced(broker, job, how.fence)
             exclusive.learn_fence(broker, job, how.fence)
     elif broker.exclusive.running and (count or _is_over(broker, job_id)):
         exclusive.end(broker, job_id)

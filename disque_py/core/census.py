@@ -100,7 +100,7 @@ def _counted(broker: Broker, census: Census) -> Iterator[None]:
                 ready_ms = ready_since_ms(job)
                 if not of_queue.ready_ms or ready_ms < of_queue.ready_ms:
                     of_queue.ready_ms = ready_ms
-                if job.attributes is not None and claim_stamps.lacks_name(job):
+                if claim_stamps.lacks_name(broker, job):
                     of_queue.without_key += 1
             elif is_running(broker, job):
                 _of(figures, job.terms.queue).running += 1

@@ -80,9 +80,13 @@ def fence_of(job: Job) -> int:
     return 0 if stamp is None else stamp.fence
 
 
-def lacks_name(job: Job) -> bool:
-    """Whether a job of an exclusive queue lacks the name, so it is a value of its own."""
+def lacks_name(broker: Broker, job: Job) -> bool:
+    """Whether a pending job of an exclusive queue lacks the name, so it is a value of its own."""
     stamp = stamp_of(job)
+    if stamp is None and broker.queue_settings.exclusive and job.terms.retry_ms:
+        rules = broker.queue_settings.exclusive.get(job.terms.queue)
+        if rules is not None:  # It is stamped when it is fetched.
+            stamp = new_stamp(job.terms.queue, rules, job.meta)
     return stamp is not None and bool(stamp.flags & LACKS_NAME)
 
 

@@ -207,11 +207,11 @@ def _decide(broker: Broker, client: Client, current: VoterList, wanted: VoterLis
             if len(accept.promised) >= accept.majority:
                 return proposed
             number = max(number, accept.highest)
-        elif not promise.refused:
-            raise CommandError(NO_MAJORITY)
         known = broker.claims.memory.list
         if known is None or known.epoch != current.epoch:
             raise CommandError(BUSY)
+        if len(promise.promised) < promise.majority and not promise.refused:
+            raise CommandError(NO_MAJORITY)
         number = max(number, promise.highest)
         yield from stalling.pause(broker, client, broker.rng.randint(*PAUSE_MS))
     raise CommandError(BUSY)

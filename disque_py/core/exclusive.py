@@ -13,6 +13,7 @@ says how long the grant runs, at most. Then the key is tried again.
 The claim of a delivery ends at ACKJOB or NACK. It lapses with the lease. Nothing is released then: another node may
 have renewed it for the worker. WORKING renews it. `running` has the claims of this node's deliveries. A command with
 the delivery's fence may come to any holder of the job, because every holder hears of fence and holder with `leased`.
+So several nodes may have a claim in `running`, and each keeps its key busy. The one that ends it tells the others.
 
 Without a majority no claim begins for a moment, because each of them would fail. Consumers wait.
 Spec EX3, EX4, EX5, EX6, EX7.
@@ -38,7 +39,7 @@ from disque_py.core.exclusive_state import GRANTED, LACKING, OVER, REFUSED, UNDE
 from disque_py.core.fetch_options import FetchOptions
 from disque_py.core.grants import GRANTED as IS_GRANTED
 from disque_py.core.grants import HELD
-from disque_py.core.job import QUEUED, Job
+from disque_py.core.job import ACKED, QUEUED, Job
 from disque_py.core.queue import PAUSED_OUT, Queue
 from disque_py.core.spilled import Spilled
 
@@ -329,6 +330,7 @@ def _run(broker: Broker, job: Job, stamp: Stamp, until_ms: int) -> None:
         stamp.own_fence,
         until_ms,
     )
+    running.is_shared = stamp.holder[:ID_BYTES] != broker.me.id
     broker.exclusive.running[job.id] = running
     for key, _ in running.keys:
         broker.exclusive.busy[key] = running.queue
@@ -420,31 +422,53 @@ def forget_all(broker: Broker) -> None:
 def end(broker: Broker, job_id: bytes) -> None:
     """End the claim of this node's delivery of a job: its worker is done. Spec EX5."""
     running = broker.exclusive.running.pop(job_id, None)
-    if running is not None:
-        for key, fence in running.keys:
-            _release(broker, key, running.holder, fence)
-            free(broker, key)
+    if running is None:
+        return
+    for key, fence in running.keys:
+        _release(broker, key, running.holder, fence)
+        free(broker, key)
+    if running.is_shared and broker.cluster.linked:
+        broker.send(broker.cluster.linked, CLAIM_ENDED, (job_id, running.fence))
 
 
-def end_fenced(broker: Broker, job: Job, fence: int) -> None:
+def end_same(broker: Broker, job_id: bytes, fence: int) -> bool:
+    """End the claim of this node's delivery of a job if it has this fence. Return whether it has."""
+    running = broker.exclusive.running.get(job_id)
+    if running is None or running.fence != fence:
+        return False
+    end(broker, job_id)
+    return True
+
+
+def end_fenced(broker: Broker, job_id: bytes, fence: int) -> None:
     """End the claim of the delivery with this fence, whichever node made it."""
-    running = broker.exclusive.running.get(job.id)
-    if running is not None and running.fence == fence:
-        end(broker, job.id)
+    if end_same(broker, job_id, fence):
         return
-    stamp = claim_stamps.stamp_of(job)
-    if stamp is None or stamp.fence > fence:
+    job = broker.find(job_id)
+    stamp = claim_stamps.stamp_of(job) if job is not None else None
+    node = None
+    if stamp is not None:
+        if stamp.fence > fence:
+            return
+        if job is not None and stamp.fence == fence and stamp.holder:
+            for key, each in _claims_of(job, stamp):
+                _release(broker, key, stamp.holder, each)
+            node = broker.cluster.find(stamp.holder[:ID_BYTES])
+    elif job is not None and job.state != ACKED:
         return
-    if stamp.fence < fence or not stamp.holder:
-        # This node has not heard of the delivery yet. The node that made it compares.
-        if broker.cluster.linked:
-            broker.send(broker.cluster.linked, CLAIM_ENDED, (job.id, fence))
-        return
-    for key, each in _claims_of(job, stamp):
-        _release(broker, key, stamp.holder, each)
-    node = broker.cluster.find(stamp.holder[:ID_BYTES])
     if node is not None and node.is_linked:
-        broker.send(broker.sets.only(node), CLAIM_ENDED, (job.id, fence))
+        broker.send(broker.sets.only(node), CLAIM_ENDED, (job_id, fence))
+    elif broker.cluster.linked:
+        # The job is gone here, or this node has not heard of the delivery yet. The node that made it compares.
+        broker.send(broker.cluster.linked, CLAIM_ENDED, (job_id, fence))
+
+
+def end_over(broker: Broker, job_id: bytes, fence: int) -> None:
+    """End the claim of a job that is over, as its worker hears now. Without a fence it must be of this node."""
+    if not fence:
+        end(broker, job_id)
+    elif broker.find(job_id) is not None or job_id in broker.tombstones:
+        end_fenced(broker, job_id, fence)
 
 
 def _claims_of(job: Job, stamp: Stamp) -> list[tuple[bytes, int]]:
@@ -528,6 +552,7 @@ def renewed(broker: Broker, job: Job, until_ms: int) -> None:
     running = broker.exclusive.running.get(job.id)
     if running is not None and running.fence == stamp.fence:
         running.until_ms = max(running.until_ms, until_ms)
+        running.is_elsewhere = False
     else:
         _run(broker, job, stamp, until_ms)
 
@@ -549,18 +574,22 @@ def on_claim_ended(broker: Broker, sender: Node, items: list[Any]) -> None:
     for job_id, fence, *_ in items:
         if type(job_id) is not bytes or type(fence) is not int:
             raise ValueError("the end of a claim that is none")
-        running = broker.exclusive.running.get(job_id)
-        if running is not None and running.fence == fence:
-            end(broker, job_id)
+        end_same(broker, job_id, fence)
 
 
 def settle(broker: Broker) -> None:
-    """Forget claims of deliveries that another node renewed for the worker, or that a later one followed."""
+    """Note that another node renewed a claim for the worker. Forget claims that a later delivery followed."""
     state = broker.exclusive
     heard, state.heard = state.heard, {}
     for job in heard:
         running = state.running.get(job.id)
-        if running is not None and running.fence <= claim_stamps.fence_of(job):
+        if running is None:
+            continue
+        fence = claim_stamps.fence_of(job)
+        if running.fence == fence:
+            running.is_shared = running.is_elsewhere = True
+            running.until_ms = max(running.until_ms, job.requeue_at_ms)
+        elif running.fence < fence:
             del state.running[job.id]
             for key, _ in running.keys:
                 wait(broker, key, running.until_ms - broker.now_ms)
@@ -568,7 +597,7 @@ def settle(broker: Broker) -> None:
 
 def count_of(broker: Broker, name: bytes) -> int:
     """Return how many deliveries of a queue's jobs have a claim of this node."""
-    return sum(1 for running in broker.exclusive.running.values() if running.queue == name)
+    return sum(1 for each in broker.exclusive.running.values() if each.queue == name and not each.is_elsewhere)
 
 
 def step(broker: Broker) -> None:

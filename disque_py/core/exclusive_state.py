@@ -78,10 +78,22 @@ class Pick:
 class Running:
     """A claim of a delivery that this node made, or renewed for its worker.
 
-    until_ms   the end of the lease, when the claim lapses; monotonic
+    until_ms       the end of the lease, when the claim lapses; monotonic
+    is_shared      another node has this claim, too: one of the two renewed it for the other one's worker
+    is_elsewhere   another node renewed it last
     """
 
-    __slots__ = ("fence", "holder", "job_key", "own_fence", "queue", "until_ms", "value_key")
+    __slots__ = (
+        "fence",
+        "holder",
+        "is_elsewhere",
+        "is_shared",
+        "job_key",
+        "own_fence",
+        "queue",
+        "until_ms",
+        "value_key",
+    )
 
     def __init__(
         self,
@@ -100,6 +112,8 @@ class Running:
         self.fence = fence
         self.own_fence = own_fence
         self.until_ms = until_ms
+        self.is_shared = False
+        self.is_elsewhere = False
 
     @property
     def keys(self) -> tuple[tuple[bytes, int], ...]:

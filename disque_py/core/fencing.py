@@ -27,12 +27,14 @@ def ack(broker: Broker, job_id: bytes, fence: int, attempt: int, result: bytes |
     """Acknowledge the delivery under this claim; the caller has compared the fence. Return 1 or 0 as ACKJOB does."""
     job = broker.find(job_id)
     if job is None:
-        if broker.cluster.linked and job_id not in broker.tombstones:
+        if job_id in broker.tombstones:
+            exclusive.end_fenced(broker, job_id, fence)
+        elif broker.cluster.linked:
             broker.send(broker.cluster.linked, ACKFENCED, (job_id, fence, attempt, result))
         return 0
     if attempt and acks.is_stale(job, attempt):
         return 0
-    exclusive.end_fenced(broker, job, fence)
+    exclusive.end_fenced(broker, job_id, fence)
     exclusive.learn_fence(broker, job, fence)
     return acks.ack_here(broker, job_id) if result is None else acks.ack_with_result(broker, job_id, attempt, result)
 
@@ -41,10 +43,11 @@ def cancel(broker: Broker, job_id: bytes, fence: int) -> int:
     """Cancel a job of this node, unless a later claim is known. Return 1, 0 or IS_FENCED. The claim ends, too."""
     job = broker.find(job_id)
     if job is None:
+        exclusive.end_over(broker, job_id, fence)
         return 0
     if exclusive.is_fenced(job, fence):
         return IS_FENCED
-    exclusive.end_fenced(broker, job, fence)
+    exclusive.end_fenced(broker, job_id, fence)
     exclusive.learn_fence(broker, job, fence)
     return acks.cancel_here(broker, job_id)
 
@@ -66,5 +69,7 @@ def on_ackfenced(broker: Broker, sender: Node, items: list[Any]) -> None:
         if type(fence) is not int or type(attempt) is not int or not 0 < fence <= FENCE_MAX:
             raise ValueError("a fence or an attempt that is none")
         job = broker.find(job_id)
-        if job is not None and job.state != ACKED and not exclusive.is_fenced(job, fence):
+        if job is None or job.state == ACKED:
+            exclusive.end_same(broker, job_id, fence)
+        elif not exclusive.is_fenced(job, fence):
             ack(broker, job_id, fence, attempt, result)

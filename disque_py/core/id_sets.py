@@ -6,15 +6,19 @@ buckets have FILL entries on average, one of them is split. So no insertion take
 
 Of two entries of one id the higher (rank, version, status) stays. The rank is that of the order of events: completed
 beats canceled, canceled beats expired, and these beat all others. So sets merge in any order, any number of times, to
-the same set. `digest` is a sum over all entries that does not depend on their order. Spec BT2.
+the same set. Spec BT2.
+
+`digest` is the XOR of a hash per entry, so it does not depend on their order. The hash is a cryptographic one. A
+checksum such as CRC-32 is linear: it changes alike whenever one status becomes another, and two such changes cancel
+out. Two keepers would then have equal digests of sets that differ, for ever. Spec BT3.
 """
 
 from __future__ import annotations
 
 import struct
-import zlib
 from binascii import Error, a2b_base64, b2a_base64, hexlify, unhexlify
 from collections.abc import Iterator
+from hashlib import blake2b
 from typing import Final
 
 from disque_py.event_format import FINAL_RANKS
@@ -27,7 +31,8 @@ FILL: Final = 64
 VERSION_LIMIT: Final = 1 << 31
 _HASH_AT: Final = 13
 _HASH_END: Final = 17
-DIGEST_MASK: Final = (1 << 62) - 1
+# An integer of so many bytes is no object of its own in a compiled build.
+DIGEST_BYTES: Final = 7
 STATUSES: Final = 8
 
 
@@ -131,7 +136,7 @@ class IdSet:
 
     def _note(self, entry: bytes | bytearray) -> None:
         """Add an entry to the digest, or take it out: both are the same operation."""
-        self.digest ^= (zlib.crc32(entry) << 31 ^ zlib.crc32(entry, 0x5BD1E995)) & DIGEST_MASK
+        self.digest ^= int.from_bytes(blake2b(entry, digest_size=DIGEST_BYTES).digest(), "big")
 
     def _number(self, key: bytes) -> int:
         value = int.from_bytes(key[_HASH_AT:_HASH_END], "little")

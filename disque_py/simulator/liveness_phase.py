@@ -398,7 +398,10 @@ class LivenessPhase:
             canceller.look()
         within_ms = DRAINED_MS + self._longest_ms()
         self.drain_ms = self.until(
-            "jobs that are done vanish", within_ms, lambda: not any(self._left()), lambda: "; ".join(self._tell_left())
+            "jobs that are done vanish",
+            within_ms,
+            lambda: next(self._left(), None) is None,
+            lambda: "; ".join(self._tell_left()),
         )
         self.is_draining = False
 
@@ -410,17 +413,17 @@ class LivenessPhase:
         asked_for = max((promise.retry_ms for promise in self.simulation.oracle.open), default=0)
         return max(asked_for, max((job.retry_ms for _, job in self._left()), default=0))
 
-    def _left(self) -> list[tuple[Machine, Job]]:
+    def _left(self) -> Iterator[tuple[Machine, Job]]:
         """Return the jobs that should go. A delivered at-most-once job without an ack stays until its TTL."""
-        return [
+        return (
             (machine, job)
             for machine in self.world.running()
             for job in jobs_of(machine.broker)
             if job.retry_ms or not job.is_delivered or isinstance(job.work, Handover)
-        ]
+        )
 
     def _tell_left(self) -> list[str]:
-        left = self._left()
+        left = list(self._left())
         return [f"{len(left)} left", *(f"{machine.name}: {tell(machine.broker, job)}" for machine, job in left[:5])]
 
     def _verdict(self) -> None:

@@ -57,7 +57,7 @@ class CapBook:
         leases: dict[tuple[bytes, int], int] = {}
         for machine in world.running():
             broker = machine.broker
-            for shard in broker.shards:
+            for shard in broker.shards if broker.caps.limits else ():
                 for job in shard.values():
                     name = job.terms.queue
                     if job.state == ACTIVE and job.is_leased_here and name in broker.caps.limits:

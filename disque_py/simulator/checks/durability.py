@@ -158,12 +158,12 @@ class DurabilityChecker:
         """Check a statement to a client or node that the job is done."""
         noted = self._noted.get(job_id)
         job = self._machine.broker.find(job_id)
+        # It may have gone with its ack, and the record of an ack be of another one that came later.
+        said = [at for at in (noted.acked, noted.gone) if at != NOWHERE] if noted is not None else []
         if job is None:
             if noted is not None and noted.gone != NOWHERE:
-                self._check(job_id, noted.gone if noted.acked == NOWHERE else noted.acked, what)
+                self._check(job_id, min(said), what)
         elif job.state == ACKED:
-            # It may have gone with its ack, and the record that is here be of another one that came later.
-            said = [at for at in (noted.acked, noted.gone) if at != NOWHERE] if noted is not None else []
             self._check(job_id, min(said, default=NOWHERE), what)
 
     def check_delivered(self, job_id: bytes) -> None:

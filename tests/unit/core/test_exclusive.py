@@ -7,6 +7,7 @@ import pytest
 from claimed_worlds import add, begin_get, deliveries, exclusive, get, quorum, stat
 from cluster_bus.messages import LEASED
 from disque_py.core.errors import CommandError
+from voting_worlds import voters
 
 
 def run_until_replied(world, talker, within_ms=3_000):
@@ -201,6 +202,28 @@ def test_an_ack_elsewhere_with_the_fence_ends_the_claim():
     assert [each.id for each in get(world, "a")] == [second]
 
 
+@pytest.mark.parametrize("done", [("a", "ACKJOB"), ("a", "NACK"), ("a", "fence"), ("b", "fence"), ("c", "fence")])
+def test_a_value_whose_claim_was_renewed_elsewhere_is_free_everywhere_at_its_end(done):
+    """Spec EX4, EX5: WORKING came to another node than the delivery."""
+    world = exclusive()
+    add(world, "a", "ann")
+    held = get(world, "a")[0]
+    for name in "abc":
+        add(world, name, "ann", copies=1)
+    world.run(50)
+    assert world.ask("b", "WORKING", held.id, "FENCE", held.fence) == 10
+    world.run(50)
+    assert sum(stat(world, name)[b"claims"] for name in "abc") == 1
+    node, word = done
+    words = ("ACKJOB", held.id, "FENCE", held.fence) if word == "fence" else (word, held.id)
+    assert world.ask(node, *words) == 1
+    for _ in range(3):
+        world.run(500)
+        found = [each for name in "abc" for each in get(world, name)]
+        assert len(found) == 1
+        assert world.ask(next(name for name in "abc" if world[name].exclusive.running), "ACKJOB", found[0].id) == 1
+
+
 def test_a_canceled_job_keeps_its_value_until_its_worker_is_answered():
     """Spec EX5."""
     world = exclusive()
@@ -214,6 +237,25 @@ def test_a_canceled_job_keeps_its_value_until_its_worker_is_answered():
     assert [each.id for each in get(world, "a")] == [second]
 
 
+@pytest.mark.parametrize(("name", "seconds"), [("a", 0), ("a", 60), ("b", 0)])
+@pytest.mark.parametrize("word", ["WORKING", "PROGRESS", "ACKJOB", "NACK"])
+def test_each_command_of_the_worker_of_a_canceled_job_frees_the_value(name, word, seconds):
+    """Spec EX5: at the node that delivered, or with the fence at a node that has not forgotten the job."""
+    world = exclusive()
+    first = add(world, "a", "ann", retry=600)
+    world.run(5)
+    second = add(world, "a", "ann", retry=600)
+    fence = get(world, "a")[0].fence
+    world.run(50)
+    assert world.ask("a", "CANCELJOB", first) == 1
+    world.run(100 + 1_000 * seconds)
+    assert get(world, "a") == []
+    named = (word, first, 50) if word == "PROGRESS" else (word, first)
+    world.ask(name, *named, *(("FENCE", fence) if name == "b" else ()))
+    world.run(1_000)
+    assert [each.id for each in get(world, "a")] == [second]
+
+
 def test_a_cancellation_with_the_fence_ends_the_claim():
     """Spec EX5."""
     world = exclusive()
@@ -223,6 +265,19 @@ def test_a_cancellation_with_the_fence_ends_the_claim():
     assert world.ask("c", "CANCELJOB", first, "FENCE", fence) == 1
     world.run(100)
     assert [each.id for each in get(world, "a")] == [second]
+
+
+def test_an_ack_with_the_fence_frees_the_value_where_the_canceled_job_is_forgotten():
+    """Spec EX5."""
+    world = exclusive()
+    first = add(world, "a", "ann", retry=600)
+    fence = get(world, "a")[0].fence
+    world.ask("a", "CANCELJOB", first)
+    second = add(world, "c", "ann", retry=600)
+    world.run(60_000)
+    assert world.ask("b", "ACKJOB", first, "FENCE", fence) == 0
+    world.run(1_000)
+    assert [each.id for each in get(world, "c")] == [second]
 
 
 @pytest.mark.parametrize(
@@ -352,8 +407,31 @@ def test_jobs_that_were_there_before_the_setting_are_claimed_by_their_metadata()
     jobs = [add(world, "a", user) for user in ("ann", "ann", "")]
     world.ask("a", "QUEUE", "SET", "q", "type", "exclusive", "exclusive-by", "user")
     world.run(50)
-    assert stat(world, "a")[b"without-key"] == 0
     assert [each.id for each in get(world, "a", count=10)] == [jobs[0], jobs[2]]
+    assert stat(world, "a")[b"without-key"] == 0
+
+
+def test_pending_jobs_that_lack_the_name_are_counted_before_they_are_fetched():
+    """Spec EX2."""
+    world = voters("abc")
+    world.ask("a", "ADDJOB", "q", "x", 0, "META", "user", "ann")
+    for _ in range(2):
+        world.ask("a", "ADDJOB", "q", "x", 0)
+    world.ask("b", "QUEUE", "SET", "q", "type", "exclusive", "exclusive-by", "user")
+    world.run(100)
+    assert stat(world, "a")[b"without-key"] == 2
+
+
+@pytest.mark.parametrize("setting", [("assign", "quorum"), ("type", "exclusive", "exclusive-by", "user")])
+def test_a_lease_above_the_longest_is_refused_also_where_no_job_is(setting):
+    """Spec EX1."""
+    world = voters("abc")
+    world.ask("a", "QUEUE", "SET", "q", *setting)
+    text = "ERR the lease is above claim-lease-max"
+    for words in (("NOHANG",), ("TIMEOUT", 1_000)):
+        assert str(world.ask("a", "GETJOB", *words, "LEASE", 3_601, "FROM", "other", "q")) == text
+    assert world.ask("a", "GETJOB", "NOHANG", "LEASE", 3_600, "FROM", "q") is None
+    assert world.ask("a", "GETJOB", "NOHANG", "LEASE", 3_601, "FROM", "other") is None
 
 
 def test_stamped_jobs_keep_their_stamp_in_a_simple_queue():

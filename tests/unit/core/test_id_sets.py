@@ -63,6 +63,18 @@ def test_sets_merge_to_the_same_in_any_order(seed):
     assert one.status_of(packed(2)) == LIVE
 
 
+@pytest.mark.parametrize("ended", [1, 2, 3, 200])
+def test_sets_that_differ_have_other_digests(ended):
+    """Spec BT3: keepers compare digests alone. Jobs that ended alike must not cancel out."""
+    one, other = IdSet(), IdSet()
+    for number in range(200):
+        one.merge(packed(number), LIVE, 1)
+        other.merge(packed(number), LIVE, 1)
+        if number < ended:
+            other.merge(packed(number), COMPLETED, 2)
+    assert one.digest != other.digest
+
+
 def test_the_entries_are_the_set():
     ids, again = IdSet(), IdSet()
     for number in range(500):

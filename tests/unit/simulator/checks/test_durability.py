@@ -176,6 +176,18 @@ def test_a_job_that_is_done_and_whose_ack_came_again_was_here(world):
     free(world)
 
 
+def test_an_ack_that_went_with_its_job_was_recorded_then(world):
+    """The same ack may come again before the answer to the first one leaves. The first record counts."""
+    job_id = ask(world, "a", "ADDJOB", "q", "x", 0, "REPLICATE", 1)
+    ask(world, "a", "DELJOB", job_id)
+    world.run(100)
+    stuck(world)
+    noted = durability(world)._noted[job_id]
+    noted.acked = durability(world)._journal.position + 1
+    durability(world)._check_said(world["b"].me, GOTACK, [job_id, b"some", 1])
+    free(world)
+
+
 def test_a_disk_that_fails_by_itself_is_called_that():
     """With everysec acks go on in memory then, which breaks no promise; but a disk fault would have noted that."""
     world = World("")
