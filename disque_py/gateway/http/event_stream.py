@@ -1,7 +1,8 @@
 """Server-sent events: the event feed as a stream of text.
 
 Each event has the place behind it as its id, so a browser that comes back sends it as Last-Event-ID and misses nothing.
-The stream begins with an id, so that holds before the first event, too. Comments keep the connection open. A reader that takes nothing for too long is ended; it has its place.
+The stream begins with an id, so that holds before the first event, too. Comments keep the connection open. A reader
+that takes nothing for too long is ended; it has its place.
 """
 
 from __future__ import annotations
