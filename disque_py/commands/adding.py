@@ -32,6 +32,7 @@ from disque_py.core import (
     windows,
     zones,
 )
+from disque_py.core.batch_callbacks import META_BATCH
 from disque_py.core.broker import Broker
 from disque_py.core.changeable import ATTEMPTS_MAX, Changeable, read_backoff
 from disque_py.core.claim_stamps import new_stamp
@@ -51,7 +52,7 @@ from disque_py.core.job_attributes import (
     JobAttributes,
 )
 from disque_py.core.queue import PAUSED_IN, Queue
-from disque_py.core.queue_settings import QUORUM, QueueSettings
+from disque_py.core.queue_fields import QUORUM, QueueSettings
 from disque_py.core.spilled import size_of
 from disque_py.resp.replies import EMPTY_ARRAY
 
@@ -96,7 +97,7 @@ BACKOFF_ERROR: Final = "ERR BACKOFF must be fixed, linear or exponential:<base-m
 # Names of META that show a job's dead-letter history.
 RESERVED_META: Final = b"x-disque-"
 # The node itself gives these to the jobs of a schedule.
-OF_SCHEDULES: Final = (META_SCHEDULE, META_TICK, keeping.META_BATCH)
+OF_SCHEDULES: Final = (META_SCHEDULE, META_TICK, META_BATCH)
 KEY_BYTES_MAX: Final = 1024
 
 PRIORITY_ERROR: Final = "ERR PRIORITY must be a 64-bit integer"

@@ -12,6 +12,7 @@ from typing import Final
 from disque_py import event_format
 from disque_py.core import (
     acks,
+    batch_ends,
     capping,
     claim_messages,
     delivery,
@@ -21,7 +22,6 @@ from disque_py.core import (
     handover,
     incremental,
     job_waits,
-    keeping,
     leaving,
     memory,
     pattern_interest,
@@ -193,7 +193,7 @@ def _keep_house(broker: Broker) -> None:
     pulls.ask_for_waiting(broker, ASKING_PER_TICK)
     settings_sync.step(broker)
     if broker.batches.by_name or broker.batches.reports:
-        keeping.step(broker)
+        batch_ends.step(broker)
     if broker.progress.due:
         telling.step(broker)
     claim_messages.step(broker)
