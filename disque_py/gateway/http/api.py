@@ -144,7 +144,7 @@ class Api:
             plain = self._plain.get(path)
             if plain is not None:
                 if exchange.verb not in ("GET", "HEAD"):
-                    raise RefusedError("METHOD", "this path has GET")
+                    raise RefusedError("METHOD", "this path has GET", methods=["GET", "HEAD"])
                 return await plain(exchange)
             if path in ("/", "/console") and "/console/" in self._mounts and exchange.verb in ("GET", "HEAD"):
                 return Answer(303, b"", TEXT, [("location", f"{self._base}/console/")])

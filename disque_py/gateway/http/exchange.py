@@ -172,12 +172,19 @@ def json_answer(value: Any, status: int = 200, headers: Mapping[str, str] | None
     return Answer(status, msgspec.json.encode(value), JSON, list((headers or {}).items()))
 
 
+def refusal_headers(error: RefusedError) -> list[tuple[str, str]]:
+    """Return the headers of an answer that refuses, whatever its body is."""
+    headers = []
+    if error.row.retry_after:
+        headers.append(("retry-after", str(RETRY_AFTER_S)))
+    if "methods" in error.more:
+        headers.append(("allow", ", ".join(error.more["methods"])))
+    return headers
+
+
 def problem_answer(error: RefusedError) -> Answer:
     """Return the answer for a refusal."""
-    headers = []
-    row = error.row
-    if row.retry_after:
-        headers.append(("retry-after", str(RETRY_AFTER_S)))
+    row, headers = error.row, refusal_headers(error)
     if row.http == 401:
         headers.append(("www-authenticate", 'Basic realm="disque", charset="UTF-8"'))
         headers.append(("www-authenticate", 'Bearer realm="disque"'))
