@@ -98,7 +98,7 @@ JOBSARE: Final = 60  # number of the question, one byte per job (core/asking.py)
 DOJOBS: Final = 61  # number, deed, [job id, …], [word, …]: a client wants this done to jobs that you hold
 DIDJOBS: Final = 62  # number of the request, one byte per job: 1 done, 0 not
 
-# Lost copies (disque_py/core/repair.py).
+# Lost copies (disque_py/core/repair_turns.py; TAKETURN: repair.py).
 HAVE: Final = (
     80  # number, NODES the sender knows as holders, [job id, …]: take these holders over, and say what you have
 )
@@ -117,7 +117,7 @@ JOBHAS: Final = 143  # job id, one byte as in WAITIS: that changed
 NOWAIT: Final = 144  # [job id, …]: the sender waits for these no more
 RESULT: Final = 145  # job id, result, version and node of its ack (0, b"": of a node that does not know the job)
 PROGRESS: Final = 146  # job id, percent, text, attempt, version
-# Batches (disque_py/core/keeping.py). Entries are those of core/id_sets.py, in one byte string.
+# Batches (disque_py/core/keeping.py, batch_ends.py). Entries are those of core/id_sets.py, in one byte string.
 BATCHADD: Final = 147  # number (0: no answer), batch, entries: record these
 BATCHGOT: Final = 148  # number of the BATCHADD: recorded
 BATCHSUM: Final = 149  # batch, [digest of each part], 1 if it is an answer: tell me entries of parts that differ

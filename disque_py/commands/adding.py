@@ -13,6 +13,7 @@ from typing import Final
 from cluster_bus.node import LEAVING as IS_LEAVING
 from disque_py.commands.options import INT64_MAX, MS_MAX, SECONDS_MAX, between, read_integer, read_ms, read_timeout
 from disque_py.commands.subcommands import text_of
+from disque_py.commands.where import NAME_ERROR
 from disque_py.config.directives import META_PAIRS_MAX
 from disque_py.core import (
     exclusive,
@@ -31,6 +32,7 @@ from disque_py.core import (
     windows,
     zones,
 )
+from disque_py.core.batch_callbacks import META_BATCH
 from disque_py.core.broker import Broker
 from disque_py.core.changeable import ATTEMPTS_MAX, Changeable, read_backoff
 from disque_py.core.claim_stamps import new_stamp
@@ -43,13 +45,14 @@ from disque_py.core.job_attributes import (
     BATCH,
     CLAIM,
     META_BYTES_MAX,
+    NAME_BYTES_MAX,
     TRACE_BYTES_MAX,
     TRACE_NAMES,
     WINDOW,
     JobAttributes,
 )
 from disque_py.core.queue import PAUSED_IN, Queue
-from disque_py.core.queue_settings import QUORUM, QueueSettings
+from disque_py.core.queue_fields import QUORUM, QueueSettings
 from disque_py.core.spilled import size_of
 from disque_py.resp.replies import EMPTY_ARRAY
 
@@ -94,7 +97,7 @@ BACKOFF_ERROR: Final = "ERR BACKOFF must be fixed, linear or exponential:<base-m
 # Names of META that show a job's dead-letter history.
 RESERVED_META: Final = b"x-disque-"
 # The node itself gives these to the jobs of a schedule.
-OF_SCHEDULES: Final = (META_SCHEDULE, META_TICK, keeping.META_BATCH)
+OF_SCHEDULES: Final = (META_SCHEDULE, META_TICK, META_BATCH)
 KEY_BYTES_MAX: Final = 1024
 
 PRIORITY_ERROR: Final = "ERR PRIORITY must be a 64-bit integer"
@@ -626,6 +629,8 @@ class Adding:
         meta = self.meta
         if not name:
             raise CommandError("ERR META needs a name that is not empty")
+        if len(name) > NAME_BYTES_MAX:
+            raise CommandError(NAME_ERROR)
         if name.startswith(RESERVED_META) and not (self._is_internal and name in OF_SCHEDULES):
             raise CommandError("ERR META names that begin with x-disque- are reserved")
         if name in meta:

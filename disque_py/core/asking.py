@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from cluster_bus.messages import ASKJOBS, DIDJOBS, DOJOBS, JOBSARE
 from cluster_bus.node import Node
-from disque_py.core import acks, fencing, moving, stalling
+from disque_py.core import client_acks, fencing, moving, stalling
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
 from disque_py.core.errors import CommandError
@@ -56,7 +56,7 @@ Count = Generator[None, None, int]
 def _cancel(broker: Broker, job_id: bytes, words: list[bytes]) -> int:
     if words:
         return fencing.cancel(broker, job_id, fencing.read_fence(words))
-    return acks.cancel_here(broker, job_id)
+    return client_acks.cancel_here(broker, job_id)
 
 
 def _promote(broker: Broker, job_id: bytes, words: list[bytes]) -> int:

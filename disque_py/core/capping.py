@@ -28,7 +28,7 @@ from disque_py.core.caps import HELD_MS, Grant, Key, Limit, Pair, aside_key
 from disque_py.core.job import ACTIVE, Job
 from disque_py.core.patterns import waiting_in
 from disque_py.core.queue import Queue
-from disque_py.core.queue_settings import QueueSettings
+from disque_py.core.queue_fields import QueueSettings
 from disque_py.core.versions import FLOWS
 
 # A new coordinator gives nothing out before messages that were on their way have come.
@@ -68,6 +68,7 @@ def settings_changed(broker: Broker, name: bytes, settings: QueueSettings | None
     limit = Limit(settings.rate, settings.rate_ms, settings.rate_by, settings.max_running, settings.max_running_by)
     if limit == before:
         return
+    is_first = not caps.limits
     caps.limits[name] = limit
     if before is not None and before[:3:2] + before[4:] != limit[:3:2] + limit[4:]:
         caps.windows.pop(name, None)
@@ -75,6 +76,9 @@ def settings_changed(broker: Broker, name: bytes, settings: QueueSettings | None
     if before is None or (before.running > 0, before.running_by) != (limit.running > 0, limit.running_by):
         broker.schedule.walk(_count_running(broker, name))
     look(broker)
+    if is_first:
+        for node in broker.cluster.linked:
+            _say_whether_we_follow(broker, node)
 
 
 def _release(broker: Broker, name: bytes) -> None:
@@ -240,6 +244,8 @@ def on_follow(broker: Broker, sender: Node, items: list[Any]) -> None:
             caps.followers[sender] = None
         else:
             _forget_asks(broker, sender)
+            if sender is caps.coordinator:  # It lost its link to us, and forgot that we follow it.
+                broker.send(broker.sets.only(sender), CAP_FOLLOW, (1,))
     look(broker)
     caps.freed.update(dict.fromkeys(caps.waits))
 
@@ -416,20 +422,27 @@ def _forget_asks(broker: Broker, node: Node) -> None:
 
 
 def on_link_up(broker: Broker, node: Node) -> None:
-    """Tell a node that is linked now what we use: its coordinator may be asked by us."""
+    """Tell a node that is linked now what we use, and whether we follow it."""
     caps = broker.caps
     if not caps.limits or node.protocol < FLOWS:
         return
     broker.send_all(broker.sets.only(node), CAP_USE, list(_known(broker)))
-    if node is caps.coordinator:
-        broker.send(broker.sets.only(node), CAP_FOLLOW, (1,))
+    _say_whether_we_follow(broker, node)
     look(broker)
+
+
+def _say_whether_we_follow(broker: Broker, node: Node) -> None:
+    """Say it to a node that may follow us. Its own link to us may have held while ours was lost. It answers then."""
+    if node.protocol >= FLOWS:
+        broker.send(broker.sets.only(node), CAP_FOLLOW, (int(node is broker.caps.coordinator),))
 
 
 def on_link_lost(broker: Broker, node: Node) -> None:
     """Count what a node that is lost may use: the grants that it has."""
     caps = broker.caps
     caps.followers.pop(node, None)
+    if node is caps.coordinator and not caps.limits:
+        caps.coordinator = None  # Without caps no node looks for another one. It is told when there are caps again.
     _forget_asks(broker, node)
     for number, grant in list(caps.given.items()):
         if grant.node is node:

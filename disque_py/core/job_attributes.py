@@ -29,6 +29,7 @@ PACKED_BYTES: Final = 12
 
 # The most bytes of names and values of one job: a snapshot must fit into a frame with its body.
 META_BYTES_MAX: Final = 65_536
+NAME_BYTES_MAX: Final = 1_024  # A name of a pair is a name like that of a batch or a topic.
 # Trace context is added by libraries, so it counts against no limit of the user's pairs. Together these have their own.
 TRACE_NAMES: Final = (b"traceparent", b"tracestate")
 TRACE_BYTES_MAX: Final = 1_024

@@ -70,13 +70,13 @@ NOREPL_REMOVED: Final[bytes] = b"-NOREPL job removed (expired?) before the reque
 NOREPL_REFUSED: Final = b"-NOREPL Not enough reachable nodes for the requested replication level\r\n"
 LEAVING_REPLY: Final[bytes] = b"-LEAVING This node is leaving the cluster, please connect to a different one\r\n"
 
-# Answers to REPLJOB as repairs note them; any other is the reason of a refusal (repair.py).
+# Answers to REPLJOB as repairs note them; any other is the reason of a refusal (repair_turns.py).
 COPY_TAKEN: Final = -1
 COPY_KNOWN: Final = -2
 
 KNOWN: Final = 1  # Second field of GOTJOB: the copy was here before.
 NO_ANSWER: Final = 1  # Flag of REPLJOB: best effort, don't confirm.
-REPAIRED: Final = 4  # … a lost copy is replaced; milliseconds until the copy's own timer follow (repair.py).
+REPAIRED: Final = 4  # … a lost copy is replaced; milliseconds until the copy's own timer follow (repair_turns.py).
 TIMER_AT: Final = 2
 NEW_KEY: Final = 2  # … a new job with a key: to be refused if another job uses the key (keying.py).
 CREATION_ABORTED: Final = 2  # Third field of DELJOB: the job was not created, so its key is free.
@@ -263,7 +263,7 @@ def on_repljob(broker: Broker, sender: Node, items: list[Any]) -> None:
 
 
 def _timer_of(span_ms: Any) -> int:
-    """Return when the timer of a repaired copy ends, as its holder says (repair.py). ValueError."""
+    """Return when the timer of a repaired copy ends, as its holder says (repair_turns.py). ValueError."""
     if type(span_ms) is not int or span_ms >> SPAN_BITS:
         raise ValueError("a timer that is not a number")
     return span_ms
@@ -276,6 +276,7 @@ def _wait_as_copy(broker: Broker, job: Job) -> None:
         return
     if part.is_errored:
         job.requeue_at_ms = 0
+        broker.keep_for_errored(job)
     elif part.is_delayed:
         job.requeue_at_ms = part.due_ms + 2 * lifecycle.WILLQUEUE_LEAD_MS + broker.jitter()
         lifecycle.arm(broker, job)

@@ -14,7 +14,7 @@ from bisect import insort
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from disque_py.core import acks, census, handover, lifecycle, memory, moving, spilling
+from disque_py.core import census, client_acks, handover, lifecycle, memory, moving, spilling
 from disque_py.core.broker import SHARDS, Broker
 from disque_py.core.job import ACTIVE, CTIMES_PER_MS, QUEUED, Handover, Job
 from disque_py.core.queue import PAUSED_IN
@@ -177,7 +177,7 @@ def _act(broker: Broker, share: Share, job_id: bytes) -> None:
     if isinstance(job.work, Handover):
         is_done = False
     elif work.command == PURGE:
-        is_done = acks.cancel_here(broker, job_id) > 0
+        is_done = client_acks.cancel_here(broker, job_id) > 0
     elif memory.is_full(broker):
         is_done = False
     elif work.command == MOVE:

@@ -82,6 +82,7 @@ BOUNDS = {
             windows
         Copies: announcements delivered extending extensions waiting_repl
         Drain: moving
+        ErroredIds: by_queue
         Exclusive: busy refused running
         Fanout: made
         Line: _parts _tail

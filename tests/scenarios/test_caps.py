@@ -252,6 +252,28 @@ def test_a_crashed_node_keeps_its_leases_until_they_end():
     assert len(crew.taken) == 2
 
 
+@pytest.mark.parametrize("has_cap", [True, False], ids=["with a cap", "before the cap"])
+def test_a_coordinator_that_lost_its_link_to_a_follower_hears_of_it_again(has_cap):
+    """Spec CP4: the follower's own link may have held. Without its followers a node gives out only a part."""
+    crew = Crew("ab", cluster_node_timeout=1_000)
+    first, second = crew.world.machines["a"], crew.world.machines["b"]
+    crew.cap("max-running", 1)
+    if not has_cap:
+        crew.world.ask("a", "QUEUE", "UNSET", "q", "max-running")
+        crew.world.run(1_000)
+    crew.world.cut("a", "b", both=False)
+    crew.world.run(100)
+    crew.world.heal()
+    crew.world.run(3_000)
+    if not has_cap:
+        crew.cap("max-running", 1)
+    assert list(first.broker.caps.followers) == [first.broker.cluster.find(second.node_id)]
+    crew.add(3, node="b", retry=60)
+    crew.work("b", 1, work_ms=10)
+    crew.world.run(2_000)
+    assert len(crew.taken) == 3
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_random_days(seed):
     """Spec CP1, CP5: whichever node restarts, a cap is kept while all are linked, and the work is done in the end."""

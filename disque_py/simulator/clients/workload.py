@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from disque_py.core.ordering import is_held_back
 from disque_py.core.queue import PAUSED_OUT
+from disque_py.simulator.checks.zones import Asked
 from disque_py.simulator.clients.connection import Connection, Request, words
 from disque_py.simulator.oracle import Oracle, Promise, RuleBrokenError
 from disque_py.simulator.plan import NAMES
@@ -77,7 +78,9 @@ class Line(Connection):
 
     def most_copies(self) -> int:
         """The most copies that an ADDJOB without an answer asked for; 0 without one."""
-        return max((about.copies for _, about in self._waiting if isinstance(about, Promise)), default=0)
+        copies = [about.copies for _, about in self._waiting if isinstance(about, Promise)]
+        copies += [about.most_copies() for _, about in self._waiting if isinstance(about, Asked)]
+        return max(copies, default=0)
 
     def has_found(self) -> bytes:
         """A queue that a GETJOB without TIMEOUT waits for though its node has jobs there; empty if there is none."""
