@@ -191,11 +191,17 @@ def addjob(
     if retry_ms < 0:
         is_long = ttl_ms >= 10_000 * RETRY_DEFAULT_S_MAX
         retry_ms = 1000 * (RETRY_DEFAULT_S_MAX if is_long else max(1, ttl_ms // 10_000))
-    if rules is not None and rules.attempts and retry_ms:
-        if more is None:
-            more = Adding(broker)
-        if more.limit < 0:
-            more.limit = rules.attempts
+    if rules is not None:
+        if rules.is_quorum or rules.exclusive_by:
+            _refuse_claim(broker, retry_ms)
+            if more is None:
+                more = Adding(broker)
+            more.is_claimed = True
+        if rules.attempts and retry_ms:
+            if more is None:
+                more = Adding(broker)
+            if more.limit < 0:
+                more.limit = rules.attempts
     if more is not None and (more.limit > 0 or more.backoff):
         if more.limit > 1 and not retry_ms:
             raise CommandError(ATTEMPTS_NEED_RETRY)
@@ -215,9 +221,6 @@ def addjob(
         if zone_count:
             raise CommandError(QUORUM_AND_ZONES)
         replicate = zones.quorum(broker)
-    is_claimed = rules is not None and (rules.is_quorum or bool(rules.exclusive_by))
-    if is_claimed:
-        _refuse_claim(broker, retry_ms)
     if delay_ms >= ttl_ms:
         raise CommandError("ERR The specified DELAY is greater than TTL. Job refused since would never be delivered")
     is_external = False
@@ -252,16 +255,15 @@ def addjob(
         broker.now_ms + ttl_ms,
         broker.sets.mine,
     )
-    if more is not None or is_claimed:
-        if more is not None:
-            job.attributes = more.attributes(ttl_ms, delay_ms)
-            if more.batch:
-                versions.refuse_older(broker, versions.FLOWS)
-                if not more.key and not broker.recurring.is_checking:
-                    keeping.begin(broker, more.batch)
-        if is_claimed and rules is not None:
+    if more is not None:
+        job.attributes = more.attributes(ttl_ms, delay_ms)
+        if more.batch:
+            versions.refuse_older(broker, versions.FLOWS)
+            if not more.key and not broker.recurring.is_checking:
+                keeping.begin(broker, more.batch)
+        if more.is_claimed and rules is not None:
             _stamp(job, rules)
-        if more is not None and more.key:
+        if more.key:
             if broker.recurring.is_checking:
                 return b""  # A schedule's options were read, which is all that was wanted (schedules.py).
             job.id = broker.ids.keyed(keys.key_chars(name, more.key), job.id)
@@ -594,6 +596,7 @@ class Adding:
     batch    empty: none
     window_ms      WINDOW; -1: not given
     is_replacing   REPLACE
+    is_claimed     the queue's settings ask for a claim
     """
 
     __slots__ = (
@@ -605,6 +608,7 @@ class Adding:
         "_trace_count",
         "backoff",
         "batch",
+        "is_claimed",
         "is_replacing",
         "key",
         "limit",
@@ -628,6 +632,7 @@ class Adding:
         self.batch = b""
         self.window_ms = -1
         self.is_replacing = False
+        self.is_claimed = False
 
     def read(self, option: bytes, argv: list[bytes], at: int) -> int:
         """Read the option at `at`, which has a word behind it. Return where the next option is."""
