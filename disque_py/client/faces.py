@@ -323,18 +323,19 @@ class AsyncCommands(ABC):
         knows the job. `Outcome.job` is None then. A node without WAITJOB is asked SHOW CLUSTER after pauses of 20 ms to
         a second. A dead letter is not over: it is in another queue.
 
-        Raises TimeoutError when the job is not over in time, BadIdError, ReplyError from a node that knows no
-        SHOW CLUSTER, and the errors of every command.
+        Raises TimeoutError when the job is not over in time, or not known then, BadIdError, ReplyError from a node that
+        knows no SHOW CLUSTER, and the errors of every command.
 
         Example: `client.wait(job_id, timeout=30).result`
         """
+        loop = asyncio.get_running_loop()
+        waiting = Waiting(_id_of(job), timeout, loop.time())
         try:
-            return outcome_of((await self.run(flow_commands.wait_jobs(_id_of(job), timeout=timeout)))[0])
+            ends = await self.run(flow_commands.wait_jobs(_id_of(job), timeout=timeout))
+            return outcome_of(ends[0], waiting.left_s(loop.time()))
         except ReplyError as error:
             if not is_older(error):
                 raise
-        loop = asyncio.get_running_loop()
-        waiting = Waiting(_id_of(job), timeout, loop.time())
         while True:
             found = waiting.outcome(await self.run(commands.show(_id_of(job), cluster=True)))
             if found is not None:
@@ -361,6 +362,7 @@ class AsyncCommands(ABC):
     enqueue = _awaited(commands.enqueue)
     dequeue = _awaited(commands.dequeue)
     promote = _awaited(commands.promote)
+    move_jobs = _awaited(commands.move_jobs)
     reschedule = _awaited(commands.reschedule)
     delete = _awaited(commands.delete)
     show = _awaited(commands.show)
@@ -555,17 +557,18 @@ class BlockingCommands(ABC):
         knows the job. `Outcome.job` is None then. A node without WAITJOB is asked SHOW CLUSTER after pauses of 20 ms to
         a second. A dead letter is not over: it is in another queue.
 
-        Raises TimeoutError when the job is not over in time, BadIdError, ReplyError from a node that knows no
-        SHOW CLUSTER, and the errors of every command.
+        Raises TimeoutError when the job is not over in time, or not known then, BadIdError, ReplyError from a node that
+        knows no SHOW CLUSTER, and the errors of every command.
 
         Example: `client.wait(job_id, timeout=30).result`
         """
+        waiting = Waiting(_id_of(job), timeout, time.monotonic())
         try:
-            return outcome_of(self.run(flow_commands.wait_jobs(_id_of(job), timeout=timeout))[0])
+            ends = self.run(flow_commands.wait_jobs(_id_of(job), timeout=timeout))
+            return outcome_of(ends[0], waiting.left_s(time.monotonic()))
         except ReplyError as error:
             if not is_older(error):
                 raise
-        waiting = Waiting(_id_of(job), timeout, time.monotonic())
         while True:
             found = waiting.outcome(self.run(commands.show(_id_of(job), cluster=True)))
             if found is not None:
@@ -592,6 +595,7 @@ class BlockingCommands(ABC):
     enqueue = _called(commands.enqueue)
     dequeue = _called(commands.dequeue)
     promote = _called(commands.promote)
+    move_jobs = _called(commands.move_jobs)
     reschedule = _called(commands.reschedule)
     delete = _called(commands.delete)
     show = _called(commands.show)
@@ -682,6 +686,7 @@ class PipelineCommands(ABC):
     enqueue = _queued(commands.enqueue)
     dequeue = _queued(commands.dequeue)
     promote = _queued(commands.promote)
+    move_jobs = _queued(commands.move_jobs)
     reschedule = _queued(commands.reschedule)
     delete = _queued(commands.delete)
     show = _queued(commands.show)

@@ -341,8 +341,8 @@ class Task:
 class Outcome:
     """The end of a job, as `wait` saw it.
 
-    status   "completed", "canceled" or "errored"; "gone": no linked node knows the job any more. It was completed or
-             canceled and is forgotten, or its TTL was over, or the id was never known
+    status   "completed", "canceled", "errored" or "expired"; "gone": no known node has the job any more. It was
+             completed or canceled and is forgotten, or its TTL was over, or the id was never known
     job      the job as it was shown last; None if it was not shown
     result   the bytes that it was acknowledged with; None without any
     reason   the error that the node told; None without one

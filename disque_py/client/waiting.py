@@ -4,6 +4,9 @@ A node tells a client that waits (WAITJOB) as soon as a job is over. A node may 
 nodes to be upgraded. It is asked SHOW CLUSTER instead, with pauses that grow from 20 ms to a second. Such a node
 forgets a job soon after it was acknowledged on all nodes that had it. So a completed job is often seen as "gone" only.
 The rule here is the same for both shells, which sleep and ask. Pure.
+
+"gone" is an end: no node has the job. At a time-out WAITJOB says "unknown" also of a job whose node could not be asked
+(spec RW8). So that is a TimeoutError, and "gone" is told only before the time is over.
 """
 
 from __future__ import annotations
@@ -19,6 +22,8 @@ from disque_py.client.spans import Span, float_seconds
 PAUSE_S_MIN: Final = 0.02
 PAUSE_S_MAX: Final = 1.0
 PAUSE_GROWTH: Final = 1.5
+# An answer that comes this long before the time-out is not due to it. Time-outs are sent in whole milliseconds.
+EARLY_S: Final = 0.01
 
 
 def is_older(error: ReplyError) -> bool:
@@ -26,9 +31,13 @@ def is_older(error: ReplyError) -> bool:
     return is_misunderstood(error) or "runs an older version" in str(error)
 
 
-def outcome_of(end: JobEnd) -> Outcome:
-    """Return the end of a job as `wait` tells it. Raises TimeoutError if it is not over."""
-    if not end.is_over:
+def outcome_of(end: JobEnd, left_s: float | None) -> Outcome:
+    """Return the end of a job as `wait` tells it. Raises TimeoutError if it is not over.
+
+    left_s   seconds until the wait's time-out; None: it has none. An answer at the time-out calls a job unknown, too,
+             whose node could not be asked (spec RW8). That is no end
+    """
+    if not end.is_over or (end.status == UNKNOWN and left_s is not None and left_s < EARLY_S):
         raise TimeoutError(f"job {end.id} is not over: {end.status}")
     if end.status == UNKNOWN:
         return Outcome("gone", None)
@@ -39,7 +48,7 @@ class Waiting:
     """One wait: the job as it was shown last, and the pauses.
 
     job_id      the job, for the text of the error
-    timeout_s   seconds, None: for ever
+    timeout     seconds, or a timedelta; None: for ever
     now         the moment of the begin, on the shell's clock
     """
 
@@ -48,6 +57,10 @@ class Waiting:
         self._until = None if timeout is None else now + float_seconds("timeout", timeout)
         self._pause_s = PAUSE_S_MIN
         self._last: JobInfo | None = None
+
+    def left_s(self, now: float) -> float | None:
+        """Return the seconds until the time-out; None: it has none."""
+        return None if self._until is None else self._until - now
 
     def outcome(self, shown: JobInfo | None) -> Outcome | None:
         """Take in one look. Return the end of the job; None while it is not over."""
@@ -61,8 +74,8 @@ class Waiting:
     def pause_s(self, now: float) -> float:
         """Return the seconds until the next look. Raises TimeoutError if there is no time for one."""
         pause_s = self._pause_s
-        if self._until is not None:
-            left_s = self._until - now
+        left_s = self.left_s(now)
+        if left_s is not None:
             if left_s <= 0:
                 status = "unknown" if self._last is None else self._last.status
                 raise TimeoutError(f"job {self._job_id} is not over: {status}")

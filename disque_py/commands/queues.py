@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any, Final
 
-from disque_py.commands import jobs, shares
+from disque_py.commands import shares, showing
 from disque_py.commands.adding import KEY_BYTES_MAX
 from disque_py.commands.options import between, read_integer
 from disque_py.commands.shares import PENDING, STATUSES, Peeked, Stat
@@ -299,7 +299,7 @@ def _fields(name: bytes, found: Stat, protocol: int) -> list[tuple[bytes, bytes]
 def show(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     """SHOW id [CLUSTER] → the job's fields as known here, or on the node that knows most of it; nil: no such job."""
     if not _is_clusterwide(argv):
-        return jobs.show(broker, client, argv)
+        return showing.show(broker, client, argv)
     if not is_valid_id(argv[1]):
         raise CommandError(BAD_ID)
     return incremental.begin(broker, client, _shown_everywhere(broker, client, argv[1]))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from disque_py import event_format
-from disque_py.commands.jobs import describe
 from disque_py.commands.options import read_cursor, read_integer
+from disque_py.commands.showing import describe
 from disque_py.commands.where import read_pair
 from disque_py.core import census, incremental, scan, spilling
 from disque_py.core.broker import Broker

@@ -23,17 +23,8 @@ from disque_py.core.client import Client
 from disque_py.core.cron import Cron, CronError, Ticks
 from disque_py.core.errors import OOM, SYNTAX, CommandError
 from disque_py.core.firing import ADD_MS, KEY_PREFIX, META_SCHEDULE, META_TICK
-from disque_py.core.queue_settings import (
-    COUNTER_MAX,
-    QUEUES_MAX,
-    RESET_FIELD,
-    SCHEDULE,
-    VALUE_BYTES_MAX,
-    InvalidValueError,
-    span_ms,
-    span_text,
-    state_key,
-)
+from disque_py.core.queue_fields import VALUE_BYTES_MAX, InvalidValueError, span_ms, span_text
+from disque_py.core.queue_settings import COUNTER_MAX, QUEUES_MAX, RESET_FIELD, SCHEDULE, state_key
 from disque_py.core.recurring import (
     CATCHUPS,
     EVERY_MS_MIN,

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from catalogue import BENCHMARKS
-from figures import Benchmark, Past, Row, markdown_table, read_results
+from figures import Past, Row, Value, markdown_table, read_results
 from machine import ROOT, in_words
 
 DOCUMENT = ROOT / "docs" / "performance.md"
@@ -40,17 +41,17 @@ def with_figures(text: str, past: Past) -> str:
     """The document with its tables replaced."""
     for benchmark in BENCHMARKS:
         if benchmark.name in past.rows:
-            text = _replaced(text, benchmark, past)
+            rows = [Row(name, values) for name, values in past.rows[benchmark.name].items()]
+            text = replaced(text, benchmark.name, markdown_table(benchmark, rows), past.machines[benchmark.name])
     return text
 
 
-def _replaced(text: str, benchmark: Benchmark, past: Past) -> str:
-    rows = [Row(name, values) for name, values in past.rows[benchmark.name].items()]
-    machine = past.machines[benchmark.name]
-    told = f"\nOn {in_words(machine)}.\n" if machine else ""
-    start, end = f"<!-- figures: {benchmark.name} -->\n", "<!-- end -->"
+def replaced(text: str, name: str, table: str, machine: Mapping[str, Value]) -> str:
+    """The document with another table between the markers of a name, and the machine below it."""
+    told = f"\nOn {in_words(dict(machine))}.\n" if machine else ""
+    start, end = f"<!-- figures: {name} -->\n", "<!-- end -->"
     pattern = re.compile(re.escape(start) + ".*?" + re.escape(end), re.DOTALL)
-    return pattern.sub(lambda _: f"{start}{markdown_table(benchmark, rows)}{told}{end}", text)
+    return pattern.sub(lambda _: f"{start}{table}{told}{end}", text)
 
 
 if __name__ == "__main__":

@@ -107,6 +107,14 @@ def test_stages_of_the_image_exist(dockerfile):
     assert set(re.findall(r"--from=(\w+)", dockerfile)) <= stages
 
 
+def test_hadolint_takes_the_dockerfile(root):
+    if shutil.which("hadolint") is None:
+        pytest.skip("hadolint is not installed")
+    words = ["hadolint", root / "packaging/image/Dockerfile"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "")
+
+
 def test_an_example_of_the_image_is_opened_on_purpose(dockerfile):
     """protected-mode refuses whatever comes from outside a container."""
     assert "-e DISQUE_REQUIREPASS=" in dockerfile
@@ -288,6 +296,14 @@ def test_systemd_takes_the_unit(root, tmp_path, name):
     done = subprocess.run(["systemd-analyze", "verify", "--man=no", unit], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert name not in done.stderr
+
+
+@pytest.mark.parametrize("name", ["disque-server@", "disque-gateway", "disque-exporter"])
+def test_units_name_their_documentation(root, name):
+    """Lintian asks for it."""
+    assert (
+        "\nDocumentation=file:///usr/share/doc/disque-py\n" in (root / f"packaging/systemd/{name}.service").read_text()
+    )
 
 
 def test_the_debian_package_has_every_program_but_those_of_spark(root):

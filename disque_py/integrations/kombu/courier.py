@@ -28,7 +28,8 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Final, NamedTuple
 
-from disque_py.client import AsyncDisque, DisqueError, Job
+from disque_py.client import AsyncDisque, BadIdError, DisqueError, Job
+from disque_py.client.dialect import is_misunderstood
 from disque_py.client.heartbeat import Heartbeat
 from disque_py.integrations.kombu.urls import TransportOptions
 from disque_py.integrations.patience import is_outage
@@ -42,6 +43,8 @@ FEED_MAX: Final = 1_000
 AGAIN_S: Final = 0.5
 # The back-off of a queue is for tasks that failed. A task that was not taken, or is left behind, goes back now.
 AT_ONCE: Final = timedelta(0)
+# The reason of a message that its consumer rejected. Those that go back at once have that of client/put_back.py.
+REJECTED: Final = "rejected by its consumer"
 CLOSE_S: Final = 5.0
 # A binding of a program that lives is written again at this interval (bindings.py).
 REFRESH_S: Final = 200.0
@@ -355,15 +358,28 @@ class Courier:
                     with _refusals():
                         await self._client.ack_jobs(acks)
                     acks = []
-                while nacks:
-                    # A NACK names its attempt, so it may be sent again.
-                    job, delay, is_final = nacks[0]
+                # A NACK names its attempt, so it may be sent again.
+                if any(nack.delay == AT_ONCE for nack in nacks):
                     with _refusals():
-                        await self._client.nack(job, delay=delay, final=is_final, attempt=job.attempt)
+                        await self._client.put_back(nack.job for nack in nacks if nack.delay == AT_ONCE)
+                    nacks = [nack for nack in nacks if nack.delay != AT_ONCE]
+                while nacks:
+                    with _refusals():
+                        await self._reject(nacks[0])
                     nacks.pop(0)
             finally:
                 self._acks += acks
                 self._nacks += nacks
+
+    async def _reject(self, nack: Nack) -> None:
+        """Give a rejected message back. A node without NACK's options queues it at once; it can't end its attempts."""
+        job, delay, is_final = nack
+        try:
+            await self._client.nack(job, delay=delay, reason=REJECTED, final=is_final, attempt=job.attempt)
+        except DisqueError as error:
+            if is_final or not (isinstance(error, BadIdError) or is_misunderstood(error)):
+                raise
+            await self._client.nack(job)
 
     def _refresh(self, key: object, work: Callable[[AsyncDisque], Coroutine[Any, Any, object]] | None) -> None:
         self._refreshing.pop(key, None)

@@ -11,8 +11,12 @@ import pytest
 
 pytest.importorskip("kombu", reason="the extra celery is not installed")
 
+from client_node import JOB_A, Node
 from disque_py import testing
-from disque_py.integrations.kombu.courier import Courier
+from disque_py.client import Job
+from disque_py.client.address import parse_address
+from disque_py.client.put_back import REASON
+from disque_py.integrations.kombu.courier import AT_ONCE, REJECTED, Courier
 from disque_py.integrations.kombu.urls import read_options
 from waits import eventually
 
@@ -141,3 +145,32 @@ def test_jobs_that_were_put_aside_go_back_with_their_feed(client, courier):
     courier.put_aside(1, held.tag, held.job)
     courier.nack_all(1)
     assert client.get_job("aside-back", timeout_ms=60_000).id == held.job.id
+
+
+def given_back_to(node, delay):
+    """Give a job back to a scripted node → the words of its NACKs."""
+    courier = Courier(read_options([f"disque://{node.address}"]))
+    try:
+        courier.hold(1, "tag", Job("q", JOB_A, b"", attempt=2, node=parse_address(node.address)))
+        courier.nack(1, "tag", delay)
+        courier.flush()
+    finally:
+        courier.close()
+    return [words[1:] for words in node.named("NACK")]
+
+
+@pytest.mark.parametrize("delay", [AT_ONCE, timedelta(seconds=1), None])
+def test_a_node_without_options_of_nack_gets_a_plain_one(delay):
+    """The message does not wait for the end of its lease."""
+    refuse = lambda words: b":1\r\n" if len(words) == 2 else b"-ERR syntax error: 'REASON'\r\n"  # noqa: E731
+    with Node(answers={"NACK": refuse}) as node:
+        assert given_back_to(node, delay)[-1] == [JOB_A.encode()]
+
+
+@pytest.mark.parametrize(("delay", "reason"), [(AT_ONCE, REASON), (timedelta(seconds=1), REJECTED), (None, REJECTED)])
+def test_a_message_goes_back_with_a_reason(delay, reason):
+    """An attempt is spent, and the job's history says why."""
+    with Node(answers={"NACK": b":1\r\n"}) as node:
+        [words] = given_back_to(node, delay)
+        assert words[words.index(b"REASON") + 1] == reason.encode()
+        assert words[words.index(b"ATTEMPT") + 1] == b"2"

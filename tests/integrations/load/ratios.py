@@ -1,11 +1,16 @@
 """The same program on Redis and on disque-py: CPU of workers, programs and brokers, and tasks per second.
 
 Usage: python tests/integrations/load/ratios.py [celery celery-solo dramatiq taskiq] [--tasks 5000] [--rounds 5]
+           [--out FILE]
+       python tests/integrations/load/ratios.py --fill FILE
 
 It needs redis-server in the path, and the extras celery, dramatiq, taskiq and ratios. The build of disque-py is that of
 the Python which runs this. Rounds alternate: Redis, disque-py, Redis, disque-py. A round has a new broker. A program
 adds tasks that do nothing but append a byte to a file. Then one worker starts, and is measured between a tenth of the
 tasks and the last one. The table has the median of each broker's rounds, and disque-py's divided by that of Redis.
+
+`--out` appends the figures to a file of JSON lines, with the machine. `--fill` puts the newest run of each program in
+such a file into docs/performance.md. Runs of fewer than ROUNDS_MIN rounds are passed over.
 """
 
 from __future__ import annotations
@@ -24,9 +29,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from disque_py import testing
 from disque_py.loopback_ports import free_port
+
+# The results file, the machine and the document are those of the other benchmarks.
+sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
 
 RUN = """
 import os
@@ -108,6 +117,17 @@ PROGRAMS = {
     "taskiq": Program(TASKIQ, ("taskiq", "worker", "tasks:broker", "--workers", "1", "--log-level", "WARNING")),
 }
 FIGURES = ("worker CPU, µs per task", "tasks/s", "client CPU, µs per task", "broker CPU, µs per task")
+KEYS = ("worker_cpu_us", "tasks_per_s", "client_cpu_us", "broker_cpu_us")
+NAME = "libraries"
+TITLES = {
+    "celery": "Celery, two processes",
+    "celery-solo": "Celery, `-P solo`",
+    "dramatiq": "Dramatiq",
+    "taskiq": "Taskiq",
+}
+ROUNDS_MIN = 3
+# A task takes milliseconds even on a busy machine.
+PATIENCE_S = 300
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -171,6 +191,8 @@ def measure(program: Program, broker: str, count: int, folder: Path) -> tuple[fl
             cpu_before = cpu_of_group(worker.pid)
             last_at, last_count = wait_for(runs, count, worker)
             worker_cpu = cpu_of_group(worker.pid) - cpu_before
+        except RuntimeError as error:
+            raise RuntimeError(f"{error}; its log ends:\n{(folder / 'log').read_text()[-2000:]}") from None
         finally:
             os.killpg(worker.pid, signal.SIGKILL)
             worker.wait()
@@ -186,13 +208,48 @@ def measure(program: Program, broker: str, count: int, folder: Path) -> tuple[fl
 
 def wait_for(runs: Path, count: int, worker: subprocess.Popen[bytes]) -> tuple[float, int]:
     """Wait until so many tasks have run → the moment, and their number."""
+    until = time.monotonic() + PATIENCE_S
     while True:
         found = runs.stat().st_size if runs.exists() else 0
         if found >= count:
             return time.perf_counter(), found
         if worker.poll() is not None:
-            raise RuntimeError(f"the worker ended with {worker.returncode}; see its log")
+            raise RuntimeError(f"the worker ended with {worker.returncode}")
+        if time.monotonic() > until:
+            raise RuntimeError(f"{found} of {count} tasks ran in {PATIENCE_S} seconds")
         time.sleep(0.005)
+
+
+def compared(found: dict[str, list[tuple[float, ...]]]) -> dict[str, Any]:
+    """Return the medians of both brokers and their ratios, by keys of the results file."""
+    values: dict[str, Any] = {"rounds": len(found["redis"])}
+    for at, key in enumerate(KEYS):
+        theirs, ours = (statistics.median(row[at] for row in found[broker]) for broker in BROKERS)
+        values |= {f"{key}_redis": round(theirs, 1), f"{key}_disque": round(ours, 1)}
+        values[f"{key}_ratio"] = round(ours / theirs, 3) if theirs else None
+    return values
+
+
+def table(rows: dict[str, dict[str, Any]]) -> str:
+    """Return the figures of programs as a table for the document: Redis → disque-py, and the ratio."""
+    lines = ["| program | " + " | ".join(FIGURES) + " |", "|---|" + "---:|" * len(FIGURES)]
+    for name in (name for name in PROGRAMS if name in rows):
+        values = rows[name]
+        cells = [f"{values[f'{k}_redis']:,.0f} → {values[f'{k}_disque']:,.0f}: {values[f'{k}_ratio']}" for k in KEYS]
+        lines.append(f"| {TITLES[name]} | " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def fill(results: Path, document: Path) -> None:
+    """Put the newest figures of a results file into a document. Raises ValueError if it has none of enough rounds."""
+    from document import replaced
+    from figures import read_results
+
+    past = read_results(results, with_quick=False)
+    if NAME not in past.rows:
+        raise ValueError(f"{results} has no run of {ROUNDS_MIN} rounds or more")
+    text = document.read_text(encoding="utf-8")
+    document.write_text(replaced(text, NAME, table(past.rows[NAME]), past.machines[NAME]), encoding="utf-8")
 
 
 def main() -> int:
@@ -201,12 +258,24 @@ def main() -> int:
     parser.add_argument("programs", nargs="*", help=f"some of {', '.join(PROGRAMS)}; all by default")
     parser.add_argument("--tasks", type=int, default=5_000)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--out", type=Path, help="a file of JSON lines that gets the figures")
+    parser.add_argument("--fill", type=Path, help="measure nothing: put the figures of such a file into the document")
     words = parser.parse_args()
+    if words.fill is not None:
+        from document import DOCUMENT
+
+        fill(words.fill, DOCUMENT)
+        return 0
     unknown = set(words.programs) - set(PROGRAMS)
     if unknown:
         parser.error(f"unknown: {', '.join(sorted(unknown))}")
     if shutil.which("redis-server") is None:
         parser.error("redis-server is not installed")
+    from figures import Results, Row
+    from machine import described
+
+    results = Results(words.out, time.strftime("%Y-%m-%dT%H:%M:%S%z"))
+    results.note_machine(described(), is_quick=words.rounds < ROUNDS_MIN)
     print(f"{words.tasks} tasks, {words.rounds} alternating rounds; load before: {os.getloadavg()[0]:.1f}")
     print("| program | figure | Redis | disque-py | ratio |\n|---|---|---|---|---|")
     for name in words.programs or PROGRAMS:
@@ -215,10 +284,11 @@ def main() -> int:
             for broker, rounds in found.items():
                 with tempfile.TemporaryDirectory(prefix="disque-ratios-") as folder:
                     rounds.append(measure(PROGRAMS[name], broker, words.tasks, Path(folder)))
-        for at, figure in enumerate(FIGURES):
-            theirs, ours = (statistics.median(row[at] for row in found[broker]) for broker in BROKERS)
-            ratio = ours / theirs if theirs else float("nan")
-            print(f"| {name} | {figure} | {theirs:.0f} | {ours:.0f} | {ratio:.2f} |", flush=True)
+        values = compared(found)
+        results.note_row(NAME, Row(name, {"tasks": words.tasks, **values}))
+        for figure, key in zip(FIGURES, KEYS, strict=True):
+            theirs, ours, ratio = (values[f"{key}_{part}"] for part in ("redis", "disque", "ratio"))
+            print(f"| {name} | {figure} | {theirs:.0f} | {ours:.0f} | {ratio} |", flush=True)
     return 0
 
 

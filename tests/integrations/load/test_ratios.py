@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 
@@ -24,3 +25,35 @@ def test_a_round_has_a_figure_of_each_kind(broker, tmp_path):
     found = ratios.measure(ratios.PROGRAMS["dramatiq"], broker, 100, tmp_path)
     assert len(found) == len(ratios.FIGURES)
     assert found[1] > 0
+
+
+ROUND = {"redis": [(400.0, 100.0, 10.0, 5.0)], "disque-py": [(100.0, 300.0, 8.0, 5.0)]}
+
+
+def results(folder, *, is_quick):
+    lines = [
+        {"run": "1", "is_quick": is_quick, "machine": {}},
+        {"run": "1", "benchmark": ratios.NAME, "row": "taskiq", **ratios.compared(ROUND)},
+    ]
+    path = folder / "results"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return path
+
+
+def test_figures_are_put_into_the_document(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("before\n<!-- figures: libraries -->\nold\n<!-- end -->\nbehind\n")
+    ratios.fill(results(tmp_path, is_quick=False), page)
+    assert "| Taskiq | 400 → 100: 0.25 | 100 → 300: 3.0 | 10 → 8: 0.8 | 5 → 5: 1.0 |" in page.read_text()
+    assert "old" not in page.read_text()
+
+
+def test_figures_of_few_rounds_are_not_put_into_the_document(tmp_path):
+    with pytest.raises(ValueError, match="no run of 3 rounds"):
+        ratios.fill(results(tmp_path, is_quick=True), tmp_path / "page.md")
+
+
+def test_the_document_has_a_place_for_the_figures():
+    from document import DOCUMENT
+
+    assert f"<!-- figures: {ratios.NAME} -->" in DOCUMENT.read_text(encoding="utf-8")

@@ -1,9 +1,14 @@
-"""Heartbeats, which extend the leases of running jobs."""
+"""Heartbeats, which extend the leases of running jobs.
+
+Each test waits for commands that the node gets. A job that must get none is watched while another one, `CLOCK`, gets
+several: those show that the heartbeat has gone on.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import itertools
+import time
 
 from client_node import HANG_UP, JOB_A, JOB_B, SILENCE, Node, in_turn
 from disque_py.client import AsyncDisque, Job
@@ -13,83 +18,121 @@ from disque_py.client.heartbeat import Heartbeat
 
 CANCELED = b"-CANCELED The job was canceled\r\n"
 STALE = b"-STALE A later delivery of the job is known\r\n"
+UNKNOWN = b"-NOJOB Job not known\r\n"
 ONCE = "D-aaaaaaaa-" + "z" * 24 + "-05a0"
+CLOCK = "D-aaaaaaaa-" + "c" * 24 + "-05a1"
+PATIENCE_S = 30
 
 
-def beat(node, seconds, *ids, ended=()):
-    """Run a heartbeat for a while → (id, type of error) of the jobs that were lost."""
+def working(node, job_id):
+    """The WORKINGs of a job that the node got."""
+    return [words for words in node.named("WORKING") if words[1] == job_id.encode()]
+
+
+def ticks(node):
+    """Return a condition: the clock's lease was extended twice since the call."""
+    count = len(working(node, CLOCK)) + 2
+    return lambda *_: len(working(node, CLOCK)) >= count
+
+
+def with_clock(answer):
+    """Answer the clock with a RETRY of one second, and every other job with this."""
+    return lambda words: b":1\r\n" if words[1] == CLOCK.encode() else answer(words) if callable(answer) else answer
+
+
+async def come(condition):
+    """Wait for a condition."""
+    async with asyncio.timeout(PATIENCE_S):
+        while not condition():
+            await asyncio.sleep(0.005)
+
+
+def beat(node, until, *jobs, ended=(), **settings):
+    """Run a heartbeat of jobs until `until(lost, canceled)` → (id, type of error) of the lost, ids of the canceled."""
 
     async def run():
-        lost = []
+        lost, canceled = [], []
         async with AsyncDisque(node.address) as client:
-            heartbeat = Heartbeat(client, 0.0, lambda job, error: lost.append((job.id, type(error).__name__)))
+            heartbeat = Heartbeat(
+                client,
+                0.0,
+                lambda job, error: lost.append((job.id, type(error).__name__)),
+                on_canceled=lambda job: canceled.append(job.id),
+                **settings,
+            )
             now = asyncio.get_running_loop().time()
-            for job_id in ids:
-                heartbeat.started(Job("q", job_id, b"", node=client.node), now)
+            for job in jobs:
+                found = job if isinstance(job, Job) else Job("q", job, b"")
+                found.node = client.node
+                heartbeat.started(found, now)
             for job_id in ended:
                 heartbeat.ended(Job("q", job_id, b""))
             task = asyncio.ensure_future(heartbeat.beat_for_ever())
-            await asyncio.sleep(seconds)
+            await come(lambda: until(lost, canceled))
             task.cancel()
-        return lost
+        return lost, canceled
 
     return asyncio.run(run())
 
 
 def test_the_lease_of_a_running_job_is_extended_at_half_of_its_retry():
     """RETRY 1 s, learned from the first answer: a second WORKING half a second later."""
-    with Node(answers={"WORKING": b":1\r\n"}) as node:
-        assert beat(node, 0.9, JOB_A) == []
-        assert len(node.named("WORKING")) == 2
+    moments = []
+
+    def answer(words):
+        moments.append(time.monotonic())
+        return b":1\r\n"
+
+    with Node(answers={"WORKING": answer}) as node:
+        assert beat(node, lambda *_: len(moments) == 2, JOB_A) == ([], [])
+        assert moments[1] - moments[0] > 0.4
 
 
 def test_a_long_retry_needs_few_heartbeats():
     """One tells it."""
-    with Node(answers={"WORKING": b":300\r\n"}) as node:
-        beat(node, 0.5, JOB_A)
-        assert len(node.named("WORKING")) == 1
+    with Node(answers={"WORKING": with_clock(b":300\r\n")}) as node:
+        beat(node, ticks(node), JOB_A, CLOCK)
+        assert len(working(node, JOB_A)) == 1
 
 
 def test_a_job_that_ended_gets_no_heartbeat():
     """A job that is never delivered again gets none either."""
-    with Node(answers={"WORKING": b":1\r\n"}) as node:
-        beat(node, 0.3, JOB_A, ONCE, ended=[JOB_A])
-        assert node.named("WORKING") == []
+    with Node(answers={"WORKING": with_clock(b":1\r\n")}) as node:
+        beat(node, ticks(node), JOB_A, ONCE, CLOCK, ended=[JOB_A])
+        assert working(node, JOB_A) == working(node, ONCE) == []
 
 
 def test_a_job_past_half_of_its_ttl_is_reported_once():
     """It goes on running, but another worker may get it."""
-    with Node(answers={"WORKING": b"-TOOLATE Half of job TTL already elapsed\r\n"}) as node:
-        assert beat(node, 0.5, JOB_A) == [(JOB_A, "TooLateError")]
-        assert len(node.named("WORKING")) == 1
+    with Node(answers={"WORKING": with_clock(b"-TOOLATE Half of job TTL already elapsed\r\n")}) as node:
+        assert beat(node, ticks(node), JOB_A, CLOCK)[0] == [(JOB_A, "TooLateError")]
+        assert len(working(node, JOB_A)) == 1
 
 
 def test_where_a_job_is_unknown_its_maker_is_asked():
     """The node that delivered it may have handed it over or restarted."""
-    with Node("a", {"WORKING": b"-NOJOB Job not known\r\n"}) as node, Node("b", {"WORKING": b":300\r\n"}) as maker:
+    with Node("a", {"WORKING": UNKNOWN}) as node, Node("b", {"WORKING": b":1\r\n"}) as maker:
         node.peers = [maker]
-        assert beat(node, 0.3, JOB_B) == []
-        assert maker.named("WORKING") == [[b"WORKING", JOB_B.encode()]]
+        assert beat(node, lambda *_: len(maker.named("WORKING")) == 2, JOB_B) == ([], [])
+        assert maker.named("WORKING") == [[b"WORKING", JOB_B.encode()]] * 2
 
 
 def test_where_its_maker_is_gone_another_node_with_a_copy_is_asked():
     """The job is lost only if no node knows it."""
-    unknown = {"WORKING": b"-NOJOB Job not known\r\n"}
-    with Node("c", unknown) as node, Node("d", {"WORKING": b":300\r\n"}) as holder:
+    with Node("c", {"WORKING": UNKNOWN}) as node, Node("d", {"WORKING": b":1\r\n"}) as holder:
         node.peers = [holder]
-        assert beat(node, 0.3, JOB_A) == []
-        assert holder.named("WORKING") == [[b"WORKING", JOB_A.encode()]]
-    with Node("c", unknown) as node, Node("d", unknown) as other:
+        assert beat(node, lambda *_: len(holder.named("WORKING")) == 2, JOB_A) == ([], [])
+        assert holder.named("WORKING") == [[b"WORKING", JOB_A.encode()]] * 2
+    with Node("c", {"WORKING": UNKNOWN}) as node, Node("d", {"WORKING": UNKNOWN}) as other:
         node.peers = [other]
-        assert beat(node, 0.5, JOB_A) == [(JOB_A, "NoJobError")]
+        assert beat(node, lambda lost, _: lost, JOB_A) == ([(JOB_A, "NoJobError")], [])
 
 
 def test_other_errors_do_not_end_the_heartbeat_of_a_job():
     """It is tried again, soon."""
     answers = itertools.chain([b"-MISCONF no\r\n"], itertools.repeat(b":300\r\n"))
     with Node(answers={"WORKING": lambda _: next(answers)}) as node:
-        assert beat(node, 0.9, JOB_A) == []
-        assert len(node.named("WORKING")) == 2
+        assert beat(node, lambda *_: len(node.named("WORKING")) == 2, JOB_A) == ([], [])
 
 
 def test_a_silent_node_delays_only_its_own_jobs():
@@ -101,21 +144,19 @@ def test_a_silent_node_delays_only_its_own_jobs():
             heartbeat.started(Job("q", JOB_A, b"", node=parse_address(silent.address)), 0.0)
             heartbeat.started(Job("q", JOB_B, b"", node=client.node), 0.0)
             task = asyncio.ensure_future(heartbeat.beat_for_ever())
-            await asyncio.sleep(0.9)
+            await come(lambda: silent.named("WORKING") and len(node.named("WORKING")) >= 2)
             task.cancel()
 
     with Node("a", {"WORKING": SILENCE}) as silent, Node("b", {"WORKING": b":1\r\n"}) as node:
         node.peers = [silent]
         asyncio.run(run())
-        assert len(silent.named("WORKING")) == 1
-        assert len(node.named("WORKING")) == 2
 
 
 def test_the_leases_of_ten_jobs_are_extended_together():
     """None waits for another's answer."""
     ids = [f"D-aaaaaaaa-{number:024d}-05a1" for number in range(10)]
     with Node(answers={"WORKING": in_turn(*[b":300\r\n"] * 10)}) as node:
-        beat(node, 0.25, *ids)
+        beat(node, lambda *_: len(node.named("WORKING")) == 10, *ids)
         assert sorted(words[1].decode() for words in node.named("WORKING")) == ids
 
 
@@ -127,60 +168,46 @@ def test_a_heartbeat_in_flight_ends_with_its_job():
             job = Job("q", JOB_A, b"", node=client.node)
             heartbeat = Heartbeat(client, 0.0, lambda job, error: None)
             heartbeat.started(job, 0.0)
+            heartbeat.started(Job("q", CLOCK, b"", node=client.node), 0.0)
             task = asyncio.ensure_future(heartbeat.beat_for_ever())
-            while not node.named("WORKING"):
-                await asyncio.sleep(0.005)
+            await come(lambda: working(node, JOB_A))
             heartbeat.ended(job)
-            count = len(node.named("WORKING"))
-            await asyncio.sleep(0.5)
+            await come(ticks(node))  # One that was sent before has come.
+            count = len(working(node, JOB_A))
+            await come(ticks(node))
             task.cancel()
             return count
 
-    with Node(answers={"WORKING": HANG_UP}) as node:
-        assert asyncio.run(run()) == len(node.named("WORKING"))
+    with Node(answers={"WORKING": with_clock(HANG_UP)}) as node:
+        assert asyncio.run(run()) == len(working(node, JOB_A))
 
 
-def numbered(node, seconds, **settings):
-    """Run a heartbeat of a job whose delivery has a number → the jobs that were lost, and that were canceled."""
-
-    async def run():
-        lost, canceled = [], []
-        async with AsyncDisque(node.address) as client:
-            heartbeat = Heartbeat(
-                client, 0.0, lambda job, error: lost.append(type(error)), on_canceled=canceled.append, **settings
-            )
-            job = Job("q", JOB_A, b"", attempt=2, lease_ms=60_000, node=client.node)
-            heartbeat.started(job, asyncio.get_running_loop().time())
-            task = asyncio.ensure_future(heartbeat.beat_for_ever())
-            await asyncio.sleep(seconds)
-            task.cancel()
-        return lost, [job.id for job in canceled]
-
-    return asyncio.run(run())
+def numbered():
+    """A job whose delivery has a number."""
+    return Job("q", JOB_A, b"", attempt=2, lease_ms=60_000)
 
 
 def test_a_heartbeat_names_its_delivery():
     """Spec Y9: it can't take the job from the next worker."""
     with Node(answers={"WORKING": STALE}) as node:
-        assert numbered(node, 0.5) == ([StaleError], [])
+        assert beat(node, lambda lost, _: lost, numbered()) == ([(JOB_A, StaleError.__name__)], [])
         assert node.named("WORKING") == [[b"WORKING", JOB_A.encode(), b"ATTEMPT", b"2"]]
 
 
 def test_a_cancellation_is_heard_once():
-    with Node(answers={"WORKING": CANCELED}) as node:
-        assert numbered(node, 0.5) == ([], [JOB_A])
-        assert len(node.named("WORKING")) == 1
+    with Node(answers={"WORKING": with_clock(CANCELED)}) as node:
+        assert beat(node, ticks(node), numbered(), CLOCK) == ([], [JOB_A])
+        assert len(working(node, JOB_A)) == 1
 
 
 def test_a_long_lease_is_extended_early_to_hear_of_a_cancellation():
     with Node(answers={"WORKING": b":60\r\n"}) as node:
-        numbered(node, 0.9, check_s=0.2)
-        assert len(node.named("WORKING")) >= 2
+        beat(node, lambda *_: len(node.named("WORKING")) >= 2, numbered(), check_s=0.2)
 
 
 def test_a_node_that_knows_no_attempt_gets_the_plain_command():
     """And only for its lease: such a node cancels no job."""
     refuse = lambda words: b"-ERR syntax error\r\n" if b"ATTEMPT" in words else b":60\r\n"  # noqa: E731
-    with Node(answers={"WORKING": refuse}) as node:
-        assert numbered(node, 0.9, check_s=0.3) == ([], [])
-        assert [len(words) for words in node.named("WORKING")] == [4, 2]
+    with Node(answers={"WORKING": with_clock(refuse)}) as node:
+        assert beat(node, ticks(node), numbered(), CLOCK, check_s=0.1) == ([], [])
+        assert [len(words) for words in working(node, JOB_A)] == [4, 2]

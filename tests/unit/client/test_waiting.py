@@ -8,8 +8,9 @@ import pytest
 
 from client_node import JOB_A, Node, bulk, in_turn
 from disque_py.client import AsyncDisque, Disque
+from disque_py.client.flow_commands import JobEnd
 from disque_py.client.results import Outcome, job_info
-from disque_py.client.waiting import Waiting
+from disque_py.client.waiting import Waiting, outcome_of
 
 NIL = b"$-1\r\n"
 
@@ -73,4 +74,30 @@ def test_an_asyncio_client_waits_too():
                 await disque.wait(JOB_A, timeout=0.05)
 
     with Node(answers={"SHOW": shown("pending")}) as node:
+        asyncio.run(run(node.address))
+
+
+def test_a_job_that_is_unknown_before_the_time_out_is_gone():
+    """Spec RW6: every known node was asked."""
+    end = JobEnd(JOB_A, "unknown", None, None)
+    assert outcome_of(end, 1.0) == outcome_of(end, None) == Outcome("gone", None)
+
+
+def test_a_job_that_is_unknown_at_the_time_out_is_not_gone():
+    """Spec RW8: a node that has it may not have been asked."""
+    with pytest.raises(TimeoutError, match="is not over: unknown"):
+        outcome_of(JobEnd(JOB_A, "unknown", None, None), 0.0)
+
+
+def test_an_answer_at_the_time_out_says_nothing_of_an_unknown_job():
+    """A node that was asked with 1 ms answers when that is over."""
+
+    async def run(address):
+        async with AsyncDisque(address) as disque:
+            with pytest.raises(TimeoutError):
+                await disque.wait(JOB_A, timeout=0.001)
+
+    with Node(answers={"WAITJOB": b"*1\r\n*4\r\n" + bulk(JOB_A) + bulk("unknown") + NIL * 2}) as node:
+        with Disque(node.address) as disque, pytest.raises(TimeoutError):
+            disque.wait(JOB_A, timeout=0.001)
         asyncio.run(run(node.address))
