@@ -74,6 +74,13 @@ class Links:
         if was_linked:
             self._table.refresh()
 
+    def dial_anew(self, node: Node) -> None:
+        """Replace an attempt, which may hang in a network that is whole again. That helps at most once a second."""
+        if node.is_dialing and self._table.now_ms >= node.redial_at_ms:
+            self.hang_up(node)
+            self.dial(node)
+            node.redial_at_ms = self._table.now_ms + DIAL_GAP_MS_MAX
+
     def hang_up(self, node: Node) -> None:
         """Drop our link or attempt; the caller refreshes."""
         self._tray.hang_ups[node] = None

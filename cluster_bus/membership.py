@@ -163,7 +163,8 @@ class Membership:
         """CLUSTER MEET: shake hands with the node there (client port; the bus port is 10000 above unless given).
 
         `host` may be a name; the Wire resolves it. A handshake with that address that is in flight gets the whole time
-        again (spec N4). Nodes that forgot one of the two take it back (spec N10).
+        again, and another attempt in place of one that may hang (spec N4). Nodes that forgot one of the two take it
+        back (spec N10).
         """
         self._begin_incarnation()
         self.tray.must_save = True
@@ -193,6 +194,8 @@ class Membership:
         if node is not None:
             node.known_since_ms = self.table.now_ms
             node.dial_at_ms = node.dial_gap_ms = 0
+            if is_asked:
+                self.links.dial_anew(node)
         else:
             node = self.admission.shake_hands(host, port, port + BUS_PORT_OFFSET if bus_port is None else bus_port)
         node.must_meet = True

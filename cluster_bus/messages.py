@@ -47,6 +47,10 @@ LEFT_OK: Final = 51  # job id, state of the job there: 0 nothing, 1 a copy, 2 it
 OUTCOME: Final = 52  # job id: to its creator, is it decided whether this job exists?
 ISKEY: Final = 53  # number, 18 characters of an id: do you know a job with this key?
 KEYIS: Final = 54  # number of the question, the characters, job id or b"": last word on a key
+# Jobs that one command made (disque_py/core/shared_copies.py). Nodes before bus version 5 get REPLJOB and GOTJOB.
+# ids as one byte string, header of the first job, [queue, …], body, NODES, attributes
+REPLMANY: Final = 63
+GOTMANY: Final = 69  # the ids: all taken
 OUTCOME_IS: Final = 55  # job id: it is; a DELJOB, if there was one, came before
 SETTING: Final = 64  # queue, field, value, counter, node id: a queue setting and its version
 SETTINGS_HAVE: Final = 65  # queue, digest: the sender has this state of its settings on disk
@@ -98,7 +102,7 @@ JOBSARE: Final = 60  # number of the question, one byte per job (core/asking.py)
 DOJOBS: Final = 61  # number, deed, [job id, …], [word, …]: a client wants this done to jobs that you hold
 DIDJOBS: Final = 62  # number of the request, one byte per job: 1 done, 0 not
 
-# Lost copies (disque_py/core/repair.py).
+# Lost copies (disque_py/core/repair_turns.py; TAKETURN: repair.py).
 HAVE: Final = (
     80  # number, NODES the sender knows as holders, [job id, …]: take these holders over, and say what you have
 )
@@ -117,7 +121,7 @@ JOBHAS: Final = 143  # job id, one byte as in WAITIS: that changed
 NOWAIT: Final = 144  # [job id, …]: the sender waits for these no more
 RESULT: Final = 145  # job id, result, version and node of its ack (0, b"": of a node that does not know the job)
 PROGRESS: Final = 146  # job id, percent, text, attempt, version
-# Batches (disque_py/core/keeping.py). Entries are those of core/id_sets.py, in one byte string.
+# Batches (disque_py/core/keeping.py, batch_ends.py). Entries are those of core/id_sets.py, in one byte string.
 BATCHADD: Final = 147  # number (0: no answer), batch, entries: record these
 BATCHGOT: Final = 148  # number of the BATCHADD: recorded
 BATCHSUM: Final = 149  # batch, [digest of each part], 1 if it is an answer: tell me entries of parts that differ

@@ -26,13 +26,14 @@ class Outgoing:
     sent_count, sent_bytes   messages since the start, and the bytes of their frames
     """
 
-    __slots__ = ("_items", "_kind", "_nodes", "runs", "sent_bytes", "sent_count", "watch")
+    __slots__ = ("_is_shut", "_items", "_kind", "_nodes", "runs", "sent_bytes", "sent_count", "watch")
 
     def __init__(self) -> None:
         self.runs: list[Run] = []
         self.sent_count = 0
         self.sent_bytes = 0
         self.watch: Callable[[list[Run]], None] | None = None
+        self._is_shut = False
         self._nodes: tuple[Node, ...] | None = None
         self._kind = 0
         self._items: list[Any] = []
@@ -69,12 +70,17 @@ class Outgoing:
 
     def take(self) -> list[Run]:
         """Return the runs and start afresh."""
-        runs = self.runs
+        runs = [] if self._is_shut else self.runs
         self.runs = []
         self._nodes = None
         if self.watch is not None:
             self.watch(runs)
         return runs
+
+    def shut(self) -> None:
+        """Drop the messages of this turn and of all turns to come, because the node ends."""
+        self._is_shut = True
+        self.take()
 
 
 def without(runs: list[Run], node: Node) -> list[Run]:

@@ -13,6 +13,7 @@ from typing import Final
 from cluster_bus.node import LEAVING as IS_LEAVING
 from disque_py.commands.options import INT64_MAX, MS_MAX, SECONDS_MAX, between, read_integer, read_ms, read_timeout
 from disque_py.commands.subcommands import text_of
+from disque_py.commands.where import NAME_ERROR
 from disque_py.config.directives import META_PAIRS_MAX
 from disque_py.core import (
     exclusive,
@@ -25,12 +26,14 @@ from disque_py.core import (
     memory,
     replication,
     settings_sync,
+    shared_copies,
     spilling,
     topics,
     versions,
     windows,
     zones,
 )
+from disque_py.core.batch_callbacks import META_BATCH
 from disque_py.core.broker import Broker
 from disque_py.core.changeable import ATTEMPTS_MAX, Changeable, read_backoff
 from disque_py.core.claim_stamps import new_stamp
@@ -43,13 +46,14 @@ from disque_py.core.job_attributes import (
     BATCH,
     CLAIM,
     META_BYTES_MAX,
+    NAME_BYTES_MAX,
     TRACE_BYTES_MAX,
     TRACE_NAMES,
     WINDOW,
     JobAttributes,
 )
 from disque_py.core.queue import PAUSED_IN, Queue
-from disque_py.core.queue_settings import QUORUM, QueueSettings
+from disque_py.core.queue_fields import QUORUM, QueueSettings
 from disque_py.core.spilled import size_of
 from disque_py.resp.replies import EMPTY_ARRAY
 
@@ -94,7 +98,7 @@ BACKOFF_ERROR: Final = "ERR BACKOFF must be fixed, linear or exponential:<base-m
 # Names of META that show a job's dead-letter history.
 RESERVED_META: Final = b"x-disque-"
 # The node itself gives these to the jobs of a schedule.
-OF_SCHEDULES: Final = (META_SCHEDULE, META_TICK, keeping.META_BATCH)
+OF_SCHEDULES: Final = (META_SCHEDULE, META_TICK, META_BATCH)
 KEY_BYTES_MAX: Final = 1024
 
 PRIORITY_ERROR: Final = "ERR PRIORITY must be a 64-bit integer"
@@ -269,11 +273,13 @@ def addjob(
                 job.body = b""  # Other nodes are asked whether there is such a job. There is no room for a new one.
                 create = _refuse_full
             if plans is not None:
-                plans.append(_plan(job, timeout_ms, create, is_default, is_external, is_async, zone_count, is_quorum))
+                plans.append(
+                    _plan(job, timeout_ms, create, is_default, is_external, is_async, zone_count, is_quorum, maxlen)
+                )
                 return None
             return keying.add(broker, client, job, timeout_ms, create)
     if plans is not None:
-        plans.append(_plan(job, timeout_ms, None, is_default, is_external, is_async, zone_count, is_quorum))
+        plans.append(_plan(job, timeout_ms, None, is_default, is_external, is_async, zone_count, is_quorum, maxlen))
         return None
     if is_external and not retry_ms:
         handover.start_once(broker, client, job, timeout_ms)
@@ -324,6 +330,7 @@ def _plan(
     is_async: bool,
     zone_count: int,
     is_quorum: bool,
+    maxlen: int = 0,
 ) -> Plan:
     """Return the plan of a job for a topic's queue. CommandError."""
     if is_external and not job.terms.retry_ms:
@@ -337,6 +344,7 @@ def _plan(
         zone_count=zone_count,
         is_quorum=is_quorum,
         create=create,
+        maxlen=maxlen,
     )
 
 
@@ -356,6 +364,8 @@ def publish(broker: Broker, client: Client, argv: list[bytes], *, is_listed: boo
             return EMPTY_ARRAY
         raise CommandError(NOROUTE)
     plans: list[Plan] = []
+    rules = broker.queue_settings.in_force
+    may_share = 1 < len(queues) <= shared_copies.JOBS_MAX and not (rules and any(queue in rules for queue in queues))
     for queue in queues:
         try:
             addjob(broker, client, [argv[0], queue, *argv[2:]], plans, topic)
@@ -363,7 +373,38 @@ def publish(broker: Broker, client: Client, argv: list[bytes], *, is_listed: boo
             if refused.text.startswith(OF_QUEUES):
                 raise CommandError(f"{refused.text}: {text_of(queue)}") from None
             raise
+        plan = plans[0]
+        if may_share and plan.is_usual:
+            jobs = _alike(broker, plan, queues, argv[2])
+            fanout.start_together(
+                broker, client, jobs, plan.timeout_ms, is_default=plan.is_default, is_listed=is_listed
+            )
+            return None
+        may_share = False
     return fanout.start(broker, client, plans, _make_alone, is_listed=is_listed)
+
+
+def _alike(broker: Broker, plan: Plan, queues: list[bytes], body: bytes) -> list[Job]:
+    """Return the planned job of the first of these queues, and one like it for each other one. CommandError."""
+    first = plan.job
+    terms, ttl_ms = first.terms, first.expire_at_ms - broker.now_ms
+    jobs = [first]
+    for number in range(1, len(queues)):
+        queue = broker.queues.get(queues[number])
+        if queue is not None and queue.paused & PAUSED_IN:
+            raise CommandError(f"{PAUSED}: {text_of(queues[number])}")
+        job = Job(
+            broker.ids.next(ttl_ms, terms.retry_ms > 0),
+            terms.of_queue(broker.terms, queues[number] if queue is None else queue.name),
+            body,
+            broker.next_ctime(),
+            first.expire_at_ms,
+            broker.sets.mine,
+        )
+        if first.attributes is not None:
+            job.attributes = first.attributes.like()
+        jobs.append(job)
+    return jobs
 
 
 def _meta_of(argv: list[bytes]) -> dict[bytes, bytes]:
@@ -621,6 +662,8 @@ class Adding:
         meta = self.meta
         if not name:
             raise CommandError("ERR META needs a name that is not empty")
+        if len(name) > NAME_BYTES_MAX:
+            raise CommandError(NAME_ERROR)
         if name.startswith(RESERVED_META) and not (self._is_internal and name in OF_SCHEDULES):
             raise CommandError("ERR META names that begin with x-disque- are reserved")
         if name in meta:

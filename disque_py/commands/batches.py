@@ -14,7 +14,7 @@ from typing import Any, Final
 from disque_py.commands.options import INT64_MAX, between
 from disque_py.commands.schedules import listed
 from disque_py.commands.subcommands import Form, run_form, syntax_error, text_of
-from disque_py.core import census, deferred_reply, gathering, incremental, keeping, settings_sync, versions
+from disque_py.core import batch_ends, census, deferred_reply, gathering, incremental, keeping, settings_sync, versions
 from disque_py.core.batch_state import CALLBACK_ID, Batch
 from disque_py.core.broker import SHARDS, Broker
 from disque_py.core.client import Blocked, Client
@@ -23,8 +23,9 @@ from disque_py.core.errors import CommandError
 from disque_py.core.gathering import Share
 from disque_py.core.job_attributes import BATCH
 from disque_py.core.keeping import NAME_BYTES_MAX
+from disque_py.core.queue_fields import VALUE_BYTES_MAX
 from disque_py.core.queue_settings import BATCH as BATCH_STATE
-from disque_py.core.queue_settings import COUNTER_MAX, NO_VERSION, RESET_FIELD, VALUE_BYTES_MAX, state_key
+from disque_py.core.queue_settings import COUNTER_MAX, NO_VERSION, RESET_FIELD, state_key
 from disque_py.core.users import visible
 from disque_py.event_format import CANCELED, COMPLETED, ERRORED, EXPIRED, RUNNING, STATUS_NAMES
 from disque_py.resp.replies import OK, array, bulk, integer, nil_array, nil_bulk
@@ -204,7 +205,7 @@ def _close(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     versions.refuse_older(broker, versions.FLOWS)
     if known.is_closed:
         return OK
-    return _changed(broker, client, argv[2], keeping.close(broker, known, callback), OK)
+    return _changed(broker, client, argv[2], batch_ends.close(broker, known, callback), OK)
 
 
 def _del(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:

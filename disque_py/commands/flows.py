@@ -11,7 +11,7 @@ from typing import Final
 
 from disque_py.commands.options import INT64_MAX, OPTION_WORDS_MAX, between, read_attempt, read_ids
 from disque_py.commands.subcommands import syntax_error
-from disque_py.core import acks, exclusive, job_waits, telling, versions
+from disque_py.core import client_acks, exclusive, job_waits, telling, versions
 from disque_py.core.broker import Broker
 from disque_py.core.client import Blocked, Client
 from disque_py.core.errors import BAD_ID, CommandError
@@ -102,7 +102,7 @@ def progress(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
             raise CommandError("CANCELED The job was canceled")
         raise CommandError("NOJOB Job already acknowledged.")
     part = job.part
-    if attempt and (acks.is_stale(job, attempt) or (part is not None and part.ended >= attempt)):
+    if attempt and (client_acks.is_stale(job, attempt) or (part is not None and part.ended >= attempt)):
         raise CommandError("STALE A later delivery of the job is known")
     if part is not None and (part.is_errored or (part.is_spent(job.attempt) and job.state == QUEUED)):
         raise CommandError("NOJOB No attempts of the job are left. ENQUEUE gives it fresh ones.")

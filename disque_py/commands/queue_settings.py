@@ -18,16 +18,13 @@ from disque_py.core.client import Client
 from disque_py.core.errors import CommandError
 from disque_py.core.job_attributes import TRACE_NAMES
 from disque_py.core.queue import PAUSE_NAMES
+from disque_py.core.queue_fields import CLAIM_FIELDS, FIELDS, InvalidValueError, read_value
 from disque_py.core.queue_settings import (
-    CLAIM_FIELDS,
     COUNTER_MAX,
-    FIELDS,
     FULL,
     NO_VERSION,
     QUEUE,
     RESET_FIELD,
-    InvalidValueError,
-    read_value,
     state_key,
 )
 from disque_py.core.users import visible

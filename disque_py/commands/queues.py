@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any, Final
 
-from disque_py.commands import jobs, shares
+from disque_py.commands import shares, showing
 from disque_py.commands.adding import KEY_BYTES_MAX
 from disque_py.commands.options import between, read_integer
 from disque_py.commands.shares import PENDING, STATUSES, Peeked, Stat
 from disque_py.commands.subcommands import text_of
-from disque_py.commands.where import TRACE_ERROR, read_pair
+from disque_py.commands.where import read_name, read_pair
 from disque_py.core import gathering, incremental, keying, memory, pausing, spilling
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
@@ -25,7 +25,6 @@ from disque_py.core.gathering import Check, Question
 from disque_py.core.ids import is_valid_id
 from disque_py.core.incremental import PART
 from disque_py.core.job import Job
-from disque_py.core.job_attributes import TRACE_NAMES
 from disque_py.core.keys import key_chars
 from disque_py.core.queue import PAUSE_NAMES, PAUSED_IN, PAUSED_OUT
 from disque_py.core.users import NO_NAME, may_name, sees_bodies
@@ -186,9 +185,7 @@ def qdepth(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     """QDEPTH queue BY name [STATUS s] [COUNT n] [CLUSTER] → values of this metadata name and their numbers of jobs."""
     if len(argv) < 4 or argv[2].lower() != b"by":
         raise CommandError(f"{SYNTAX}: QDEPTH needs BY and a name")
-    by = argv[3]
-    if by in TRACE_NAMES:
-        raise CommandError(TRACE_ERROR)
+    by = read_name(argv[3])
     count = DEPTH_COUNT
     status = PENDING
     is_clusterwide = False
@@ -302,7 +299,7 @@ def _fields(name: bytes, found: Stat, protocol: int) -> list[tuple[bytes, bytes]
 def show(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     """SHOW id [CLUSTER] → the job's fields as known here, or on the node that knows most of it; nil: no such job."""
     if not _is_clusterwide(argv):
-        return jobs.show(broker, client, argv)
+        return showing.show(broker, client, argv)
     if not is_valid_id(argv[1]):
         raise CommandError(BAD_ID)
     return incremental.begin(broker, client, _shown_everywhere(broker, client, argv[1]))

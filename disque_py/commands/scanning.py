@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from disque_py import event_format
-from disque_py.commands.jobs import describe
 from disque_py.commands.options import read_cursor, read_integer
+from disque_py.commands.showing import describe
+from disque_py.commands.where import read_pair
 from disque_py.core import census, incremental, scan, spilling
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
@@ -20,7 +21,6 @@ TOO_LARGE = (
 COUNT_DEFAULT = 100
 JOBS_PER_PART = 50
 
-WHERE_MAX = 8
 STATUS_ERROR = "ERR STATUS must be invisible, pending, running, completed, canceled or errored"
 COUNTED_ERROR = "ERR COUNTED needs one STATUS: invisible, pending, running or errored"
 # The states that users see of a job that is there (events.py).
@@ -51,17 +51,6 @@ class _Cursor:
             raise CommandError(SYNTAX)
         self.value = read_cursor(word)
         self._is_given = True
-
-
-def read_where(argv: list[bytes], at: int, where: dict[bytes, bytes]) -> None:
-    """Read the pair behind a WHERE. CommandError."""
-    if at + 2 >= len(argv):
-        raise CommandError("ERR syntax error: WHERE needs a name and a value")
-    if argv[at + 1] in where:
-        raise CommandError("ERR WHERE has the same name twice")
-    if len(where) == WHERE_MAX:
-        raise CommandError(f"ERR at most {WHERE_MAX} WHERE")
-    where[argv[at + 1]] = argv[at + 2]
 
 
 def jscan(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
@@ -103,7 +92,7 @@ def jscan(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
                 raise CommandError(STATUS_ERROR)
             statuses.append(status)
         elif option == b"where":
-            read_where(argv, at, where)
+            read_pair(where, argv, at)
             at += 2
         elif option == b"reply" and has_value:
             at += 1

@@ -23,17 +23,8 @@ from disque_py.core.client import Client
 from disque_py.core.cron import Cron, CronError, Ticks
 from disque_py.core.errors import OOM, SYNTAX, CommandError
 from disque_py.core.firing import ADD_MS, KEY_PREFIX, META_SCHEDULE, META_TICK
-from disque_py.core.queue_settings import (
-    COUNTER_MAX,
-    QUEUES_MAX,
-    RESET_FIELD,
-    SCHEDULE,
-    VALUE_BYTES_MAX,
-    InvalidValueError,
-    span_ms,
-    span_text,
-    state_key,
-)
+from disque_py.core.queue_fields import VALUE_BYTES_MAX, InvalidValueError, span_ms, span_text
+from disque_py.core.queue_settings import COUNTER_MAX, QUEUES_MAX, RESET_FIELD, SCHEDULE, state_key
 from disque_py.core.recurring import (
     CATCHUPS,
     EVERY_MS_MIN,
@@ -59,6 +50,8 @@ NAME_ERROR: Final = f"ERR the name of a schedule must have 1 to {NAME_BYTES_MAX}
 SIZE_ERROR: Final = f"ERR a schedule has at most {VALUE_BYTES_MAX} bytes, body and options included"
 NO_SUCH: Final = "ERR no such schedule"
 NO_VERSION: Final = "ERR the schedule has the highest version there is"
+SCHEDULES_MAX: Final = 10_000
+TOO_MANY: Final = f"ERR too many schedules, at most {SCHEDULES_MAX}"
 FULL: Final = f"ERR too many schedules and settings, at most {QUEUES_MAX}"
 COUNT_ERROR: Final = "ERR COUNT must be a number from 1 to 1000"
 
@@ -91,6 +84,9 @@ def _set(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     name = argv[2]
     if not 0 < len(name) <= NAME_BYTES_MAX:
         raise CommandError(NAME_ERROR)
+    known = broker.recurring.known
+    if name not in known and len(known) >= SCHEDULES_MAX:
+        raise CommandError(TOO_MANY)
     definition = _read_definition(broker, name, argv)
     _check_options(broker, client, definition)
     packed = definition.pack()

@@ -17,7 +17,7 @@ from typing import Any, Final
 import hiredis
 
 from disque_py.commands import batches
-from disque_py.commands.jobs import described
+from disque_py.commands.showing import described
 from disque_py.core import census, electing, exclusive, filters, locking, pulls, spilling, tasks
 from disque_py.core.broker import Broker
 from disque_py.core.delivery import REPLY_BYTES_MAX

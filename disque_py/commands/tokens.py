@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import Final
 
-from disque_py.commands.jobs import NACKTOKEN_WORDS, ack_one, nack_one, read_nack_words
+from disque_py.commands.attempts import NACKTOKEN_WORDS, nack_one, read_nack_words
+from disque_py.commands.ending import ack_one
 from disque_py.commands.options import LEASE_ERROR, options_at, read_lease
 from disque_py.core import exclusive, incremental, lifecycle, requeue, stalling, versions
 from disque_py.core.broker import Broker

@@ -10,9 +10,9 @@ several collectors the best informed one finishes. A GOTACK confirms only if the
 answering node, because "not a holder" may stop being true. A SETACK of a member confirms, too. So where sender and
 receiver are all holders, the receiver ends the collection instead of answering.
 
-A *dummy ack* is an ack that a node took for a job it never held. Its set is empty. It learns the holders from other
-nodes and then collects like any other node. It never counts as a holder itself. Two dummy acks tell each other nothing
-(spec Q10).
+A *dummy ack* is an ack that a node took for a job it never held (client_acks.py). Its set is empty. It learns the
+holders from other nodes and then collects like any other node. It never counts as a holder itself. Two dummy acks tell
+each other nothing (spec Q10).
 
 A *canceled* job goes the same way, with another outcome (CANCELJOB): its SETACKs carry OUTCOME_CANCELED. Completed
 beats canceled where a node hears of both. The node where a lease of the job runs keeps the record until that is over,
@@ -23,10 +23,8 @@ collecting. A holder set may be too small after a node was away, because others 
 (repair.py). For a job of an earlier era the collector therefore asks every linked node. A node that named a new holder
 waits for that holder's own confirmation.
 
-A *result* travels with the ack (ACKJOB … RESULT). A RESULT goes before each SETACK of the job, so a holder that hears
-the ack has the result already (results.py). So has a holder whose copy is still on its way: it keeps the result with
-the ack. A node may hear an end without its result, by a DELJOB or by a node that knows the job as done only. Then it
-knows the end in doubt (ends.py).
+A RESULT goes before each SETACK of a job that has one (client_acks.py). A node may hear an end without its result, by a
+DELJOB or by a node that knows the job as done only. Then it knows the end in doubt (ends.py).
 
 Timers call try_collect again; no function here waits. Spec A1, A2, A3, A4, A5, A7, A9, A10, A13, RC7, RC8, Y8, Y9.
 """
@@ -36,14 +34,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from cluster_bus.messages import ACKATTEMPT, DELJOB, GOTACK, RESULT, SETACK
+from cluster_bus.messages import DELJOB, GOTACK, SETACK
 from cluster_bus.node import FORGOTTEN, Node
 from disque_py import event_format
 from disque_py.core import changing, events, lifecycle, replication, results, windows
 from disque_py.core.broker import SHARDS, Broker
 from disque_py.core.broker_parts import ACK_ASKED_MS
 from disque_py.core.changing import OUTCOME_CANCELED, OUTCOME_DOUBTED, OUTCOME_REPLACED
-from disque_py.core.ids import is_retried_id, is_valid_id, ttl_minutes
+from disque_py.core.ids import is_valid_id, ttl_minutes
 from disque_py.core.job import ACKED, NO_TERMS, WAIT_REPL, Cancellation, Collection, Job, Replication
 from disque_py.core.job_attributes import BATCH
 from disque_py.core.journaling import mark_holders_dirty
@@ -67,8 +65,6 @@ UNTOLD: Final = 0
 # A SETACK of two fields comes from a node that may know the job as done only.
 ITEMS_MIN: Final = 2
 OUTCOME_AT: Final = 3
-# Results whose acks have not come. Each comes right behind its result, so there is one at most, unless a link breaks.
-AHEAD_MAX: Final = 4
 # Third field of DELJOB without a set: the job is done, and no node that held it has said so yet.
 IS_DONE: Final = 1
 _NOTHING: Final[Any] = object()  # Equal to no field of a message.
@@ -83,6 +79,8 @@ def acknowledge(broker: Broker, job: Job, *, is_news: bool = False, is_canceled:
     if job.state == ACKED:
         return
     if job.state == WAIT_REPL:
+        if isinstance(job.work, Replication) and job.work.together is not None:
+            replication.part(broker, job.work)
         work = job.work
         if isinstance(work, Replication) and work.is_external:
             # We hold no copy to look after; the nodes that hold one have heard, or will hear, of the ack.
@@ -132,161 +130,6 @@ def _complete(broker: Broker, job: Job) -> None:
     if broker.events is not None:
         events.learn(broker, job, event_format.COMPLETED)
     lifecycle.mark_dirty(broker, job)
-
-
-def cancel_here(broker: Broker, job_id: bytes) -> int:
-    """Handle CANCELJOB of one id: return 1 if the job was known here and not over, else 0.
-
-    A job that no node here knows is remembered as an ack would be.
-    """
-    job = broker.find(job_id)
-    if job is None:
-        if broker.cluster.size > 1 and job_id not in broker.tombstones:
-            if is_retried_id(job_id) and not broker.is_leaving and _may_remember(broker):
-                job = dummy_ack(broker, job_id)
-                job.work = Cancellation()
-                try_collect(broker, job)
-            elif broker.cluster.linked:
-                broker.send(broker.cluster.linked, SETACK, (job_id, b"", UNTOLD, OUTCOME_CANCELED))
-        return 0
-    if job.state == ACKED:
-        try_collect(broker, job)
-        return 0
-    acknowledge(broker, job, is_news=True, is_canceled=True)
-    try_collect(broker, job)
-    return 1
-
-
-def ack_attempt(broker: Broker, job_id: bytes, attempt: int) -> int:
-    """Handle ACKJOB … ATTEMPT: as `ack_here`, unless a later delivery is known.
-
-    A node without the job passes the ack on, and a holder compares.
-    """
-    job = broker.find(job_id)
-    if job is None:
-        if broker.cluster.linked and job_id not in broker.tombstones:
-            broker.send(broker.cluster.linked, ACKATTEMPT, (job_id, attempt))
-        return 0
-    return 0 if is_stale(job, attempt) else ack_here(broker, job_id)
-
-
-def ack_with_result(broker: Broker, job_id: bytes, attempt: int, value: bytes) -> int:
-    """Handle ACKJOB … RESULT: as `ack_here`, or `ack_attempt` where an attempt is named. Spec RW1, RW2."""
-    job = broker.find(job_id)
-    if job is not None:
-        if job.state != ACKED:
-            if attempt and is_stale(job, attempt):
-                return 0
-            _keep_result(broker, job, value, job.version + 1, broker.me.id)
-        return ack_here(broker, job_id)
-    if broker.cluster.size == 1 or job_id in broker.tombstones:
-        return 0
-    linked = broker.cluster.linked
-    if attempt:
-        if linked:
-            broker.send(linked, ACKATTEMPT, (job_id, attempt, value))
-    elif is_retried_id(job_id) and not broker.is_leaving and _may_remember(broker):
-        broker.results.put(job_id, value, 0, b"", 0)
-        try_collect(broker, dummy_ack(broker, job_id))
-    elif linked:
-        broker.send(linked, RESULT, (job_id, value, 0, b""))
-        broker.send(linked, SETACK, (job_id, b"", UNTOLD))
-    return 0
-
-
-def _keep_result(broker: Broker, job: Job, value: bytes, version: int, node: bytes) -> None:
-    """Keep a result for as long as the job's queue says, unless that of an earlier ack is known."""
-    keep_ms = broker.queue_settings.of(job.terms.queue).result_retention_ms
-    broker.results.put(job.id, value, version, node, keep_ms)
-
-
-def on_result(broker: Broker, sender: Node, items: list[Any]) -> None:
-    """Keep the results of acks that come right behind this message."""
-    for item in items:
-        job_id, value, version, node = results.read_item(item)
-        job = broker.find(job_id)
-        if job is None:
-            ahead = broker.acks.ahead
-            ahead[job_id] = (job_id, value, version, node)
-            if len(ahead) > AHEAD_MAX:
-                del ahead[next(iter(ahead))]
-        elif not job.holders or (job.state == ACKED and not version and not _may_lack_result(broker, job)):
-            broker.stats.ignored("result of a job that is unknown or over")
-        else:
-            if version:
-                _keep_result(broker, job, value, version, node)
-            else:
-                _keep_result(broker, job, value, job.version + 1, broker.me.id)
-            if job.state == ACKED and broker.ends.watched:
-                broker.ends.note(job_id)
-
-
-def _may_lack_result(broker: Broker, job: Job) -> bool:
-    """Return whether the ack of a job may have had a result that this node does not know."""
-    work = job.work
-    is_open = isinstance(work, Collection) and (work.is_doubted or isinstance(work, Cancellation))
-    return is_open and job.id not in broker.results.by_id
-
-
-def is_stale(job: Job, attempt: int) -> bool:
-    """Whether this delivery is over: a later one is known."""
-    return job.attempt > attempt
-
-
-def on_ackattempt(broker: Broker, sender: Node, items: list[Any]) -> None:
-    """Acknowledge deliveries that a client named at a node without the jobs."""
-    for job_id, attempt, *more in items:
-        if type(attempt) is not int:
-            raise ValueError("an attempt that is not a number")
-        job = broker.find(job_id)
-        if job is None or job.state == ACKED or is_stale(job, attempt):
-            continue
-        if more:
-            value = more[0]
-            if type(value) is not bytes or len(value) > results.BYTES_MAX:
-                raise ValueError("a result that is none")
-            _keep_result(broker, job, value, job.version + 1, broker.me.id)
-        ack_here(broker, job_id)
-
-
-def ack_here(broker: Broker, job_id: bytes) -> int:
-    """Handle ACKJOB of one id: return 1 if the job was known and not acknowledged yet, else 0."""
-    job = broker.shards[(job_id[12] & 63) << 6 | job_id[13] & 63].get(job_id)
-    if job is None:
-        if broker.cluster.size > 1 and job_id not in broker.tombstones:
-            if is_retried_id(job_id) and not broker.is_leaving and _may_remember(broker):
-                try_collect(broker, dummy_ack(broker, job_id))
-            elif broker.cluster.linked:
-                # We keep nothing if we leave, if there is no room, or if the job is delivered at most once anyway. But
-                # a node that has its record need not keep it until its TTL ends.
-                broker.send(broker.cluster.linked, SETACK, (job_id, b"", UNTOLD))
-        return 0
-    if job.state == ACKED:
-        try_collect(broker, job)
-        return 0
-    if (
-        job.holders is broker.sets.mine
-        and job.state != WAIT_REPL
-        and job.work is None
-        and (job.era == broker.era or job.terms.replicate <= 1)
-        and (job.attributes is None or job.attributes.extras is None)
-    ):
-        # No other node can have a copy, so there is nothing to collect.
-        broker.stats.jobs_acked += 1
-        events.acked(broker, job)
-        lifecycle.forget(broker, job)
-        return 1
-    acknowledge(broker, job, is_news=True)
-    try_collect(broker, job)
-    return 1
-
-
-def dummy_ack(broker: Broker, job_id: bytes) -> Job:
-    """Make a record of an ack for a job we never held. It lives as long as the id says (at least one minute)."""
-    ttl_ms = max(1, ttl_minutes(job_id)) * 60_000
-    job = Job(job_id, NO_TERMS, b"", 0, broker.now_ms + ttl_ms, EMPTY)
-    lifecycle.register_acked(broker, job)
-    return job
 
 
 def try_collect(broker: Broker, job: Job) -> None:
@@ -521,7 +364,7 @@ def _collect_too(broker: Broker, job: Job, theirs: NodeSet) -> None:
     try_collect(broker, job)
 
 
-def _may_remember(broker: Broker) -> bool:
+def may_remember(broker: Broker) -> bool:
     """Whether one more ack of a job that was never here may be kept."""
     return broker.memory.acked_count < ACKED_COUNT_MAX and broker.used_memory <= broker.memory.limits[1]
 
@@ -530,7 +373,7 @@ def _hold_ack(broker: Broker, job_id: bytes, holders: NodeSet, result: results.I
     """Remember an ack of a job that we are said to hold and don't have, with its result: a late copy must find it."""
     if not is_valid_id(job_id):
         raise ValueError("an id that is none")
-    if not _may_remember(broker) or len(holders) > UNKNOWN_HOLDERS_MAX:
+    if not may_remember(broker) or len(holders) > UNKNOWN_HOLDERS_MAX:
         broker.stats.ignored("ack of an unknown job, no room for more of them")
         broker.tombstones.add(job_id, broker.now_ms)
         return
@@ -670,30 +513,6 @@ def _must_ask_named(broker: Broker, sender: Node, job: Job, theirs: NodeSet) -> 
         if node not in named:
             work.confirm(node)
     return True
-
-
-def fast_ack(broker: Broker, job_id: bytes) -> int:
-    """Handle FASTACK of one id: delete the job everywhere, best effort. Return 1 if it was known here."""
-    job = broker.find(job_id)
-    if job is None:
-        others = broker.cluster.linked
-        if others:
-            broker.send(others, DELJOB, (job_id, None, IS_DONE))
-        return 0
-    others = broker.sets.others(job.holders)
-    if job.state == WAIT_REPL:
-        replication.give_up(broker, job, replication.NOREPL_REMOVED)
-        return 1
-    if others:
-        broker.send(others, DELJOB, (job_id, None))
-    elif not job.holders and broker.cluster.linked:
-        broker.send(broker.cluster.linked, DELJOB, (job_id, None, IS_DONE))
-    if others and job.terms.retry_ms:
-        broker.tombstones.add(job_id, broker.now_ms)
-    broker.stats.jobs_acked += job.state != ACKED
-    events.ended(broker, job, event_format.ACKED)
-    replication.remove(broker, job)
-    return 1
 
 
 def collect_again(broker: Broker) -> None:

@@ -37,11 +37,12 @@ from disque_py.core.broker_parts import (
 from disque_py.core.caps import Caps
 from disque_py.core.claims import Claims
 from disque_py.core.ends import Ends
+from disque_py.core.errored_ids import ErroredIds
 from disque_py.core.exclusive_state import Exclusive
 from disque_py.core.filters import adopt, index_from_start, on_settings
 from disque_py.core.gathering import Gatherings
 from disque_py.core.ids import IdSource
-from disque_py.core.job import Job, JobTerms
+from disque_py.core.job import ACTIVE, Job, JobTerms
 from disque_py.core.job_waits_state import JobWaits
 from disque_py.core.node_sets import NodeSets
 from disque_py.core.outbox import Outbox
@@ -129,6 +130,7 @@ class Broker:
       queues               by name
       queue_order, queue_serial   queues by serial, with gaps where one was dropped: QSCAN's cursor is a place in it
       pauses               paused queues
+      errored_ids          errored jobs by queue: their queues stay (errored_ids.py)
       queue_settings       the settings of QUEUE SET (queue_settings.py)
       topics               topic -> (bound queue -> pairs that its jobs must carry) (topics.py)
       recurring            schedules (recurring.py)
@@ -213,6 +215,7 @@ class Broker:
         self.journal = JournalState()
         self.memory = Memory()
         self.upkeep = Upkeep()
+        self.errored_ids = ErroredIds(self._is_errored_in)
         self.gatherings = Gatherings()
         self.tasks = Tasks()
         self.clients: dict[int, Client] = {}
@@ -323,6 +326,15 @@ class Broker:
             self.consumers.interest.pop(queue.name, None)
         if len(self.queue_order) > 2 * len(self.queues) + 1024:
             self.queue_order = [kept for kept in self.queue_order if not kept.is_dropped]
+
+    def keep_for_errored(self, job: Job) -> None:
+        """Let the queue of an errored job exist as long as it has one. Spec F5."""
+        name = self.queue(job.terms.queue).name
+        self.errored_ids.add(name, job.id)
+
+    def _is_errored_in(self, name: bytes, job_id: bytes) -> bool:
+        job = self.find(job_id)
+        return job is not None and job.state == ACTIVE and job.is_errored and job.terms.queue == name
 
     # -- nodes -------------------------------------------------------------------------------------
 

@@ -28,7 +28,7 @@ from disque_py.core.caps import HELD_MS, Grant, Key, Limit, Pair, aside_key
 from disque_py.core.job import ACTIVE, Job
 from disque_py.core.patterns import waiting_in
 from disque_py.core.queue import Queue
-from disque_py.core.queue_settings import QueueSettings
+from disque_py.core.queue_fields import QueueSettings
 from disque_py.core.versions import FLOWS
 
 # A new coordinator gives nothing out before messages that were on their way have come.

@@ -26,7 +26,7 @@ from disque_py.core.job import Job
 from disque_py.core.job_attributes import CLAIM, JobAttributes
 from disque_py.core.parking import Parking
 from disque_py.core.queue import Queue
-from disque_py.core.queue_settings import QueueSettings
+from disque_py.core.queue_fields import QueueSettings
 
 if TYPE_CHECKING:
     from disque_py.core.broker import Broker

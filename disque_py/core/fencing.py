@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from cluster_bus.messages import ACKFENCED
 from cluster_bus.node import Node
-from disque_py.core import acks, exclusive
+from disque_py.core import client_acks, exclusive
 from disque_py.core.broker import Broker
 from disque_py.core.grants import FENCE_MAX
 from disque_py.core.job import ACKED
@@ -32,11 +32,13 @@ def ack(broker: Broker, job_id: bytes, fence: int, attempt: int, result: bytes |
         elif broker.cluster.linked:
             broker.send(broker.cluster.linked, ACKFENCED, (job_id, fence, attempt, result))
         return 0
-    if attempt and acks.is_stale(job, attempt):
+    if attempt and client_acks.is_stale(job, attempt):
         return 0
     exclusive.end_fenced(broker, job_id, fence)
     exclusive.learn_fence(broker, job, fence)
-    return acks.ack_here(broker, job_id) if result is None else acks.ack_with_result(broker, job_id, attempt, result)
+    if result is None:
+        return client_acks.ack_here(broker, job_id)
+    return client_acks.ack_with_result(broker, job_id, attempt, result)
 
 
 def cancel(broker: Broker, job_id: bytes, fence: int) -> int:
@@ -49,7 +51,7 @@ def cancel(broker: Broker, job_id: bytes, fence: int) -> int:
         return IS_FENCED
     exclusive.end_fenced(broker, job_id, fence)
     exclusive.learn_fence(broker, job, fence)
-    return acks.cancel_here(broker, job_id)
+    return client_acks.cancel_here(broker, job_id)
 
 
 def read_fence(words: list[bytes]) -> int:

@@ -59,6 +59,13 @@ def refuse(broker: Broker, client: Client, text: str) -> None:
         _answer(broker, client, error(text))
 
 
+def refuse_running(broker: Broker, text: str) -> None:
+    """End the long commands whose next part is due, because the jobs that they work on go. Spec J7."""
+    for client in list(broker.waits.incremental):
+        if client not in broker.waits.stalled:
+            refuse(broker, client, text)
+
+
 def _answer(broker: Broker, client: Client, reply: bytes | None) -> None:
     del broker.waits.incremental[client]
     client.blocked = None

@@ -29,6 +29,7 @@ PACKED_BYTES: Final = 12
 
 # The most bytes of names and values of one job: a snapshot must fit into a frame with its body.
 META_BYTES_MAX: Final = 65_536
+NAME_BYTES_MAX: Final = 1_024  # A name of a pair is a name like that of a batch or a topic.
 # Trace context is added by libraries, so it counts against no limit of the user's pairs. Together these have their own.
 TRACE_NAMES: Final = (b"traceparent", b"tracestate")
 TRACE_BYTES_MAX: Final = 1_024
@@ -118,6 +119,14 @@ class JobAttributes:
             same.measure()
         if self.part is not None:
             same.part = Changeable(self.part.ttl_ms, self.part.limit, self.part.backoff)
+            same.measure()
+        return same
+
+    def like(self) -> JobAttributes:
+        """Return the same for another new job: priority, pairs and extras."""
+        same = JobAttributes(self.priority, self.meta)
+        if self.extras is not None:
+            same.extras = dict(self.extras)
             same.measure()
         return same
 

@@ -1,4 +1,4 @@
-"""Keeping batches: nodes that record the ids of a batch, and what they tell each other.
+"""Keeping batches: nodes that record the ids of a batch, and what they tell each other. BATCHADD, BATCHGOT, BATCHSUM.
 
 The *keepers* of a batch are the node that made it and two others. The shared state names them. Reports of other nodes
 come as BATCHADD, and a keeper answers BATCHGOT when they are recorded. Reports go to all linked keepers, and one answer
@@ -8,16 +8,7 @@ Keepers compare digests (BATCHSUM) when a link between them comes up, and when t
 the other its entries of the parts that differ. Sets of ids merge, so both have the same afterwards. A node with ids may
 be no keeper any more, because another list won. It gives its ids to the keepers and forgets them then.
 
-The linked keeper with the lowest id is the *primary*. It replaces keepers that have failed or left, says when a batch
-is done, makes the callback, and forgets old batches.
-
-A batch is done when it is closed and every id is over or errored. Before the primary says so it asks all linked nodes
-whether their reports have arrived (BATCHFLUSH). A keeper also tells how many ids it has. So no job that a producer was
-told of is missed while nodes are linked.
-
-A callback is an ADDJOB of this node's own, with a KEY, so nodes that make it at the same time make one job.
-An id may stay alive whose job was lost with all of its copies. No node tells its end then. After its time to live the
-primary counts it as expired. Spec BT1, BT2, BT3, BT4, BT5, BT8.
+batch_state.py has the state, and batch_ends.py says when a batch is done. Spec BT1, BT2, BT3.
 """
 
 from __future__ import annotations
@@ -26,37 +17,17 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any, Final
 
-from cluster_bus.messages import BATCHADD, BATCHFLUSH, BATCHFLUSHED, BATCHGOT, BATCHSUM
-from cluster_bus.node import FAIL, FORGOTTEN, LEAVING, Node
+from cluster_bus.messages import BATCHADD, BATCHFLUSHED, BATCHGOT, BATCHSUM
+from cluster_bus.node import FAIL, LEAVING, Node
 from disque_py.core import acks, replication, settings_sync, stalling
-from disque_py.core.batch_state import (
-    CALLBACK_BODY,
-    CALLBACK_ID,
-    CALLBACK_QUEUE,
-    CLOSED,
-    DONE,
-    KEEPERS,
-    LIVE,
-    MADE,
-    PARTS,
-    Batch,
-    Flush,
-    Push,
-    Report,
-    keepers_of,
-    packed_entry,
-)
+from disque_py.core.batch_state import KEEPERS, MADE, PARTS, Batch, Push, Report, keepers_of, packed_entry
 from disque_py.core.broker import SHARDS, Broker
-from disque_py.core.client import WROTE, Client
 from disque_py.core.errors import CommandError
 from disque_py.core.id_sets import ENTRY_BYTES, KEY_BYTES, check_entries
-from disque_py.core.ids import TTL_MINUTES_MAX
 from disque_py.core.job import ACKED, WAIT_REPL, Job
 from disque_py.core.job_attributes import BATCH
 from disque_py.core.queue_settings import BATCH as BATCH_STATE
-from disque_py.core.queue_settings import RESET_FIELD, state_key
-from disque_py.event_format import EXPIRED
-from disque_py.resp.replies import error
+from disque_py.core.queue_settings import state_key
 
 KEEPERS_MAX: Final = 3
 BATCHES_MAX: Final = 100_000
@@ -64,21 +35,7 @@ NAME_BYTES_MAX: Final = 1_024
 # Entries of one message.
 ENTRIES_MAX: Final = 500
 RETRY_MS: Final = 1_000
-# A look at all batches: their keepers, and whether they are old.
-LOOK_MS: Final = 10_000
 LOOKED_PER_PART: Final = 500
-# A batch that is done, or that was never closed and whose jobs are over, is forgotten after this.
-KEPT_MS: Final = 86_400_000
-# Nodes that have a job tell that it expired, and repeat that. Clocks and links need less than this.
-LOST_MS: Final = 600_000
-MINUTE_MS: Final = 60_000
-# The field of an id says no more of a longer time to live.
-TTL_UNKNOWN_MINUTES: Final = TTL_MINUTES_MAX - 1
-LOST_NEVER_MS: Final = 1 << 62
-CALLBACK_RETRY_MS: Final = 1_000
-CALLBACK_ADD_MS: Final = b"5000"
-CALLBACK_KEY: Final = b"x-disque-batch:"
-META_BATCH: Final = b"x-disque-batch"
 TOO_MANY: Final = f"ERR too many batches, at most {BATCHES_MAX}"
 CLOSED_ERROR: Final = "CLOSED The batch is closed"
 
@@ -92,7 +49,8 @@ def install(broker: Broker) -> None:
     broker.queue_settings.watch(BATCH_STATE, partial(_changed, broker))
 
 
-def _change(broker: Broker, batch: Batch, values: list[tuple[bytes, bytes]]) -> None:
+def change(broker: Broker, batch: Batch, values: list[tuple[bytes, bytes]]) -> None:
+    """Give fields of a batch's shared state new values."""
     settings_sync.change(broker, state_key(BATCH_STATE, batch.name), values, _nothing)
 
 
@@ -107,7 +65,7 @@ def begin(broker: Broker, name: bytes) -> None:
             raise CommandError(CLOSED_ERROR)
         return
     key = state_key(BATCH_STATE, name)
-    keepers = _chosen(broker, [broker.me])
+    keepers = chosen_keepers(broker, [broker.me])
     made = b"%d-%b" % (broker.wall_ms, broker.me.name[:8])
     values = [(MADE, made), (KEEPERS, b"".join([node.id for node in keepers]))]
     if len(broker.batches.by_name) >= BATCHES_MAX or not settings_sync.has_room(broker, key, values):
@@ -127,7 +85,7 @@ def _batch_of(job: Job) -> bytes | None:
     return name
 
 
-def _chosen(broker: Broker, keepers: list[Node]) -> list[Node]:
+def chosen_keepers(broker: Broker, keepers: list[Node]) -> list[Node]:
     """Return these keepers and further nodes, as many as a batch should have."""
     others = [node for node in broker.cluster.linked if node not in keepers and not node.flags & (FAIL | LEAVING)]
     broker.rng.shuffle(others)
@@ -193,7 +151,7 @@ def settle(broker: Broker) -> None:
     batches.to_sync = {}
     noted, batches.noted = batches.noted, {}
     for name, ids in noted.items():
-        _report(broker, name, ids)
+        report_ids(broker, name, ids)
     answers, batches.flush_answers = batches.flush_answers, []
     for node, number, name in answers:
         batch = batches.by_name.get(name)
@@ -201,7 +159,8 @@ def settle(broker: Broker) -> None:
         broker.send(broker.sets.only(node), BATCHFLUSHED, (number, live, batch.count if batch is not None else 0))
 
 
-def _report(broker: Broker, name: bytes, ids: dict[bytes, tuple[int, int]]) -> None:
+def report_ids(broker: Broker, name: bytes, ids: dict[bytes, tuple[int, int]]) -> None:
+    """Record the statuses and versions of a batch's jobs, if this node is a keeper. Tell the linked keepers."""
     batches = broker.batches
     batch = batches.by_name.get(name)
     if batch is None or (not batch.is_known and _is_deleted(broker, name)):
@@ -231,6 +190,15 @@ def _report(broker: Broker, name: bytes, ids: dict[bytes, tuple[int, int]]) -> N
             broker.send(others, BATCHADD, (number, name, data))
 
 
+def repeat_reports(broker: Broker) -> None:
+    """Send reports again that no keeper has answered for a second."""
+    batches = broker.batches
+    for number, report in list(batches.reports.items()):
+        if broker.now_ms - report.sent_ms >= RETRY_MS and number in batches.reports:
+            del batches.reports[number]
+            report_ids(broker, report.name, report.ids)
+
+
 def _is_deleted(broker: Broker, name: bytes) -> bool:
     state = broker.queue_settings.states.get(state_key(BATCH_STATE, name))
     return state is not None and state.reset[0] > 0
@@ -238,8 +206,8 @@ def _is_deleted(broker: Broker, name: bytes) -> bool:
 
 def _become_keeper(broker: Broker, batch: Batch) -> None:
     """Become a keeper, because none can be reached."""
-    keepers = _chosen(broker, [broker.me])
-    _change(broker, batch, [(KEEPERS, b"".join([node.id for node in keepers]))])
+    keepers = chosen_keepers(broker, [broker.me])
+    change(broker, batch, [(KEEPERS, b"".join([node.id for node in keepers]))])
 
 
 def release(broker: Broker, keys: list[bytes]) -> None:
@@ -314,18 +282,19 @@ def _keepers_changed(broker: Broker, name: bytes, old: tuple[Node, ...]) -> None
     if batch is None or not batch.is_known:
         return
     if broker.me in batch.keepers:
-        _sum(broker, batch, batch.keepers)
+        send_digests(broker, batch, batch.keepers)
     elif batch.parts:
-        _push(broker, batch)
+        push_ids(broker, batch)
     if old and batch.held and not any(node in batch.keepers for node in old):
         broker.schedule.walk(_reported_again(broker, name))
     for number, report in list(batches.reports.items()):
         if report.name == name:
             del batches.reports[number]
-            _report(broker, name, report.ids)
+            report_ids(broker, name, report.ids)
 
 
-def _sum(broker: Broker, batch: Batch, nodes: tuple[Node, ...]) -> None:
+def send_digests(broker: Broker, batch: Batch, nodes: tuple[Node, ...]) -> None:
+    """Let keepers compare their ids of a batch with those of this node."""
     others = broker.sets.others(broker.sets.of([node for node in nodes if node.is_linked]))
     if others:
         broker.send(others, BATCHSUM, (batch.name, batch.digests(), 0))
@@ -382,7 +351,7 @@ def _tell(broker: Broker, only: tuple[Node, ...], name: bytes, data: bytes, push
     broker.send(only, BATCHADD, (number, name, data))
 
 
-def _push(broker: Broker, batch: Batch) -> None:
+def push_ids(broker: Broker, batch: Batch) -> None:
     """Give the ids of a batch to a keeper: this node is none."""
     target = next((node for node in batch.keepers if node.is_linked), None)
     if target is None:
@@ -404,7 +373,7 @@ def _end_push(broker: Broker, push: Push) -> None:
     if batch is None or broker.me in batch.keepers:
         return
     if batch.count > push.size:
-        _push(broker, batch)
+        push_ids(broker, batch)
     else:
         batches.drop_ids(batch)
 
@@ -436,10 +405,10 @@ def _compared(broker: Broker, node: Node) -> Iterator[None]:
     for looked, batch in enumerate(list(broker.batches.by_name.values()), 1):
         if node in batch.keepers:
             if broker.me in batch.keepers:
-                _sum(broker, batch, (node,))
+                send_digests(broker, batch, (node,))
                 broker.batches.due[batch.name] = None
             elif batch.parts:
-                _push(broker, batch)
+                push_ids(broker, batch)
         if looked % LOOKED_PER_PART == 0:
             yield
 
@@ -457,290 +426,3 @@ def _lost(broker: Broker, node: Node) -> Iterator[None]:
             batches.due[batch.name] = None
         if looked % LOOKED_PER_PART == 0:
             yield
-
-
-# -- the end of a batch -------------------------------------------------------------------------------------
-
-
-def step(broker: Broker) -> None:
-    """Repeat reports, say which batches are done, and look after keepers. Called ten times a second."""
-    batches = broker.batches
-    if broker.is_loading:
-        batches.was_loading = True
-        return
-    if batches.was_loading:
-        batches.was_loading = False
-        for node in broker.cluster.linked:
-            on_link_up(broker, node)
-    for number, report in list(batches.reports.items()):
-        if broker.now_ms - report.sent_ms >= RETRY_MS and number in batches.reports:
-            del batches.reports[number]
-            _report(broker, report.name, report.ids)
-    _repeat_flushes(broker)
-    if batches.due:
-        due, batches.due = list(batches.due), {}
-        for name in due[:LOOKED_PER_PART]:
-            _look_at(broker, name)
-        if len(due) > LOOKED_PER_PART:
-            broker.schedule.walk(_looked_at_due(broker, due[LOOKED_PER_PART:]))
-    for name, clients in list(batches.waiting.items()):
-        for client, until_ms in list(clients.items()):
-            if 0 < until_ms <= broker.now_ms or client not in broker.waits.incremental:
-                del clients[client]
-                stalling.go_on(broker, client)
-        if not clients:
-            batches.waiting.pop(name, None)
-    is_changed = broker.cluster.epoch != batches.seen_epoch
-    if batches.by_name and (is_changed or broker.now_ms - batches.looked_ms >= LOOK_MS):
-        batches.seen_epoch = broker.cluster.epoch
-        batches.looked_ms = broker.now_ms
-        broker.schedule.walk(_looked_at(broker))
-
-
-def _repeat_flushes(broker: Broker) -> None:
-    """Ask again where an answer is missing: a node that reads its journal hears no question."""
-    flushes = broker.batches.flushes
-    for _ in range(LOOKED_PER_PART):
-        if not flushes:
-            return
-        number = next(iter(flushes))
-        flush = flushes[number]
-        if broker.now_ms - flush.sent_ms < RETRY_MS:
-            return
-        del flushes[number]
-        flushes[number] = flush  # The last one that was asked is the last.
-        flush.sent_ms = broker.now_ms
-        flush.nodes = dict.fromkeys([node for node in flush.nodes if node.is_linked])
-        nodes = broker.sets.others(broker.sets.of([*flush.nodes]))
-        if nodes:
-            broker.send(nodes, BATCHFLUSH, (number, flush.name))
-        _end_flush(broker, number)
-
-
-def _looked_at_due(broker: Broker, names: list[bytes]) -> Iterator[None]:
-    for looked, name in enumerate(names, 1):
-        _look_at(broker, name)
-        if looked % LOOKED_PER_PART == 0:
-            yield
-
-
-def _looked_at(broker: Broker) -> Iterator[None]:
-    """Look at the keepers and the ages of all batches, and give ids away again that no keeper has confirmed."""
-    batches = broker.batches
-    for looked, batch in enumerate(list(batches.by_name.values()), 1):
-        if looked % LOOKED_PER_PART == 0:
-            yield
-        if batch.is_known and batch.parts and broker.me not in batch.keepers:
-            push = batches.pushes.get(batch.name)
-            if push is None or (push.is_sent and broker.now_ms - push.begun_ms >= LOOK_MS):
-                _push(broker, batch)
-        if not batch.is_known or not is_primary(broker, batch):
-            continue
-        here = [node for node in batch.keepers if not node.flags & (FAIL | FORGOTTEN | LEAVING) or node is broker.me]
-        keepers = _chosen(broker, here)
-        if len(here) < len(batch.keepers) or len(keepers) > len(batch.keepers):
-            if keepers != list(batch.keepers) and any(node not in batch.keepers for node in keepers):
-                _change(broker, batch, [(KEEPERS, b"".join([node.id for node in keepers]))])
-        live = batch.live
-        if live and batch.is_closed:
-            _sum(broker, batch, batch.keepers)  # An end may have reached another keeper alone, in a push.
-        if live and broker.now_ms - batch.touched_ms >= _lost_after_ms(batch):
-            broker.schedule.walk(_expired(broker, batch))
-        is_idle = not live and broker.now_ms - batch.touched_ms >= KEPT_MS
-        done_ms = int(batch.fields.get(DONE, b"0"))
-        if is_idle and (not done_ms or broker.wall_ms - done_ms >= KEPT_MS):
-            _change(broker, batch, [(RESET_FIELD, b"")])
-
-
-def _lost_after_ms(batch: Batch) -> int:
-    """Return how long after the last change of a batch's ids no job of it can be alive. Spec BT8."""
-    if batch.ttl_minutes >= TTL_UNKNOWN_MINUTES:
-        return LOST_NEVER_MS
-    # The field of an id is the time to live in minutes, rounded, and made odd or even (ids.py).
-    ttl_ms = (batch.ttl_minutes + 2) * MINUTE_MS
-    return ttl_ms + ttl_ms // 100 + LOST_MS
-
-
-def _expired(broker: Broker, batch: Batch) -> Iterator[None]:
-    """Count the jobs as expired of which no node told an end: they were lost with all copies. Spec BT8."""
-    changes = batch.changes
-    looked = 0
-    for ids in list(batch.parts.values()):
-        for data in ids.entries():
-            if batch.changes != changes or not is_primary(broker, batch):
-                return  # A job began again, or another node says so.
-            found: dict[bytes, tuple[int, int]] = {}
-            for at in range(0, len(data), ENTRY_BYTES):
-                tail = at + KEY_BYTES
-                if data[tail] == LIVE:
-                    found[data[at:tail]] = (EXPIRED, int.from_bytes(data[tail + 1 : tail + 5], "little"))
-            if found:
-                _report(broker, batch.name, found)
-                changes = batch.changes
-            looked += len(data) // ENTRY_BYTES
-            if looked >= LOOKED_PER_PART:
-                looked = 0
-                yield
-
-
-def _look_at(broker: Broker, name: bytes) -> None:
-    """Say whether a batch is done, if this node is its primary."""
-    batch = broker.batches.by_name.get(name)
-    if batch is None or not batch.is_known or not is_primary(broker, batch):
-        return
-    live = batch.live
-    if batch.is_done:
-        if live:
-            _change(broker, batch, [(DONE, b"")])
-        elif CALLBACK_QUEUE in batch.fields and CALLBACK_ID not in batch.fields:
-            broker.batches.callbacks.setdefault(name, 0)
-    elif batch.is_closed and not live and not batch.flush:
-        linked = broker.cluster.linked
-        if not linked:
-            _done(broker, batch)
-            return
-        broker.batches.number += 1
-        batch.flush = broker.batches.number
-        broker.batches.flushes[batch.flush] = Flush(name, linked, broker.now_ms)
-        broker.send(linked, BATCHFLUSH, (batch.flush, name))
-
-
-def _done(broker: Broker, batch: Batch) -> None:
-    _change(broker, batch, [(DONE, b"%d" % broker.wall_ms)])
-    broker.batches.due[batch.name] = None
-
-
-def on_batchflush(broker: Broker, sender: Node, items: list[Any]) -> None:
-    """Answer behind our reports of this turn."""
-    for number, name, *_ in items:
-        if type(number) is not int or type(name) is not bytes:
-            raise ValueError("a question about reports that is none")
-        broker.batches.flush_answers.append((sender, number, name))
-
-
-def on_batchflushed(broker: Broker, sender: Node, items: list[Any]) -> None:
-    """Note that all reports of a node have arrived."""
-    batches = broker.batches
-    for number, live, count, *_ in items:
-        if type(number) is not int or type(live) is not int or type(count) is not int:
-            raise ValueError("an answer about reports that is none")
-        flush = batches.flushes.get(number)
-        if flush is None or sender not in flush.nodes:
-            continue
-        name = flush.name
-        batch = batches.by_name.get(name)
-        if batch is not None and (live or count > batch.count):
-            # That node knows more: the sets come together first.
-            del batches.flushes[number]
-            batch.flush = 0
-            _sum(broker, batch, (sender,))
-            broker.schedule.call_at(broker.now_ms + RETRY_MS, partial(_due_again, broker, name))
-            continue
-        del flush.nodes[sender]
-        _end_flush(broker, number)
-
-
-def _due_again(broker: Broker, name: bytes) -> None:
-    broker.batches.due[name] = None
-
-
-def _end_flush(broker: Broker, number: int) -> None:
-    batches = broker.batches
-    flush = batches.flushes[number]
-    if flush.nodes:
-        return
-    del batches.flushes[number]
-    batch = batches.by_name.get(flush.name)
-    if batch is None or batch.flush != number:
-        return
-    batch.flush = 0
-    if batch.is_closed and not batch.is_done and not batch.live and is_primary(broker, batch):
-        _done(broker, batch)
-
-
-def close(broker: Broker, batch: Batch, callback: tuple[bytes, bytes] | None) -> list[tuple[bytes, bytes]]:
-    """Return the changes that close a batch."""
-    values = [(CLOSED, b"1")]
-    if callback is not None:
-        values += [(CALLBACK_QUEUE, callback[0]), (CALLBACK_BODY, callback[1])]
-    return values
-
-
-# -- callbacks ------------------------------------------------------------------------------------------------
-
-
-class CallbackPort:
-    """The connection of a callback's ADDJOB: its reply goes to the batch (ports.ClientPort)."""
-
-    def __init__(self, broker: Broker, name: bytes) -> None:
-        self._broker = broker
-        self._name = name
-        self.client: Client | None = None
-
-    def wake(self) -> None:
-        """Take the reply. It is released when the job's record is safe, like that of any client."""
-        client = self.client
-        if client is not None and client.out:
-            reply = b"".join(client.out)
-            client.out = []
-            _called_back(self._broker, self._name, reply)
-
-    def close(self, *, after_replies: bool) -> None:
-        """Do nothing: there is no connection."""
-
-    def input_bytes(self) -> int:
-        """Return 0."""
-        return 0
-
-    def output_bytes(self) -> int:
-        """Return 0."""
-        return 0
-
-
-def call_back(broker: Broker) -> None:
-    """Make the callbacks that are due: an ADDJOB each, as if a client had sent it."""
-    batches = broker.batches
-    for name, at_ms in list(batches.callbacks.items()):
-        batch = batches.by_name.get(name)
-        if batch is None or CALLBACK_QUEUE not in batch.fields or CALLBACK_ID in batch.fields:
-            del batches.callbacks[name]
-        elif at_ms <= broker.now_ms:
-            batches.callbacks[name] = broker.now_ms + 10 * CALLBACK_RETRY_MS
-            _add(broker, batch)
-
-
-def _add(broker: Broker, batch: Batch) -> None:
-    addjob = broker.recurring.addjob
-    assert addjob is not None
-    port = CallbackPort(broker, batch.name)
-    client = port.client = Client(0, port, "", broker.now_ms)
-    queue, body = batch.fields[CALLBACK_QUEUE], batch.fields.get(CALLBACK_BODY, b"")
-    key = b"%b%b:%b" % (CALLBACK_KEY, batch.fields[MADE], batch.name)
-    argv = [b"ADDJOB", queue, body, CALLBACK_ADD_MS, b"KEY", key[:1024], b"META", META_BATCH, batch.name]
-    broker.recurring.is_internal = True
-    try:
-        reply = addjob(broker, client, argv)
-    except CommandError as refused:
-        reply = error(refused.text)
-    finally:
-        broker.recurring.is_internal = False
-    if reply is not None:
-        client.reply(reply)
-        client.wrote = WROTE
-        broker.outbox.clients[client] = None
-    else:
-        broker.batches.clients[batch.name] = client
-
-
-def _called_back(broker: Broker, name: bytes, reply: bytes) -> None:
-    """Note the callback's job; or try again later."""
-    batches = broker.batches
-    batches.clients.pop(name, None)
-    batch = batches.by_name.get(name)
-    if batch is None or not batch.is_known:
-        return
-    if reply.startswith(b"+"):
-        batches.callbacks.pop(name, None)
-        _change(broker, batch, [(CALLBACK_ID, reply[1:-2])])
-    else:
-        batches.callbacks[name] = broker.now_ms + CALLBACK_RETRY_MS

@@ -493,6 +493,7 @@ def rest(broker: Broker, job: Job) -> None:
     job.requeue_at_ms = 0
     job.was_announced = False
     arm(broker, job)
+    broker.keep_for_errored(job)
     if broker.ends.watched:
         broker.ends.note(job.id)
     mark_dirty(broker, job)

@@ -123,6 +123,7 @@ def move(broker: Broker, job: Job, name: bytes) -> bool:
     lifecycle.rename_queue(broker, job, name)
     rare = {"from_queue": _text(source)}
     if part.is_errored:
+        broker.keep_for_errored(job)
         events.note(broker, job, event_format.MOVED_ERRORED, rare, left=event_format.ERRORED)
         changing.change(broker, job)
         return True

@@ -1,24 +1,13 @@
-"""The repair of lost copies: HAVE, HAVEARE, RESTORED, SHORT, TAKETURN.
+"""The repair of lost copies: which copies are suspect, and which jobs take a turn, and when. TAKETURN.
 
 A node's copies are *suspect* when the node was forgotten here, when a process of it is linked that this node has not
 asked yet, or when it has been `fail` for `repair-after`. Then a walk meets all jobs that name it, a part per tick, and
-each job takes a *turn* (repair_state.py). Holders take turns in the order of their node ids. The first begins at once,
-the next ones TURN_MS later each. So the walk has two parts: the jobs that this holder repairs first, then all others.
+each job takes a *turn* (repair_turns.py): this holder counts its copies and makes those that are missing. Holders take
+turns in the order of their node ids. The first begins at once, the next ones TURN_MS later each. So the walk has two
+parts: the jobs that this holder repairs first, then all others.
 
-In a turn the holder asks the other members with HAVE, and tells them its holder set. A member takes the set over and
-answers with what it has, and with its own set. Sets only grow, so the question is repeated until all know the union. A
-member that knows the job as done answers with SETACK, and the job is collected instead of copied. Copies are missing if
-fewer members have the job than REPLICATE says. A holder with a lower id is told that it is its turn (TAKETURN).
-
-New nodes are *named* before they get a copy: they join the set, and the members are asked again with it. An answer
-leaves its node when its record is safe. So every member that can be reached knows the new nodes before REPLJOB goes to
-them, and a collection that begins meanwhile asks them, too. `repairs.named` keeps such a node from being overlooked
-(acks.py).
-
-A member out of reach is counted unasked as long as its copies are not suspect, and it is asked when it is linked again.
 Nothing is kept for jobs whose copies are not suspect. At most a few thousand jobs take turns at a time, and the walk
-waits for them. Spec RC1, RC2, RC3, RC4, RC5, RC6, RC9, RC10,
-RC11.
+waits for them. repair_state.py has the state. Spec RC1, RC2, RC3, RC10, RC11.
 """
 
 from __future__ import annotations
@@ -26,32 +15,18 @@ from __future__ import annotations
 from itertools import islice
 from typing import Any, Final
 
-from cluster_bus.messages import HAVE, HAVEARE, REPLJOB, RESTORED, SETACK, SHORT, TAKETURN
-from cluster_bus.node import FAIL, FORGOTTEN, LEAVING, UNKNOWN, Node
+from cluster_bus.node import FAIL, Node
 from disque_py import event_format
-from disque_py.core import changing, events, spilling, zones
-from disque_py.core.acks import UNTOLD
+from disque_py.core import repair_turns
 from disque_py.core.broker import SHARDS, Broker
-from disque_py.core.changing import OUTCOME_CANCELED
-from disque_py.core.ids import is_valid_id
-from disque_py.core.job import ACKED, ACTIVE, GONE, QUEUED, WAIT_REPL, Cancellation, Job
-from disque_py.core.job_snapshot import snapshot_of
-from disque_py.core.journaling import mark_holders_dirty
-from disque_py.core.node_sets import NodeSet
-from disque_py.core.repair_state import ASKING, COPYING, LIFE_MS_MIN, READY, WAITING, Question, Repairs, Turn, Walk
-from disque_py.core.replication import COPY_KNOWN, COPY_TAKEN, REPAIRED
-from disque_py.core.spilled import Spilled
+from disque_py.core.job import WAIT_REPL, Job
+from disque_py.core.repair_state import Repairs, Walk
+from disque_py.core.repair_turns import TURN_MS, TURNS_PER_PART, in_scope
 from disque_py.core.versions import REPAIR
 
 # A process that was linked for the first time is asked after so long, or after `repair-after` if that is less: until
 # then most nodes of a cluster that starts have their links.
 FIRST_ASK_MS: Final = 10_000
-# The next holder takes its turn so much later.
-TURN_MS: Final = 5_000
-# A question or a copy that is not answered is sent again this often. A node that was named and stays silent for so many
-# questions or copies is passed over.
-ASK_AGAIN_MS: Final = 1_000
-SILENT_MAX: Final = 5
 # Jobs without a node for their copies take turns again after so long, and a millisecond more for each of them.
 SHORT_MS: Final = 60_000
 # … or when the cluster has changed, but not before this: nodes often come and go together.
@@ -62,20 +37,7 @@ TURNS_MAX: Final = 1_000
 LOOKED_PER_PART: Final = 1_000
 # … where a job that takes a turn counts for so many.
 LOOKED_PER_TURN: Final = 5
-# Turns that go on per tick: about a millisecond.
-TURNS_PER_PART: Final = 100
-# Jobs of one HAVE.
-IDS_MAX: Final = 100
 LOOK_MS: Final = 1_000
-# A new copy's timer ends so much later than ours: we ask first.
-MARGIN_MS: Final = 1_000
-# The answers of HAVEARE: a member has this of a job.
-HAS_NONE: Final = 0
-HAS_DONE: Final = 1
-HAS: Final = 2
-HAS_PASSIVE: Final = 3  # It has the job and repairs nothing: it leaves, or `repair-after` is 0.
-HAS_CREATION: Final = 4  # It has the job, and waits for its first copies.
-HAS_MAX: Final = HAS_CREATION
 
 
 # -- suspicion ----------------------------------------------------------------------------------------
@@ -145,19 +107,7 @@ def _begin_anew(broker: Broker, node: Node) -> None:
     repairs = broker.repairs
     for job, turn in repairs.turns.items():
         if node in job.holders:
-            wait(turn, broker.now_ms + TURN_MS * _position(broker, job.holders))
-
-
-def wait(turn: Turn, due_ms: int) -> None:
-    """Let a turn begin, or begin anew, at this moment."""
-    turn.stage = WAITING
-    turn.due_ms = due_ms
-    turn.number = 0
-    turn.unanswered = {}
-    turn.answers = {}
-    turn.targets = ()
-    turn.has_grown = False
-    turn.asked = 0
+            repair_turns.wait(turn, broker.now_ms + TURN_MS * repair_turns.position(broker, job.holders))
 
 
 def look(broker: Broker, elapsed_ms: int) -> None:
@@ -193,7 +143,7 @@ def look(broker: Broker, elapsed_ms: int) -> None:
     if repairs.later:
         _look_at_later(broker)
     if repairs.turns:
-        _look_at_turns(broker)
+        repair_turns.look(broker)
     if repairs.cycle and not repairs.turns and not repairs.is_walking:
         _end_cycle(broker)
     if repairs.again and not repairs.cycle:
@@ -238,7 +188,7 @@ def _earn(broker: Broker) -> None:
 def _end_cycle(broker: Broker) -> None:
     repairs = broker.repairs
     if repairs.is_told:
-        _tell(broker, event_format.REPAIR_FINISHED, "repair-finished")
+        repair_turns.tell(broker, event_format.REPAIR_FINISHED, "repair-finished")
     if repairs.has_short:
         repairs.again = repairs.cycle
         repairs.again_ms = broker.now_ms + SHORT_MS + repairs.missing
@@ -246,21 +196,6 @@ def _end_cycle(broker: Broker) -> None:
     repairs.ended_ms = broker.now_ms
     repairs.cycle = {}
     repairs.found = repairs.passed = 0
-
-
-def _tell(broker: Broker, code: int, name: str) -> None:
-    """Write the event, and the line of the log, that repairs have begun or ended."""
-    repairs = broker.repairs
-    nodes = ", ".join(f"node {node.name.decode()}: {why}" for node, why in repairs.cycle.items())
-    if code == event_format.REPAIR_STARTED:
-        text = f"{nodes}; {repairs.found} jobs"
-        broker.membership.tray.notices.append((name, {"nodes": nodes, "jobs": repairs.found}))
-    else:
-        text = f"{nodes}; {repairs.made} copies made, {repairs.missing} missing"
-        broker.membership.tray.notices.append(
-            (name, {"nodes": nodes, "made": repairs.made, "missing": repairs.missing})
-        )
-    events.of_node(broker, code, text)
 
 
 # -- walking ------------------------------------------------------------------------------------------
@@ -274,7 +209,7 @@ def step(broker: Broker) -> bool:
     if repairs.to_go_on:
         for job in list(islice(repairs.to_go_on, TURNS_PER_PART)):
             del repairs.to_go_on[job]
-            _go_on(broker, job)
+            repair_turns.go_on(broker, job)
         return True
     if not repairs.is_walking:
         return False
@@ -323,8 +258,8 @@ def _walk_first(broker: Broker) -> int:
             continue
         if in_scope(broker, job):
             repairs.passed += 1
-            if job not in repairs.turns and not _position(broker, job.holders):
-                _ask(broker, job, _take_turn(broker, job, broker.now_ms))
+            if job not in repairs.turns and not repair_turns.position(broker, job.holders):
+                repair_turns.ask(broker, job, repair_turns.take(broker, job, broker.now_ms))
                 taken += LOOKED_PER_TURN
         elif job.state == WAIT_REPL and job.terms.retry_ms and job.terms.replicate > 1:
             repairs.later[job] = None
@@ -345,7 +280,7 @@ def _look_at_later(broker: Broker) -> None:
         elif job not in repairs.turns and in_scope(broker, job):
             _begin_cycle(repairs)
             repairs.cycle.setdefault(broker.me, "a job that was being added, or about to end, may lack a copy")
-            _take_turn(broker, job, broker.now_ms + TURN_MS * _position(broker, job.holders))
+            repair_turns.take(broker, job, broker.now_ms + TURN_MS * repair_turns.position(broker, job.holders))
 
 
 def _walk_rest(broker: Broker) -> int:
@@ -357,482 +292,18 @@ def _walk_rest(broker: Broker) -> int:
     is_same = repairs.rest_epoch == broker.cluster.epoch
     for job in jobs:
         if walk.names(job.holders) and job not in repairs.turns and in_scope(broker, job):
-            position = _position(broker, job.holders)
+            position = repair_turns.position(broker, job.holders)
             if position or not is_same:
                 due_ms = repairs.since_ms + TURN_MS * position
-                turn = _take_turn(broker, job, due_ms)
+                turn = repair_turns.take(broker, job, due_ms)
                 if due_ms <= broker.now_ms:
-                    _ask(broker, job, turn)
+                    repair_turns.ask(broker, job, turn)
                 taken += LOOKED_PER_TURN
     walk.passed()
     return 1 + len(jobs) + taken
 
 
-def in_scope(broker: Broker, job: Job) -> bool:
-    """Whether copies of the job are replaced."""
-    return (
-        (job.state == ACTIVE or job.state == QUEUED)
-        and job.terms.retry_ms > 0
-        and job.terms.replicate > 1
-        and job.expire_at_ms - broker.now_ms >= LIFE_MS_MIN
-    )
-
-
-def _is_reachable(node: Node) -> bool:
-    return node.is_linked and node.protocol >= REPAIR
-
-
-def _position(broker: Broker, holders: NodeSet) -> int:
-    """Return how many holders take their turn before this node."""
-    mine = broker.me.id
-    return sum(
-        node.id < mine and _is_reachable(node) and not node.flags & LEAVING for node in broker.sets.others(holders)
-    )
-
-
-# -- turns --------------------------------------------------------------------------------------------
-
-
-def _take_turn(broker: Broker, job: Job, due_ms: int) -> Turn:
-    turn = broker.repairs.turns[job] = Turn(due_ms)
-    return turn
-
-
-def _look_at_turns(broker: Broker) -> None:
-    """Note the turns whose moment has come, and those that `repair-rate` allows. Ask silent members again."""
-    repairs = broker.repairs
-    now_ms = broker.now_ms
-    allowed = repairs.tokens // 1_000
-    for job, turn in repairs.turns.items():
-        if turn.stage == READY:
-            if allowed > 0:
-                allowed -= 1
-                repairs.to_go_on[job] = None
-        elif (turn.due_ms <= now_ms and turn.stage != ASKING) or job.state == GONE or job.state == ACKED:
-            repairs.to_go_on[job] = None
-    for number, question in list(repairs.questions.items()):
-        if question.due_ms > now_ms:
-            continue
-        jobs = [job for job in question.jobs if _is_asked(repairs, job, number)]
-        if not jobs or not question.unanswered:
-            del repairs.questions[number]
-            continue
-        question.due_ms = now_ms + ASK_AGAIN_MS
-        question.asked += 1
-        silent = broker.sets.others(broker.sets.of(question.unanswered))
-        if question.asked >= SILENT_MAX:
-            _go_without(broker, question, jobs)
-        broker.send(silent, HAVE, question.item)
-
-
-def _go_on(broker: Broker, job: Job) -> None:
-    """Do the next step of a turn, if it is due."""
-    repairs = broker.repairs
-    turn = repairs.turns.get(job)
-    if turn is None:
-        return
-    if not in_scope(broker, job):
-        del repairs.turns[job]
-    elif turn.stage == READY:
-        _name(broker, job, turn)
-    elif turn.stage == WAITING:
-        if turn.due_ms <= broker.now_ms:
-            _ask(broker, job, turn)
-    elif turn.stage == ASKING:
-        if not turn.unanswered and turn.number:
-            _judge(broker, job, turn)
-    elif not turn.targets:
-        _judge(broker, job, turn)
-    elif turn.due_ms <= broker.now_ms:
-        if turn.asked >= SILENT_MAX:
-            _pass_over(broker, turn, turn.targets)
-            _judge(broker, job, turn)
-        else:
-            _copy(broker, job, turn)
-
-
-def _is_asked(repairs: Repairs, job: Job, number: int) -> bool:
-    turn = repairs.turns.get(job)
-    return turn is not None and turn.number == number and bool(turn.unanswered)
-
-
-def _go_without(broker: Broker, question: Question, jobs: list[Job]) -> None:
-    """Pass over nodes that were named and stay silent. Any other member is waited for: it may read its journal."""
-    for job in jobs:
-        turn = broker.repairs.turns[job]
-        silent = [node for node in turn.targets if node in turn.unanswered]
-        for node in silent:
-            del turn.unanswered[node]
-        if silent:
-            _pass_over(broker, turn, tuple(silent))
-            broker.repairs.to_go_on[job] = None
-
-
-def _pass_over(broker: Broker, turn: Turn, nodes: tuple[Node, ...]) -> None:
-    for node in nodes:
-        turn.refused[node] = None
-    turn.targets = tuple(node for node in turn.targets if node not in nodes)
-
-
-def _ask(broker: Broker, job: Job, turn: Turn) -> None:
-    """Ask the members of the job at the end of the turn."""
-    turn.stage = ASKING
-    turn.answers = {}
-    turn.unanswered = {}
-    turn.has_grown = False
-    turn.number = 0
-    broker.repairs.to_ask[job] = None
-
-
-def settle(broker: Broker) -> None:
-    """End a turn of the node: handle answers, ask, and tell."""
-    repairs = broker.repairs
-    if repairs.noted:
-        _take_answers(broker)
-    if repairs.to_ask:
-        _send_questions(broker)
-    if repairs.to_tell:
-        for kind, groups in repairs.to_tell.items():
-            for nodes, ids in groups.items():
-                for at in range(0, len(ids), IDS_MAX):
-                    broker.send(nodes, kind, (ids[at : at + IDS_MAX],))
-        repairs.to_tell = {}
-
-
-def _send_questions(broker: Broker) -> None:
-    repairs = broker.repairs
-    asked, repairs.to_ask = repairs.to_ask, {}
-    groups: dict[NodeSet, list[Job]] = {}
-    for job in asked:
-        turn = repairs.turns.get(job)
-        if turn is not None and turn.stage == ASKING:
-            if in_scope(broker, job):
-                groups.setdefault(job.holders, []).append(job)
-            else:
-                del repairs.turns[job]
-    for holders, jobs in groups.items():
-        nodes = broker.sets.others(broker.sets.of(filter(_is_reachable, broker.sets.others(holders))))
-        if not nodes:
-            repairs.number += 1
-            for job in jobs:
-                repairs.turns[job].number = repairs.number
-                repairs.to_go_on[job] = None
-            continue
-        for at in range(0, len(jobs), IDS_MAX):
-            part = jobs[at : at + IDS_MAX]
-            repairs.number += 1
-            item = (repairs.number, broker.sets.pack(holders), [job.id for job in part])
-            repairs.questions[repairs.number] = Question(item, part, nodes, broker.now_ms + ASK_AGAIN_MS)
-            for job in part:
-                turn = repairs.turns[job]
-                turn.number = repairs.number
-                turn.unanswered = dict.fromkeys(nodes)
-            broker.send(nodes, HAVE, item)
-
-
-def _judge(broker: Broker, job: Job, turn: Turn) -> None:
-    """Count the copies, as all members that can be reached have answered."""
-    repairs = broker.repairs
-    if not in_scope(broker, job):
-        repairs.turns.pop(job, None)
-        return
-    if turn.has_grown:
-        _ask(broker, job, turn)
-        return
-    copies = 1
-    lower: Node | None = None
-    for node, has in turn.answers.items():
-        if has >= HAS:
-            copies += 1
-        if has == HAS_CREATION:
-            wait(turn, broker.now_ms + TURN_MS)
-            return
-        if has == HAS and node.id < broker.me.id and (lower is None or node.id < lower.id):
-            lower = node
-    for node in broker.sets.others(job.holders):
-        if node not in turn.answers and is_presumed(broker, node) and node not in turn.tried:
-            copies += 1
-            repairs.presumed[node] = None
-    if copies >= job.terms.replicate:
-        _end(broker, job, turn, RESTORED)
-    elif lower is not None:
-        _note(broker, TAKETURN, broker.sets.only(lower), job)
-        wait(turn, broker.now_ms + TURN_MS)
-    elif job in broker.behind:
-        wait(turn, broker.now_ms + ASK_AGAIN_MS)  # A newer part was asked for.
-    else:
-        turn.targets = tuple(node for node in turn.targets if turn.answers.get(node) == HAS_NONE)
-        if turn.targets:
-            turn.stage = COPYING
-            _copy(broker, job, turn)
-        else:
-            turn.stage = READY
-            _name(broker, job, turn)
-
-
-def is_presumed(broker: Broker, node: Node) -> bool:
-    """Whether a node out of reach counts as a holder: its copies are not suspect."""
-    return not (_is_reachable(node) or node.flags & (FORGOTTEN | UNKNOWN) or node in broker.repairs.failed)
-
-
-def _missing(job: Job, turn: Turn, broker: Broker) -> int:
-    copies = 1 + sum(has >= HAS for has in turn.answers.values())
-    for node in broker.sets.others(job.holders):
-        if _counts_unasked(broker, turn, node):
-            copies += 1
-    return job.terms.replicate - copies
-
-
-def _counts_unasked(broker: Broker, turn: Turn, node: Node) -> bool:
-    return node not in turn.answers and is_presumed(broker, node) and node not in turn.tried
-
-
-def _name(broker: Broker, job: Job, turn: Turn) -> None:
-    """Name new nodes as holders to all members, as far as `repair-rate` allows; or say that there is none."""
-    repairs = broker.repairs
-    if not repairs.is_told:
-        repairs.is_told = True
-        _tell(broker, event_format.REPAIR_STARTED, "repair-started")
-    missing = _missing(job, turn, broker)
-    if missing <= 0:
-        _ask(broker, job, turn)  # A member was lost, or a copy was made, while it waited.
-        return
-    candidates = [
-        node
-        for node in broker.cluster.usable
-        if _is_reachable(node)
-        and node.memory_level < 2
-        and node not in turn.refused
-        and turn.answers.get(node, HAS_NONE) == HAS_NONE
-    ]
-    if not candidates:
-        repairs.missing += missing
-        _end(broker, job, turn, SHORT)
-        return
-    if repairs.tokens < 1_000:
-        return
-    if len(candidates) > 1:
-        broker.rng.shuffle(candidates)
-        candidates.sort(key=_memory_level)
-        if zones.has_zones(broker):
-            held = [node for node, has in turn.answers.items() if has >= HAS]
-            held += [node for node in broker.sets.others(job.holders) if _counts_unasked(broker, turn, node)]
-            candidates = zones.spread(candidates, len(candidates), (broker.me, *held))
-    targets = candidates[: min(missing, max(1, repairs.tokens // 1_000))]
-    repairs.tokens -= 1_000 * len(targets)
-    turn.targets = tuple(targets)
-    turn.tried.update(dict.fromkeys(targets))
-    job.holders = broker.sets.union(job.holders, broker.sets.of(targets))
-    mark_holders_dirty(broker, job)
-    repairs.named[job] = tuple(dict.fromkeys((*repairs.named.get(job, ()), *targets)))
-    _ask(broker, job, turn)
-
-
-def _memory_level(node: Node) -> int:
-    return node.memory_level
-
-
-def _copy(broker: Broker, job: Job, turn: Turn) -> None:
-    """Send the job to the nodes that were named; its body is read back first."""
-    turn.due_ms = broker.now_ms + ASK_AGAIN_MS
-    if type(job.body) is Spilled:
-        if not turn.is_read:
-            turn.is_read = True
-
-            def back() -> None:
-                turn.is_read = False
-                if broker.repairs.turns.get(job) is turn and turn.stage == COPYING and in_scope(broker, job):
-                    _copy(broker, job, turn)
-
-            spilling.when_back(broker, job, back)
-        return
-    turn.asked += 1
-    nodes = broker.sets.others(broker.sets.of(turn.targets))
-    broker.send(nodes, REPLJOB, (snapshot_of(broker, job), REPAIRED, _timer_ms(broker, job)))
-
-
-def _timer_ms(broker: Broker, job: Job) -> int:
-    """Return when a new copy's timer ends: after ours, so after a lease that we know to run."""
-    if job.state == QUEUED or not job.requeue_at_ms:
-        return job.terms.retry_ms
-    left_ms = max(0, job.requeue_at_ms - broker.now_ms) + MARGIN_MS
-    return left_ms if job.was_queued else left_ms + job.terms.retry_ms
-
-
-def _take_answers(broker: Broker) -> None:
-    """Handle the answers to REPLJOB."""
-    repairs = broker.repairs
-    noted, repairs.noted = repairs.noted, []
-    for job, node, answer in noted:
-        named = repairs.named.get(job)
-        if named is not None:
-            rest = tuple(each for each in named if each is not node)
-            if rest:
-                repairs.named[job] = rest
-            else:
-                del repairs.named[job]
-        if answer == COPY_TAKEN and named is not None and node in named:
-            repairs.made += 1
-            broker.stats.copies_repaired += 1
-        turn = repairs.turns.get(job)
-        if turn is None or turn.stage != COPYING or node not in turn.targets:
-            continue
-        if answer in {COPY_TAKEN, COPY_KNOWN}:
-            turn.answers[node] = HAS_PASSIVE
-            turn.targets = tuple(each for each in turn.targets if each is not node)
-        else:
-            broker.stats.repair_refusals += 1
-            _pass_over(broker, turn, (node,))
-        if not turn.targets:
-            repairs.to_go_on[job] = None
-
-
-def _end(broker: Broker, job: Job, turn: Turn, kind: int) -> None:
-    """End the turn, and tell the other holders if copies were missing: they may wait for us."""
-    repairs = broker.repairs
-    repairs.turns.pop(job, None)
-    if kind == SHORT:
-        repairs.has_short = True
-    if kind == SHORT or turn.tried:
-        others = broker.sets.others(broker.sets.of(filter(_is_reachable, broker.sets.others(job.holders))))
-        if others:
-            _note(broker, kind, others, job)
-
-
-def _note(broker: Broker, kind: int, nodes: tuple[Node, ...], job: Job) -> None:
-    broker.repairs.to_tell.setdefault(kind, {}).setdefault(nodes, []).append(job.id)
-
-
 # -- other nodes --------------------------------------------------------------------------------------
-
-
-def _ids(ids: Any) -> list[bytes]:
-    """Return the ids of a message. ValueError if they are none."""
-    if type(ids) not in (list, tuple) or len(ids) > IDS_MAX:
-        raise ValueError("a list of jobs that is none")
-    if any(type(job_id) is not bytes or not is_valid_id(job_id) for job_id in ids):
-        raise ValueError("an id that is none")
-    return list(ids)
-
-
-def on_have(broker: Broker, sender: Node, items: list[Any]) -> None:
-    """Take over the holders that a member knows, and say what we have of these jobs."""
-    sets = broker.sets
-    only = sets.only(sender)
-    for number, packed, ids, *_ in items:
-        if type(number) is not int:
-            raise ValueError("a question without a number")
-        theirs = sets.unpack(packed)
-        asked = _ids(ids)
-        if broker.journal.disk_level:
-            continue  # Nothing can be recorded now; the sender asks again.
-        codes = bytearray()
-        known: list[bytes] = []
-        numbers: list[tuple[int, int, bytes]] = []
-        for at, job_id in enumerate(asked):
-            job = broker.find(job_id)
-            if job is None:
-                is_done = job_id in broker.tombstones or job_id in broker.acks.not_held
-                if is_done:
-                    broker.send(only, SETACK, (job_id, b""))
-                codes.append(HAS_DONE if is_done else HAS_NONE)
-                continue
-            merged = sets.union(job.holders, theirs)
-            if job.state == ACKED:
-                if job.holders:
-                    if merged is not job.holders:
-                        job.holders = merged
-                        mark_holders_dirty(broker, job)
-                    changing.send_ack(broker, sender, job)
-                else:
-                    is_canceled = isinstance(job.work, Cancellation)
-                    item = (job_id, b"", UNTOLD)
-                    broker.send(only, SETACK, (*item, OUTCOME_CANCELED) if is_canceled else item)
-                codes.append(HAS_DONE)
-                continue
-            if merged is not job.holders:
-                job.holders = merged
-                mark_holders_dirty(broker, job)
-            if job.state == WAIT_REPL:
-                codes.append(HAS_CREATION)
-            elif broker.is_leaving or not broker.settings.repair_after:
-                codes.append(HAS_PASSIVE)
-            else:
-                codes.append(HAS)
-            ours = sets.pack(merged)
-            known.append(b"" if ours == packed else ours)
-            number_here = changing.number_of(job)
-            if number_here[0]:
-                numbers.append((at, *number_here))
-        broker.send(only, HAVEARE, (number, bytes(codes), known, numbers))
-
-
-def on_haveare(broker: Broker, sender: Node, items: list[Any]) -> None:
-    """Note what a member has."""
-    repairs = broker.repairs
-    sets = broker.sets
-    for number, codes, known, numbers, *_ in items:
-        question = repairs.questions.get(number)
-        if question is None or sender not in question.unanswered:
-            broker.stats.ignored("answer about copies that is late")
-            continue
-        _check_answer(question, codes, known, numbers)
-        del question.unanswered[sender]
-        changes = {at: (change, node) for at, change, node, *_ in numbers}
-        having = iter(known)
-        for at, job in enumerate(question.jobs):
-            has = codes[at]
-            packed = next(having) if has >= HAS else b""
-            turn = repairs.turns.get(job)
-            if turn is None or turn.number != number or sender not in turn.unanswered:
-                continue
-            del turn.unanswered[sender]
-            turn.answers[sender] = has
-            if job.state == GONE:
-                repairs.to_go_on[job] = None
-                continue
-            if packed:
-                merged = sets.union(job.holders, sets.unpack(packed))
-                if merged is not job.holders:
-                    job.holders = merged
-                    mark_holders_dirty(broker, job)
-                if sets.pack(merged) != question.item[1]:  # A forgotten node is in no set that travels.
-                    turn.has_grown = True
-            if has >= HAS and job.state != ACKED:
-                changing.hear(broker, sender, job, changes.get(at, changing.NO_CHANGE))
-            if not turn.unanswered:
-                repairs.to_go_on[job] = None
-        if not question.unanswered:
-            del repairs.questions[number]
-
-
-def _check_answer(question: Question, codes: Any, known: Any, numbers: Any) -> None:
-    if type(codes) is not bytes or len(codes) != len(question.jobs) or any(code > HAS_MAX for code in codes):
-        raise ValueError("an answer for each job was expected")
-    if type(known) not in (list, tuple) or len(known) != sum(code >= HAS for code in codes):
-        raise ValueError("the holders of each job were expected")
-    for entry in numbers:
-        if type(entry[1]) is not int or entry[1] < 0 or type(entry[2]) is not bytes:
-            raise ValueError("a change number that is none")
-
-
-def on_restored(broker: Broker, sender: Node, items: list[Any]) -> None:
-    """End the turns of jobs that have their copies, as the holder says that counted them."""
-    for ids, *_ in items:
-        for job_id in _ids(ids):
-            job = broker.find(job_id)
-            if job is not None:
-                broker.repairs.turns.pop(job, None)
-
-
-def on_short(broker: Broker, sender: Node, items: list[Any]) -> None:
-    """End the turns of jobs that no node can take: they take turns again later."""
-    repairs = broker.repairs
-    for ids, *_ in items:
-        for job_id in _ids(ids):
-            job = broker.find(job_id)
-            if job is not None and repairs.turns.pop(job, None) is not None:
-                repairs.has_short = True
 
 
 def on_taketurn(broker: Broker, sender: Node, items: list[Any]) -> None:
@@ -841,14 +312,14 @@ def on_taketurn(broker: Broker, sender: Node, items: list[Any]) -> None:
     if not broker.settings.repair_after or broker.is_leaving:
         return
     for ids, *_ in items:
-        for job_id in _ids(ids):
+        for job_id in repair_turns.ids_of(ids):
             job = broker.find(job_id)
             if job is None or job in repairs.turns or not in_scope(broker, job):
                 continue
             if len(repairs.turns) < 3 * TURNS_MAX:
                 if not repairs.cycle:
                     suspect(broker, sender, "it says that copies are missing")
-                _ask(broker, job, _take_turn(broker, job, broker.now_ms))
+                repair_turns.ask(broker, job, repair_turns.take(broker, job, broker.now_ms))
 
 
 # -- what users see -----------------------------------------------------------------------------------
@@ -865,18 +336,4 @@ def is_repairing(broker: Broker, job: Job) -> bool:
     repairs = broker.repairs
     return job in repairs.turns or (
         in_scope(broker, job) and any(walk.names(job.holders) for walk in (repairs.counting, repairs.first))
-    )
-
-
-def copies_of(broker: Broker, job: Job) -> int:
-    """Return how many copies this node knows to exist, its own included."""
-    if job.state == ACKED or not job.holders:
-        return 0
-    mine = int(broker.me in job.holders)
-    turn = broker.repairs.turns.get(job)
-    if turn is not None and turn.answers:
-        return mine + sum(has >= HAS for has in turn.answers.values())
-    return mine + sum(
-        not node.flags & (FORGOTTEN | UNKNOWN) and node not in broker.repairs.failed
-        for node in broker.sets.others(job.holders)
     )

@@ -1,7 +1,7 @@
 """The repair of lost copies, as state: suspected nodes, walks over their jobs, and the jobs that take a turn.
 
-`repair.py` has the rules and makes all decisions. Nothing here is kept for a job that no walk has met: memory is
-bounded by TURNS_MAX, however many jobs name a lost node.
+`repair.py` has the rules of walks, and `repair_turns.py` those of turns. Nothing here is kept for a job that no walk
+has met: memory is bounded by TURNS_MAX, however many jobs name a lost node.
 """
 
 from __future__ import annotations

@@ -110,6 +110,7 @@ def _drop_queues(broker: Broker) -> None:
         broker.consumers.filter_hints,
         broker.upkeep.sweeps,
         broker.pauses.versions,
+        broker.errored_ids.by_queue,
     ):
         planned.clear()
     broker.pauses.name_bytes = 0

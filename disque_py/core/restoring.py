@@ -462,6 +462,8 @@ class Restoring:
             self.queued += 1
             return
         self.waiting += 1
+        if was_in_queue and not is_restored:
+            job.status = event_format.PENDING  # No worker has it, as far as this node knows, whatever its attempts.
         if was_in_queue and is_certain and ask_at_ms < job.requeue_at_ms:
             job.requeue_at_ms = ask_at_ms
         if not job.requeue_at_ms:

@@ -24,7 +24,8 @@ from typing import Any, Final
 from cluster_bus.messages import ASKSETTINGS, QLENGTHS, SETTING, SETTINGS_DIGEST, SETTINGS_HAVE
 from cluster_bus.node import Node
 from disque_py.core.broker import Broker
-from disque_py.core.queue_settings import COUNTER_MAX, RESET_FIELD, Exchange, Item, QueueState, Waiting, is_item
+from disque_py.core.queue_settings import COUNTER_MAX, RESET_FIELD, Item, is_item
+from disque_py.core.settings_exchange import Waiting
 from disque_py.core.versions import ATTEMPTS
 from disque_py.log_lines import tell
 
@@ -94,15 +95,7 @@ def behind(broker: Broker, name: bytes) -> int:
     state = table.states.get(name)
     if state is None:
         return 0
-    return sum(1 for node in broker.members() if not _has_confirmed(table.exchange, state, node))
-
-
-def _has_confirmed(exchange: Exchange, state: QueueState, node: Node) -> bool:
-    """Return whether a node has said that it has this state, and its settings have not differed since."""
-    if exchange.confirmed.get(node, -1) >= state.number:
-        return True
-    doubts = state.confirmed.get(node)
-    return doubts is not None and doubts == exchange.doubts.get(node, 0)
+    return sum(1 for node in broker.members() if not table.exchange.has_confirmed(state, node))
 
 
 def forget_all(broker: Broker, done: Callable[[OSError | None], None]) -> None:
@@ -111,14 +104,7 @@ def forget_all(broker: Broker, done: Callable[[OSError | None], None]) -> None:
     exchange = table.exchange
     has_file = bool(table.states) or exchange.is_writing or exchange.retry_at_ms > 0
     table.clear()
-    exchange.confirmed.clear()
-    exchange.digests.clear()
-    exchange.walks.clear()
-    exchange.doubts.clear()
-    exchange.asking.clear()
-    exchange.lengths.clear()
-    exchange.told_lengths.clear()
-    exchange.wait_until_ms = 0
+    exchange.forget_nodes()
     if not has_file:
         done(None)
         return
@@ -220,7 +206,7 @@ def _is_confirmed(broker: Broker, name: bytes) -> bool:
     state = table.states.get(name)
     if state is None:
         return True
-    return all(_has_confirmed(table.exchange, state, node) for node in broker.cluster.linked)
+    return all(table.exchange.has_confirmed(state, node) for node in broker.cluster.linked)
 
 
 # -- other nodes --------------------------------------------------------------------------------------------------
@@ -271,18 +257,11 @@ def on_digest(broker: Broker, sender: Node, items: list[Any]) -> None:
             exchange.wait_until_ms = 0
             exchange.asking.pop(sender, None)
         elif occasion == DIGEST_OF_LINK:
-            _doubt(broker, sender)
+            table.exchange.doubt(sender)
             if sender not in exchange.asking:
                 exchange.asking[sender] = None
                 broker.send(broker.sets.only(sender), ASKSETTINGS, (exchange.saved_digest,))
     _answer(broker)
-
-
-def _doubt(broker: Broker, node: Node) -> None:
-    """Forget what a node has confirmed: its settings differ from ours."""
-    exchange = broker.queue_settings.exchange
-    exchange.confirmed.pop(node, None)
-    exchange.doubts[node] = exchange.doubts.get(node, 0) + 1
 
 
 def on_ask(broker: Broker, sender: Node, items: list[Any]) -> None:
@@ -297,7 +276,7 @@ def on_ask(broker: Broker, sender: Node, items: list[Any]) -> None:
     if asked == table.digest:
         exchange.confirmed[sender] = table.number
     else:
-        _doubt(broker, sender)
+        table.exchange.doubt(sender)
     if sender not in exchange.walks:  # A walk that is under way tells everything, too.
         exchange.walks[sender] = iter(()) if asked == exchange.saved_digest else table.all_items()
         _walk(broker)

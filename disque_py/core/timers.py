@@ -12,6 +12,7 @@ from typing import Final
 from disque_py import event_format
 from disque_py.core import (
     acks,
+    batch_ends,
     capping,
     claim_messages,
     delivery,
@@ -21,7 +22,6 @@ from disque_py.core import (
     handover,
     incremental,
     job_waits,
-    keeping,
     leaving,
     memory,
     pattern_interest,
@@ -63,11 +63,11 @@ def tick(broker: Broker) -> bool:
     if broker.copies.extensions:
         replication.extend_due(broker)
     jobs = 0
-    # While the journal is loaded, changes of jobs would not be recorded; they follow right afterwards.
+    # While the journal is loaded, changes of jobs would not be recorded; they follow right afterwards (spec J7).
     for job in broker.schedule.due(JOBS_PER_TICK) if not broker.is_loading else ():
         visit(broker, job)
         jobs += 1
-    acks_looked = acks.look_again(broker, JOBS_PER_TICK)
+    acks_looked = acks.look_again(broker, JOBS_PER_TICK) if not broker.is_loading else 0
     told = requeue.tell_due(broker, JOBS_PER_TICK) if broker.copies.delivered else 0
     broker.waits.timeouts.now_ms = broker.now_ms
     for client in broker.waits.timeouts.due(CLIENTS_PER_TICK):
@@ -79,10 +79,11 @@ def tick(broker: Broker) -> bool:
         _keep_house(broker)
     if broker.upkeep.sweep_due:
         _sweep_jobs(broker)
-    if broker.acks.recollect is not None and next(broker.acks.recollect, broker) is broker:
-        broker.acks.recollect = None
-    if broker.tasks.busy:
-        tasks.step(broker)
+    if not broker.is_loading:
+        if broker.acks.recollect is not None and next(broker.acks.recollect, broker) is broker:
+            broker.acks.recollect = None
+        if broker.tasks.busy:
+            tasks.step(broker)
     if broker.waits.incremental:
         incremental.step(broker)
     if broker.recurring.answered:
@@ -93,10 +94,9 @@ def tick(broker: Broker) -> bool:
         or max(jobs, acks_looked, told) >= JOBS_PER_TICK
         or bool(
             broker.upkeep.sweeps
-            or broker.tasks.busy
+            or (not broker.is_loading and (broker.tasks.busy or broker.acks.recollect is not None))
             or len(broker.waits.incremental) > len(broker.waits.stalled)
             or broker.upkeep.sweep_due
-            or broker.acks.recollect is not None
         )
     )
 
@@ -104,7 +104,7 @@ def tick(broker: Broker) -> bool:
 def next_ms(broker: Broker) -> int:
     """Return when `tick` has to be called at the latest."""
     if (
-        broker.tasks.busy
+        (broker.tasks.busy and not broker.is_loading)
         or broker.recurring.answered
         or (broker.repairs.to_go_on and not (broker.is_loading or broker.is_leaving))
     ):
@@ -193,7 +193,7 @@ def _keep_house(broker: Broker) -> None:
     pulls.ask_for_waiting(broker, ASKING_PER_TICK)
     settings_sync.step(broker)
     if broker.batches.by_name or broker.batches.reports:
-        keeping.step(broker)
+        batch_ends.step(broker)
     if broker.progress.due:
         telling.step(broker)
     claim_messages.step(broker)
@@ -255,6 +255,7 @@ def is_idle(broker: Broker, queue: Queue, idle_ms: int) -> bool:
         and queue.name not in broker.consumers.told_interest
         and (queue.filters is None or not queue.filters.is_told)
         and (broker.now_ms - queue.active_ms >= idle_ms or _is_unused(broker, queue))
+        and not broker.errored_ids.has(queue.name)
     )
 
 

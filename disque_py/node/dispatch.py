@@ -25,9 +25,12 @@ from disque_py.commands.table import COMMANDS, Command
 from disque_py.core import (
     acks,
     asking,
+    batch_callbacks,
+    batch_ends,
     capping,
     changing,
     claim_messages,
+    client_acks,
     delivery,
     exclusive,
     fanout,
@@ -48,6 +51,7 @@ from disque_py.core import (
     pausing,
     pulls,
     repair,
+    repair_turns,
     replacing,
     replication,
     requeue,
@@ -106,6 +110,8 @@ MessageHandler = Callable[[Broker, Node, list[Any]], None]
 MESSAGES: Final[dict[int, MessageHandler]] = {
     messages.REPLJOB: replication.on_repljob,
     messages.GOTJOB: replication.on_gotjob,
+    messages.REPLMANY: replication.on_replmany,
+    messages.GOTMANY: replication.on_gotmany,
     messages.REFUSED: replication.on_refused,
     messages.HOLDERS: replication.on_holders,
     messages.ENQUEUE: replication.on_enqueue,
@@ -146,14 +152,14 @@ MESSAGES: Final[dict[int, MessageHandler]] = {
     messages.CAP_USE: capping.on_use,
     messages.CHANGED: changing.on_changed,
     messages.ASKCHANGED: changing.on_askchanged,
-    messages.ACKATTEMPT: acks.on_ackattempt,
+    messages.ACKATTEMPT: client_acks.on_ackattempt,
     messages.ACKFENCED: fencing.on_ackfenced,
-    messages.RESULT: acks.on_result,
+    messages.RESULT: client_acks.on_result,
     messages.BATCHADD: keeping.on_batchadd,
     messages.BATCHGOT: keeping.on_batchgot,
     messages.BATCHSUM: keeping.on_batchsum,
-    messages.BATCHFLUSH: keeping.on_batchflush,
-    messages.BATCHFLUSHED: keeping.on_batchflushed,
+    messages.BATCHFLUSH: batch_ends.on_batchflush,
+    messages.BATCHFLUSHED: batch_ends.on_batchflushed,
     messages.WAITFOR: job_waits.on_waitfor,
     messages.WAITIS: job_waits.on_waitis,
     messages.JOBOVER: job_waits.on_jobover,
@@ -168,10 +174,10 @@ MESSAGES: Final[dict[int, MessageHandler]] = {
     messages.TASK_STATE: tasks.on_task_state,
     messages.SYNC: tasks.on_sync,
     messages.SYNCED: tasks.on_synced,
-    messages.HAVE: repair.on_have,
-    messages.HAVEARE: repair.on_haveare,
-    messages.RESTORED: repair.on_restored,
-    messages.SHORT: repair.on_short,
+    messages.HAVE: repair_turns.on_have,
+    messages.HAVEARE: repair_turns.on_haveare,
+    messages.RESTORED: repair_turns.on_restored,
+    messages.SHORT: repair_turns.on_short,
     messages.TAKETURN: repair.on_taketurn,
     messages.QUESTION: gathering.on_question,
     messages.ANSWER: gathering.on_answer,
@@ -475,15 +481,17 @@ def _unknown(client: Client, argv: list[bytes]) -> bytes:
 
 
 def _may_overlap(client: Client, argv: list[bytes]) -> bool:
-    """Return whether a request may start while an earlier ADDJOB of the client waits for copies.
+    """Return whether a request may start while an earlier ADDJOB or TOPIC PUBLISH of the client waits for copies.
 
-    Further ADDJOBs may, since only the order of replies matters. An ADDJOB with MAXLEN may not: its answer depends on
-    whether the job before it was queued.
+    Further ones may, since only the order of replies matters. One with MAXLEN may not: its answer depends on whether
+    the job before it was queued.
     """
     if client.waiting != WAITS_FOR_COPIES or client.slots is None or len(client.slots) >= OVERLAP_MAX:
         return False
     if len(argv) > WORDS_MAX:
         return False  # It is refused after the ADDJOB before it.
+    if argv[0].lower() == b"topic" and (len(argv) < 2 or argv[1].lower() != b"publish"):
+        return False
     for at in range(4, len(argv)):
         word = argv[at]
         if len(word) == 6 and word.lower() == b"maxlen":
@@ -629,7 +637,7 @@ def settle(broker: Broker) -> None:
         replication.count_again(broker)
     repairs = broker.repairs
     if repairs.noted or repairs.to_ask or repairs.to_tell:
-        repair.settle(broker)
+        repair_turns.settle(broker)
     if broker.producers.key_events or broker.producers.key_conflicts:
         keying.settle(broker)
     while broker.producers.fans_due:
@@ -645,7 +653,10 @@ def settle(broker: Broker) -> None:
     patterns = broker.patterns
     if patterns.to_join:
         matching.join_new(broker)
-    delivery.serve_ready(broker)
+    # No job leaves while the journal is read: no record would say so (spec J7).
+    may_give = not broker.is_loading
+    if may_give:
+        delivery.serve_ready(broker)
     if broker.caps.is_due:
         _settle_caps(broker)
     if patterns.due or patterns.found:
@@ -655,9 +666,9 @@ def settle(broker: Broker) -> None:
     if consumers.filter_due or consumers.told_filters or consumers.filter_lines:
         filter_interest.tell_changes(broker)
     interest.tell_changes(broker)
-    if consumers.hint_due:
-        interest.send_hints(broker)
-    if consumers.filter_hints:
+    if consumers.hint_due and may_give:
+        interest.send_hints(broker)  # Or the jobs themselves, for a standing pull.
+    if consumers.filter_hints and may_give:
         filter_interest.send_hints(broker)
     if broker.claims.is_due:
         claim_messages.settle(broker)
@@ -665,7 +676,7 @@ def settle(broker: Broker) -> None:
     if batches.noted or batches.to_sync or batches.flush_answers:
         keeping.settle(broker)
     if batches.callbacks:
-        keeping.call_back(broker)
+        batch_callbacks.call_back(broker)
     if broker.ends.noted or broker.job_waits.given_up:
         job_waits.settle(broker)
 
@@ -678,7 +689,8 @@ def _settle_caps(broker: Broker) -> None:
     """
     for _ in range(CAP_ROUNDS_PER_TURN):
         capping.settle(broker)
-        delivery.serve_ready(broker)
+        if not broker.is_loading:
+            delivery.serve_ready(broker)
         if not broker.caps.is_due:
             return
     capping.settle(broker)

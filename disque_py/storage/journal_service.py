@@ -415,10 +415,11 @@ class JournalService:
             self._driver.begin()
             if failure is None:
                 # A restart relies on the mark: nothing came after it. This turn may have changed jobs before it learned
-                # of the mark. No record has these changes, so their messages are dropped: a job that is handed over now
-                # would be in its queue again. `is_loading` refuses all input while the links are being closed.
+                # of the mark, or does so at its end. No record has these changes, so their messages are dropped: a job
+                # that is handed over now would be in its queue again. `is_loading` refuses all input while the links
+                # are being closed.
                 self._broker.is_loading = True
-                self._broker.outbox.messages.take()
+                self._broker.outbox.messages.shut()
                 self._let_go()
             done(failure)
 

@@ -7,7 +7,7 @@ all jobs again. If all is well, everything is written, memory is emptied, and th
 A disk that fails after that is waited for (storage/loading.py), because the jobs are in the journal. Damage that
 appears after the check ends the node, as it would end a start.
 
-Clients are not served in all that time: no job may change between the check and the reading.
+Clients are not served in all that time: no job may change between the check and the reading (spec J7).
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from disque_py.core import incremental
+from disque_py.core.errors import LOADING
 from disque_py.core.reset import flush
 from disque_py.log_lines import tell
 from disque_py.node.turn import Driver
@@ -46,7 +48,9 @@ class Reloading:
 
     def start(self) -> None:
         """Check whether the journal can be read."""
-        self._driver.broker.is_loading = True
+        broker = self._driver.broker
+        broker.is_loading = True
+        incremental.refuse_running(broker, LOADING)
         self._written = self._journal.written
         self._disk.start(READING, self._check, self._checked)
 

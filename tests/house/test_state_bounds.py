@@ -82,13 +82,14 @@ BOUNDS = {
             windows
         Copies: announcements delivered extending extensions waiting_repl
         Drain: moving
+        ErroredIds: by_queue
         Exclusive: busy refused running
         Fanout: made
         Line: _parts _tail
         Parking: due groups values
         Pauses: deferred
         PriorityQueue: chunks head last_ranks lasts parts ranks tail
-        Producers: fans outcome_waits
+        Producers: fans outcome_waits together
         Renewal: _until
         Repairs: again later named noted questions to_ask to_go_on to_tell turns
         Restoring: _batches _keys _pause_places _results _sets _tokens dropped jobs pauses stale
@@ -96,6 +97,7 @@ BOUNDS = {
         SortedJobs: jobs keys lasts
         Spill: fresh heads lent older reading readings released unread
         Timetable: _buckets _front _keys _known _moments
+        Together: slots
     """,
     "queues": """
         Broker: ready

@@ -21,6 +21,7 @@ from cluster_bus.outgoing import Outgoing
 from disque_py.config.settings import Settings
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
+from disque_py.core.job import Job
 from disque_py.server.time_zones import time_zone
 
 ME = bytes(range(20))
@@ -311,6 +312,21 @@ def ask_parsed(broker: Broker, client: Client, *words: str | bytes | int) -> Any
     assert reply is not False
     assert reader.gets() is False
     return reply
+
+
+def add_job(broker: Broker, client: Client, *words: str | bytes | int) -> Job:
+    """Add a job to the queue `q` by an ADDJOB that is answered at once, with these options."""
+    reply = ask(broker, client, "ADDJOB", "q", "body", 0, *words)
+    assert reply.startswith(b"+D-"), reply
+    job = broker.find(reply[1:-2])
+    assert job is not None
+    return job
+
+
+def shown(broker: Broker, client: Client, job_id: bytes) -> dict[str, Any]:
+    """Return the fields of SHOW."""
+    values = ask_parsed(broker, client, "SHOW", job_id)
+    return {name.decode(): value for name, value in zip(values[::2], values[1::2], strict=True)}
 
 
 def fields_of(text: bytes) -> dict[str, str]:

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from disque_py.core.batch_callbacks import META_BATCH
 from disque_py.core.batch_state import CALLBACK_ID, CALLBACK_QUEUE, DONE
 from disque_py.core.id_sets import pack_id
-from disque_py.core.keeping import META_BATCH
 from disque_py.simulator.checks.cluster_invariants import jobs_of, may_have_died
 from disque_py.simulator.clients.connection import Connection, words
 from disque_py.simulator.oracle import Oracle, Promise, RuleBrokenError

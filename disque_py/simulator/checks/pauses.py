@@ -6,7 +6,8 @@ token, which may be asked for again. A claim ends with the next PAUSE of the que
 another node tells it, and with FLUSHALL or RESET. It also ends with the process, unless the journal is sure to have it.
 
 At the end, when the mesh is whole, the nodes agree on what was set with BCAST. The state with the latest version is
-in force on each of them, unless the node was asked for another one without BCAST.
+in force on each of them, unless the node was asked for another one without BCAST. A process that was flushed may know
+no state of a queue: it learns of that with its next link.
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ class Pauses:
 
     claims   by node and queue
     own      nodes and queues where a PAUSE without BCAST came last
+    flushed  nodes that had DEBUG FLUSHALL -> the run that did
     """
 
     def __init__(self, world: World) -> None:
@@ -54,6 +56,7 @@ class Pauses:
         self._asked: dict[tuple[str, bytes], int] = {}
         self.claims: dict[tuple[str, bytes], Claim] = {}
         self.own: dict[tuple[str, bytes], None] = {}
+        self.flushed: dict[str, int] = {}
 
     def asked(self, machine: Machine, command: Command) -> None:
         """An operator's command is about to reach the node."""
@@ -67,6 +70,8 @@ class Pauses:
                 self.own[key] = None
         elif any(word in FORGETFUL for word in words):
             self._forget(machine)
+            if "FLUSHALL" in words:
+                self.flushed[machine.name] = machine.runs
 
     def answered(self, machine: Machine, command: Command, reply: Any) -> None:
         """Note the reply to a PAUSE. While others are under way, their order is unknown, and nothing is claimed."""
@@ -124,6 +129,8 @@ class Pauses:
                 known = machine.broker.pauses.versions.get(name)
                 queue = machine.broker.queues.get(name)
                 paused = queue.paused if queue is not None else 0
+                if known is None and not paused and self.flushed.get(machine.name) == machine.runs:
+                    continue
                 is_own = (machine.name, name) in self.own
                 if known is None or (known[1], known[2]) != version or (paused != flags and not is_own):
                     raise RuleBrokenError(

@@ -2,9 +2,9 @@
 
 The oracle knows what clients did to a job, so it knows which ends may be told. An ACKJOB may have completed it, a
 CANCELJOB canceled it. A wait is judged at its answer. That a job is unknown is judged in any weather. A node may not
-say so if a node that it knows has had the job alive from the question to the answer, linked or not. All that depends
-on time is judged while nothing is wrong since the jobs were added. Then no end may be told without its result while a
-node has it.
+say so if a node that it knows all the time has the job alive from the question to the answer, linked or not. All that
+depends on time is judged while nothing is wrong since the jobs were added. Then no end may be told without its result
+while a node has it.
 
 In the end new waits begin for jobs of all kinds, without TIMEOUT. When all jobs are over each wait must be answered.
 """
@@ -41,7 +41,7 @@ UNKNOWN: Final = b"unknown"
 
 
 class Asked:
-    """One WAITJOB: what was asked when, which nodes had the jobs then, and whether all nodes were linked."""
+    """One WAITJOB: what was asked when, which known nodes had the jobs then, and whether all nodes were linked."""
 
     __slots__ = ("had", "ids", "is_any", "is_meshed", "machine", "run", "sent_ms", "timeout_ms")
 
@@ -53,9 +53,8 @@ class Asked:
         self.is_any = is_any
         self.sent_ms = machine.world.now_ms
         self.is_meshed = machine.world.is_meshed()
-        self.had = {
-            job_id: [(each, each.runs) for each in machine.world.running() if _has(each, job_id)] for job_id in ids
-        }
+        known = [each for each in machine.world.running() if _knows(machine, each)]
+        self.had = {job_id: [(each, each.runs) for each in known if _has(each, job_id)] for job_id in ids}
 
     def request(self) -> list[bytes]:
         """Return the command."""

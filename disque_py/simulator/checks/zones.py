@@ -7,6 +7,7 @@ zones (spec ZN3, ZN4). `play` fills one node, asks any node for a rebalance, and
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Final
 
 from cluster_bus.node import HANDSHAKE, LEAVING
@@ -46,6 +47,13 @@ class Asked:
         self.zone_count = zone_count
         self.runs = {other.name: other.runs for other in machine.world.machines.values() if other.is_up}
         self.quorum = quorum_at(machine)
+
+    def most_copies(self) -> int:
+        """Return on how many nodes the job may have to be. Where zones are missing it waits for ever."""
+        if not self.zone_count:
+            return max(self.quorum, quorum_at(self.machine))
+        there = {zone_of(other) for other in self.machine.world.running() if not other.broker.is_leaving}
+        return self.promise.copies if len(there) >= self.zone_count else sys.maxsize
 
     def check(self, world: World, job_id: bytes) -> None:
         """Count the copies at the reply. RuleBrokenError."""

@@ -116,6 +116,18 @@ def test_a_second_meeting_gives_a_handshake_the_whole_time_again():
     assert len(node.table.nodes) == 1
 
 
+def test_a_second_meeting_replaces_an_attempt_that_may_hang():
+    """Spec N4. Once a second, so that a slow handshake comes to its end though MEET is said all the time."""
+    node = lone()
+    node.meet("10.0.0.9", 7009)
+    (handshake,) = dialed(node)
+    for wait_ms, is_anew in ((900, True), (900, False), (200, True)):
+        node.tray.dials, node.tray.hang_ups = {}, {}
+        node.table.now_ms += wait_ms
+        node.meet("10.0.0.9", 7009)
+        assert (list(node.tray.hang_ups), dialed(node)) == (([handshake],) * 2 if is_anew else ([], []))
+
+
 def test_a_handshake_does_not_count_for_size_and_groups():
     node = lone()
     node.meet("10.0.0.9", 7009)

@@ -69,3 +69,12 @@ def test_an_item_that_is_sent_alone_is_a_run_of_its_own():
     outgoing.send_alone(ONE, GOTJOB, b"b")
     outgoing.send(ONE, GOTJOB, b"c")
     assert [items for _, _, items in outgoing.take()] == [[b"a"], [b"b"], [b"c"]]
+
+
+def test_a_node_that_ends_sends_nothing_more():
+    """Spec O3."""
+    outgoing = Outgoing()
+    outgoing.send(ONE, GOTJOB, b"a")
+    outgoing.shut()
+    outgoing.send(ONE, GOTJOB, b"b")
+    assert outgoing.take() == []

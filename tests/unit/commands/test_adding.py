@@ -97,6 +97,7 @@ def test_a_priority_does_not_shorten_a_delay():
         (("PRIORITY",), "syntax error"),
         (("META", "a"), "META needs a name and a value"),
         (("META", "", "b"), "META needs a name that is not empty"),
+        (("META", "x" * 1025, "b"), "a name of META must have 1 to 1024 bytes"),
         (("META", "a", "b", "META", "a", "c"), "same name twice"),
         (("META", "a", "x" * 70_000), "META: at most 65536 bytes"),
         (("KEY", ""), "KEY must have 1 to 1024 bytes"),

@@ -1,12 +1,15 @@
-"""ATTEMPTS, BACKOFF, NACK with options, ATTEMPT, CANCELJOB on one node: words, errors, replies."""
+"""commands/attempts.py: WORKING and NACK, and the options ATTEMPTS, BACKOFF and ATTEMPT on one node."""
 
 from __future__ import annotations
 
 import pytest
 
-from brokers import add_node, ask, ask_parsed, error_of, make_broker, make_client, pass_time
-from copies import advance, hold, make_id, queue_of
+from brokers import add_job, add_node, ask, ask_parsed, error_of, make_broker, make_client, pass_time, shown
+from cluster_bus.messages import LEASED
+from copies import advance, deliver, hold, hold_queued, make_id, queue_of, sent_of
 from disque_py.commands.adding import BACKOFF_ERROR
+from disque_py.core import acks
+from disque_py.core.job import ACTIVE
 
 # A timer is this late at most (core/schedule.py).
 BUCKET_MS = 16
@@ -17,25 +20,20 @@ def start(**settings):
     return broker, make_client(broker)
 
 
-def add(broker, client, *words):
-    """An ADDJOB that is answered at once; its job."""
-    reply = ask(broker, client, "ADDJOB", "q", "body", 0, *words)
-    assert reply.startswith(b"+D-"), reply
-    return broker.find(reply[1:-2])
-
-
 def get(broker, client, *words):
     """GETJOB NOHANG; the id that came, or None."""
     jobs = ask_parsed(broker, client, "GETJOB", "NOHANG", *words, "FROM", "q")
     return jobs[0][1] if jobs else None
 
 
-def show(broker, client, job):
-    values = ask_parsed(broker, client, "SHOW", job.id)
-    return {name.decode(): value for name, value in zip(values[::2], values[1::2], strict=True)}
-
-
 # -- words ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("words", [("FENCE",), ("FENCE", 1, "soon"), ("FENCE", 1, "FENCE")])
+def test_canceljob_names_the_word_that_is_wrong(words):
+    """Commands that Disque does not have do so."""
+    broker, client = start()
+    assert error_of(broker, client, "CANCELJOB", make_id(), *words) == f"ERR syntax error: '{words[-1]}'"
 
 
 @pytest.mark.parametrize(
@@ -65,16 +63,16 @@ def test_impossible_values_are_refused(words, text):
 def test_spans_may_be_given_in_milliseconds():
     """Both forms are one option: the last one counts. SHOW tells seconds rounded up. Spec Y11."""
     broker, client = start()
-    job = add(broker, client, "RETRY", 9, "RETRYMS", 1_500, "TTLMS", 20_001, "DELAY", 3, "DELAYMS", 2_500)
-    shown = show(broker, client, job)
-    assert (shown["retry"], shown["delay"], shown["ttl"]) == (2, 3, 21)
-    assert (shown["retry-ms"], shown["delay-ms"], shown["ttl-ms"]) == (1_500, 2_500, 20_001)
+    job = add_job(broker, client, "RETRY", 9, "RETRYMS", 1_500, "TTLMS", 20_001, "DELAY", 3, "DELAYMS", 2_500)
+    fields = shown(broker, client, job.id)
+    assert (fields["retry"], fields["delay"], fields["ttl"]) == (2, 3, 21)
+    assert (fields["retry-ms"], fields["delay-ms"], fields["ttl-ms"]) == (1_500, 2_500, 20_001)
 
 
 def test_a_lease_may_be_given_in_milliseconds():
     """Spec Y11."""
     broker, client = start()
-    job = add(broker, client)
+    job = add_job(broker, client)
     assert error_of(broker, client, "GETJOB", "LEASEMS", 0, "FROM", "q") == (
         "ERR LEASEMS must be a number of milliseconds > 0"
     )
@@ -108,13 +106,13 @@ def test_new_words_wait_for_older_nodes():
 def test_the_nack_of_the_last_attempt_ends_in_an_error():
     """Spec Y4."""
     broker, client = start()
-    job = add(broker, client, "ATTEMPTS", 2)
+    job = add_job(broker, client, "ATTEMPTS", 2)
     for attempt in (1, 2):
         assert get(broker, client) == job.id
-        assert show(broker, client, job)["attempts-left"] == 2 - attempt
+        assert shown(broker, client, job.id)["attempts-left"] == 2 - attempt
         assert ask_parsed(broker, client, "NACK", job.id, "REASON", "broken") == 1
-    shown = show(broker, client, job)
-    assert (shown["status"], shown["error"], shown["attempts"], shown["attempt"]) == (b"errored", b"broken", 2, 2)
+    fields = shown(broker, client, job.id)
+    assert (fields["status"], fields["error"], fields["attempts"], fields["attempt"]) == (b"errored", b"broken", 2, 2)
     assert get(broker, client) is None
     assert ask_parsed(broker, client, "NACK", job.id) == 0
     advance(broker, 600_000)
@@ -124,53 +122,53 @@ def test_the_nack_of_the_last_attempt_ends_in_an_error():
 def test_the_end_of_the_last_lease_ends_in_an_error():
     """Spec Y4."""
     broker, client = start()
-    job = add(broker, client, "ATTEMPTS", 1, "RETRY", 2)
+    job = add_job(broker, client, "ATTEMPTS", 1, "RETRY", 2)
     get(broker, client)
     advance(broker, 2_500)
-    shown = show(broker, client, job)
-    assert (shown["status"], shown["error"]) == (b"errored", b"lease expired")
-    assert shown["next-requeue-within"] is None
+    fields = shown(broker, client, job.id)
+    assert (fields["status"], fields["error"]) == (b"errored", b"lease expired")
+    assert fields["next-requeue-within"] is None
 
 
 def test_a_job_without_words_knows_that_its_lease_ended():
     """And does not grow for that. Spec Y2."""
     broker, client = start()
-    job = add(broker, client, "RETRY", 2)
+    job = add_job(broker, client, "RETRY", 2)
     get(broker, client)
     advance(broker, 2_500)
-    assert show(broker, client, job)["error"] == b"lease expired"
+    assert shown(broker, client, job.id)["error"] == b"lease expired"
     assert job.attributes is None
 
 
 def test_attempts_mean_nothing_for_an_at_most_once_job():
     """Spec Y4."""
     broker, client = start()
-    job = add(broker, client, "ATTEMPTS", 1, "RETRY", 0)
+    job = add_job(broker, client, "ATTEMPTS", 1, "RETRY", 0)
     get(broker, client)
     assert ask_parsed(broker, client, "NACK", job.id) == 0
-    assert show(broker, client, job)["status"] != b"errored"
+    assert shown(broker, client, job.id)["status"] != b"errored"
 
 
 def test_final_spends_all_attempts():
     """Also of a job without a limit. Spec Y4."""
     broker, client = start()
-    job = add(broker, client)
+    job = add_job(broker, client)
     get(broker, client)
     assert ask_parsed(broker, client, "NACK", job.id, "FINAL", "REASON", "no use") == 1
-    shown = show(broker, client, job)
-    assert (shown["status"], shown["error"], shown["attempts-left"]) == (b"errored", b"no use", 0)
+    fields = shown(broker, client, job.id)
+    assert (fields["status"], fields["error"], fields["attempts-left"]) == (b"errored", b"no use", 0)
 
 
 def test_enqueue_gives_an_errored_job_fresh_attempts_and_a_fresh_ttl():
     """Spec Y5."""
     broker, client = start()
-    job = add(broker, client, "ATTEMPTS", 1, "TTL", 1_000)
+    job = add_job(broker, client, "ATTEMPTS", 1, "TTL", 1_000)
     get(broker, client)
     ask(broker, client, "NACK", job.id)
     advance(broker, 10_000)
     assert ask_parsed(broker, client, "ENQUEUE", job.id) == 1
-    shown = show(broker, client, job)
-    assert (shown["status"], shown["attempts-left"], shown["error"], shown["ttl"]) == (b"pending", 1, None, 1_000)
+    fields = shown(broker, client, job.id)
+    assert (fields["status"], fields["attempts-left"], fields["error"], fields["ttl"]) == (b"pending", 1, None, 1_000)
     assert get(broker, client) == job.id
     assert job.attempt == 2
 
@@ -178,7 +176,7 @@ def test_enqueue_gives_an_errored_job_fresh_attempts_and_a_fresh_ttl():
 def test_a_lease_of_a_job_with_a_fresh_ttl_may_be_prolonged():
     """Half of the first TTL is over, but not of this one. Spec Y5, L7."""
     broker, client = start()
-    job = add(broker, client, "ATTEMPTS", 1, "TTL", 1_000)
+    job = add_job(broker, client, "ATTEMPTS", 1, "TTL", 1_000)
     get(broker, client)
     ask(broker, client, "NACK", job.id)
     advance(broker, 900_000)
@@ -192,7 +190,7 @@ def test_a_lease_of_a_job_with_a_fresh_ttl_may_be_prolonged():
 def test_an_errored_job_stays_for_its_retention():
     """Then it expires. Spec Y5."""
     broker, client = start()
-    job = add(broker, client, "ATTEMPTS", 1, "TTL", 100)
+    job = add_job(broker, client, "ATTEMPTS", 1, "TTL", 100)
     get(broker, client)
     ask(broker, client, "NACK", job.id)
     assert job.expire_at_ms == broker.now_ms + 7 * 86_400_000
@@ -206,7 +204,7 @@ def test_an_errored_job_is_acknowledged_and_canceled_like_others():
     """Spec Y5."""
     for command in ("ACKJOB", "CANCELJOB"):
         broker, client = start()
-        job = add(broker, client)
+        job = add_job(broker, client)
         get(broker, client)
         ask(broker, client, "NACK", job.id, "FINAL")
         assert ask_parsed(broker, client, command, job.id) == 1
@@ -219,13 +217,13 @@ def test_an_errored_job_is_acknowledged_and_canceled_like_others():
 def test_a_nack_is_delayed_by_the_back_off():
     """A NACK's own DELAY wins. Spec Y6."""
     broker, client = start()
-    job = add(broker, client, "BACKOFF", "linear:1000:9000")
+    job = add_job(broker, client, "BACKOFF", "linear:1000:9000")
     for attempt, words, span_ms in ((1, (), 1_000), (2, (), 2_000), (3, ("DELAYMS", 300), 300), (4, ("DELAY", 0), 0)):
         assert get(broker, client) == job.id
         assert job.attempt == attempt
         assert ask_parsed(broker, client, "NACK", job.id, *words) == 1
         if span_ms:
-            assert show(broker, client, job)["status"] == b"invisible"
+            assert shown(broker, client, job.id)["status"] == b"invisible"
             advance(broker, span_ms - 1)
             assert queue_of(broker) == []
             advance(broker, BUCKET_MS)
@@ -236,7 +234,7 @@ def test_a_nack_is_delayed_by_the_back_off():
 def test_the_end_of_a_lease_has_no_back_off():
     """Spec Y6."""
     broker, client = start()
-    job = add(broker, client, "BACKOFF", "fixed:60000:60000", "RETRY", 1)
+    job = add_job(broker, client, "BACKOFF", "fixed:60000:60000", "RETRY", 1)
     get(broker, client)
     advance(broker, 1_500)
     assert queue_of(broker) == [job.id]
@@ -245,7 +243,7 @@ def test_the_end_of_a_lease_has_no_back_off():
 def test_a_delayed_job_waits_for_the_end_of_a_pause():
     """Spec Y6."""
     broker, client = start()
-    job = add(broker, client)
+    job = add_job(broker, client)
     get(broker, client)
     ask(broker, client, "PAUSE", "q", "in")
     ask(broker, client, "NACK", job.id, "DELAYMS", 500)
@@ -271,7 +269,7 @@ def test_a_delayed_job_waits_for_the_end_of_a_pause():
 def test_impossible_words_of_a_nack_are_refused(words, text):
     """Spec Y11."""
     broker, client = start()
-    job = add(broker, client)
+    job = add_job(broker, client)
     get(broker, client)
     assert error_of(broker, client, "NACK", job.id, *words) == text
     assert job.nacks == 0
@@ -291,17 +289,17 @@ def test_attempt_needs_exactly_one_id():
 def test_a_reason_is_kept_until_the_next_nack():
     """Spec Y6."""
     broker, client = start()
-    job = add(broker, client)
+    job = add_job(broker, client)
     for words, error in ((("REASON", "first"), b"first"), ((), None)):
         get(broker, client)
         ask(broker, client, "NACK", job.id, *words)
-        assert show(broker, client, job)["error"] == error
+        assert shown(broker, client, job.id)["error"] == error
 
 
 def test_a_nack_for_an_older_delivery_counts_0():
     """And the same NACK twice has the effect of one. Spec Y9."""
     broker, client = start()
-    job = add(broker, client)
+    job = add_job(broker, client)
     get(broker, client)
     assert ask_parsed(broker, client, "NACK", job.id, "ATTEMPT", 1, "DELAYMS", 100) == 1
     assert ask_parsed(broker, client, "NACK", job.id, "ATTEMPT", 1, "DELAYMS", 100) == 0
@@ -317,43 +315,59 @@ def test_a_nack_for_an_older_delivery_counts_0():
 def test_tokens_are_given_back_with_a_delay_and_a_reason():
     """Spec Y6."""
     broker, client = start()
-    job = add(broker, client)
+    job = add_job(broker, client)
     get(broker, client, "TOKEN", "t")
     assert ask_parsed(broker, client, "NACKTOKEN", "t", "DELAYMS", 100, "REASON", "later") == 1
-    shown = show(broker, client, job)
-    assert (shown["status"], shown["error"]) == (b"invisible", b"later")
+    fields = shown(broker, client, job.id)
+    assert (fields["status"], fields["error"]) == (b"invisible", b"later")
 
 
-# -- CANCELJOB --------------------------------------------------------------------------------------------------------
+# -- WORKING ----------------------------------------------------------------------------------------------
 
 
-def test_a_canceled_job_is_not_delivered():
-    """Spec Y8."""
+def test_working_answers_retry_and_begins_the_lease_anew():
     broker, client = start()
-    job = add(broker, client)
-    assert ask_parsed(broker, client, "CANCELJOB", job.id) == 1
-    assert ask_parsed(broker, client, "CANCELJOB", job.id) == 0
-    assert get(broker, client) is None
+    node = add_node(broker)
+    hold_queued(broker, node, retry_s=30)
+    job = deliver(broker)
+    pass_time(broker, 20_000)
+    assert ask_parsed(broker, client, "WORKING", job.id) == 30
+    assert job.requeue_at_ms == broker.now_ms + 30_000
+    assert sent_of(broker, LEASED) == [((node,), (job.id, 30_000, 1, 2))]
 
 
-def test_the_worker_of_a_canceled_job_hears_so_until_its_lease_is_over():
-    """Spec Y8."""
+def test_working_takes_a_queued_job_out_of_its_queue():
     broker, client = start()
-    job = add(broker, client, "RETRY", 5)
-    get(broker, client)
-    assert ask_parsed(broker, client, "CANCELJOB", job.id) == 1
-    assert error_of(broker, client, "WORKING", job.id) == "CANCELED The job was canceled"
-    assert show(broker, client, job)["status"] == b"canceled"
-    assert ask_parsed(broker, client, "NACK", job.id) == 0
-    assert ask_parsed(broker, client, "ACKJOB", job.id) == 0
-    advance(broker, 6_000)
-    assert broker.find(job.id) is None
+    job = hold_queued(broker)
+    ask(broker, client, "WORKING", job.id)
+    assert (job.state, queue_of(broker), job.is_leased_here) == (ACTIVE, [], True)
 
 
-def test_canceljob_takes_ids_and_a_fence_only():
-    """Spec Y11."""
+def test_working_does_not_lose_a_queued_at_most_once_job():
+    """In the original it was gone (spec Q6)."""
     broker, client = start()
-    assert error_of(broker, client, "CANCELJOB", make_id(1), "ATTEMPT", 1) == "BADID Invalid Job ID format."
+    job = hold_queued(broker, retry_s=0)
+    assert ask_parsed(broker, client, "WORKING", job.id) == 0
+    assert queue_of(broker) == [job.id]
+
+
+def test_working_is_refused_for_unknown_and_acknowledged_jobs():
+    """The original answered the RETRY of an acknowledged one (spec Q17)."""
+    broker, client = start()
+    assert error_of(broker, client, "WORKING", make_id()) == "NOJOB Job not known in the context of this node."
+    job = hold(broker, add_node(broker))
+    acks.acknowledge(broker, job)
+    assert error_of(broker, client, "WORKING", job.id).startswith("NOJOB")
+
+
+@pytest.mark.parametrize(("age_s", "is_late"), [(49, False), (50, False), (51, True)])
+def test_working_is_too_late_when_more_than_half_of_the_ttl_is_over(age_s, is_late):
+    """Spec L7."""
+    broker, client = start()
+    job = add_job(broker, client, "TTL", 100, "RETRY", 10)
+    pass_time(broker, age_s * 1000)
+    reply = ask(broker, client, "WORKING", job.id)
+    assert reply.startswith(b"-TOOLATE Half of job TTL already elapsed") is is_late
 
 
 # -- JSCAN ------------------------------------------------------------------------------------------------------------
@@ -362,8 +376,8 @@ def test_canceljob_takes_ids_and_a_fence_only():
 def test_jscan_finds_jobs_by_status_and_meta():
     """With several conditions all must fit. Spec Y11."""
     broker, client = start()
-    red = add(broker, client, "META", "color", "red", "ATTEMPTS", 1)
-    blue = add(broker, client, "META", "color", "blue", "DELAY", 5)
+    red = add_job(broker, client, "META", "color", "red", "ATTEMPTS", 1)
+    blue = add_job(broker, client, "META", "color", "blue", "DELAY", 5)
     get(broker, client)
     ask(broker, client, "NACK", red.id)
 
@@ -383,12 +397,12 @@ def test_jscan_finds_jobs_by_status_and_meta():
 def test_counted_jobs_are_those_that_count_on_this_node():
     """Spec Z2. Another holder has a lower id, so the errored job counts there."""
     broker, client = start()
-    errored = add(broker, client, "ATTEMPTS", 1)
+    errored = add_job(broker, client, "ATTEMPTS", 1)
     get(broker, client)
     ask(broker, client, "NACK", errored.id)
-    delayed, running = add(broker, client, "DELAY", 5), add(broker, client)
+    delayed, running = add_job(broker, client, "DELAY", 5), add_job(broker, client)
     get(broker, client)
-    pending = add(broker, client)
+    pending = add_job(broker, client)
 
     def counted(status):
         return ask_parsed(broker, client, "JSCAN", "QUEUE", "q", "STATUS", status, "COUNTED")[1]

@@ -155,3 +155,14 @@ def test_a_change_survives_a_full_disk_in_words(broker, client):
         "ERR error saving the schedule: No space left on device"
     )
     pass_time(broker, 1)
+
+
+def test_there_are_10000_schedules_at_most_and_one_of_them_can_be_set_anew(broker, client):
+    """Spec SD10."""
+    words = "EVERY", "1h", "QUEUE", "q"
+    assert ask(broker, client, "SCHEDULE", "SET", "first", *words) == b"+OK\r\n"
+    known = broker.recurring.known
+    known.update(dict.fromkeys((b"%d" % number for number in range(9_998)), known[b"first"]))
+    assert ask(broker, client, "SCHEDULE", "SET", "last", *words) == b"+OK\r\n"
+    assert error_of(broker, client, "SCHEDULE", "SET", "more", *words) == "ERR too many schedules, at most 10000"
+    assert ask(broker, client, "SCHEDULE", "SET", "last", *words) == b"+OK\r\n"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from brokers import add_node, ask, ask_parsed, make_broker, make_client
-from cluster_bus.messages import DELJOB, GOTACK, GOTJOB, REPLJOB, SETACK
+from cluster_bus.messages import DELJOB, GOTACK, REPLJOB, SETACK
 from copies import advance, deliver, hold, hold_queued, make_id, pack, say, sent, sent_of, snapshot
-from disque_py.core import acks
+from disque_py.core import acks, client_acks
 from disque_py.core.changing import OUTCOME_DOUBTED
 from disque_py.core.job import ACKED, JOB_BYTES
 from world import World
@@ -20,32 +20,8 @@ def make_cluster(count=2):
 
 
 def ack(broker, job):
-    count = acks.ack_here(broker, job.id)
+    count = client_acks.ack_here(broker, job.id)
     return count, sent(broker)
-
-
-# -- ACKJOB -------------------------------------------------------------------------------------------
-
-
-def test_a_job_that_no_other_node_has_is_gone_at_once():
-    broker, *_ = make_cluster()
-    job = hold(broker)
-    assert ack(broker, job) == (1, [])
-    assert (broker.job_count, broker.stats.jobs_acked) == (0, 1)
-
-
-def test_the_holders_are_told_with_their_set():
-    broker, b, c = make_cluster()
-    job = hold_queued(broker, b, c)
-    assert ack(broker, job) == (1, [((b, c), SETACK, (job.id, pack(broker.me, b, c), 2))])
-    assert (job.state, broker.queues[b"q"].length) == (ACKED, 0)
-
-
-def test_a_second_ack_counts_nothing_but_asks_again():
-    broker, b, _ = make_cluster()
-    job = hold(broker, b)
-    ack(broker, job)
-    assert ack(broker, job) == (0, [((b,), SETACK, (job.id, pack(broker.me, b), 2))])
 
 
 def test_when_all_have_confirmed_it_is_over_everywhere():
@@ -89,7 +65,7 @@ def test_a_confirmation_counts_only_if_the_question_named_the_answering_node():
 def test_a_silent_holder_is_asked_again_with_growing_gaps():
     broker, b, _ = make_cluster()
     job = hold(broker, b, ttl_s=864_000)
-    acks.ack_here(broker, job.id)
+    client_acks.ack_here(broker, job.id)
     gaps, last_ms = [], broker.now_ms
     sent(broker)
     while len(gaps) < 11:
@@ -107,7 +83,7 @@ def test_answers_do_not_lengthen_the_pause_before_a_silent_holder_is_asked_again
     """It may be reading its journal, and answer in a moment."""
     broker, *others = make_cluster(6)
     job = hold(broker, *others, ttl_s=864_000)
-    acks.ack_here(broker, job.id)
+    client_acks.ack_here(broker, job.id)
     for number, node in enumerate(others[1:]):
         new = add_node(broker, 20 + number)
         say(broker, node, GOTACK, (job.id, pack(broker.me, *others, new), 1))
@@ -130,7 +106,7 @@ def test_a_forgotten_member_counts_as_confirmed():
     """Spec A8."""
     broker, b, c = make_cluster()
     job = hold(broker, b, c)
-    acks.ack_here(broker, job.id)
+    client_acks.ack_here(broker, job.id)
     say(broker, b, GOTACK, (job.id, pack(broker.me, b, c), 1))
     broker.membership.forget(c)
     advance(broker, 2000)
@@ -140,7 +116,7 @@ def test_a_forgotten_member_counts_as_confirmed():
 def test_an_acknowledged_record_ends_with_its_ttl():
     broker, b, _ = make_cluster()
     job = hold(broker, b, ttl_s=100)
-    acks.ack_here(broker, job.id)
+    client_acks.ack_here(broker, job.id)
     advance(broker, 100_050)
     assert broker.find(job.id) is None
     assert broker.stats.jobs_expired == 0
@@ -189,7 +165,7 @@ def test_an_ack_whose_ttl_ends_within_a_second_has_a_timer_of_its_own():
     broker, b, _ = make_cluster()
     job = hold(broker, b, ttl_s=1, retry_s=0)
     advance(broker, 500)
-    acks.ack_here(broker, job.id)
+    client_acks.ack_here(broker, job.id)
     assert (job.awake_at_ms, bool(broker.acks.asked)) == (job.expire_at_ms, False)
     advance(broker, 540)
     assert broker.find(job.id) is None
@@ -199,7 +175,7 @@ def test_the_collector_asks_again_before_the_nodes_that_were_told():
     """Otherwise a lost answer would make every node ask every other."""
     broker, b, c = make_cluster()
     mine, theirs = hold(broker, b, c, number=1), hold(broker, b, c, number=2)
-    acks.ack_here(broker, mine.id)
+    client_acks.ack_here(broker, mine.id)
     say(broker, b, SETACK, (theirs.id, pack(broker.me, b, c)))
     sent(broker)
     advance(broker, 1_200)
@@ -287,16 +263,6 @@ def test_without_room_a_job_we_hold_keeps_its_ack(monkeypatch):
     assert broker.find(job.id).state == ACKED
 
 
-@pytest.mark.plain
-def test_without_room_an_ack_of_an_unknown_job_is_passed_on_and_not_kept(monkeypatch):
-    monkeypatch.setattr(acks, "ACKED_COUNT_MAX", 0)
-    broker, *_ = make_cluster()
-    job_id = make_id(1)
-    assert acks.ack_here(broker, job_id) == 0
-    assert sent(broker) == [(broker.cluster.linked, SETACK, (job_id, b"", 0))]
-    assert broker.job_count == 0
-
-
 def test_a_node_that_is_not_named_and_has_no_copy_says_so():
     broker, b, c = make_cluster()
     say(broker, b, SETACK, (make_id(), pack(b, c)))
@@ -315,7 +281,7 @@ def test_two_that_collect_do_not_ask_each_other_for_ever():
     """Each answers the other's question; neither asks anew because of it."""
     broker, b, c = make_cluster()
     job = hold(broker, b, c)
-    acks.ack_here(broker, job.id)
+    client_acks.ack_here(broker, job.id)
     sent(broker)
     say(broker, b, SETACK, (job.id, pack(broker.me, b)))
     assert sent_of(broker, SETACK) == []
@@ -327,102 +293,6 @@ def test_an_ack_ends_a_lease():
     job = deliver(broker)
     say(broker, b, SETACK, (job.id, pack(broker.me, b)))
     assert (broker.find(job.id), job.is_leased_here) == (None, False)
-
-
-# -- dummy acks ---------------------------------------------------------------------------------------
-
-
-def test_an_ack_of_an_unknown_job_goes_to_all_nodes_with_the_empty_set():
-    broker, b, c = make_cluster()
-    assert acks.ack_here(broker, make_id()) == 0
-    assert sent(broker) == [((b, c), SETACK, (make_id(), b"", 0))]
-    assert broker.find(make_id()).is_dummy
-
-
-@pytest.mark.parametrize("reason", ["even id", "alone", "leaving", "known as done"])
-def test_no_dummy_ack_is_kept_where_it_is_of_no_use(reason):
-    broker = make_broker()
-    job_id = make_id(retry_s=0 if reason == "even id" else 30)
-    if reason != "alone":
-        add_node(broker)
-    if reason == "leaving":
-        broker.membership.set_leaving(True)
-    if reason == "known as done":
-        broker.tombstones.add(job_id, broker.now_ms)
-    assert acks.ack_here(broker, job_id) == 0
-    assert broker.job_count == 0
-
-
-def test_a_leaving_node_passes_an_ack_of_an_unknown_job_on_and_keeps_nothing():
-    broker, b, c = make_cluster()
-    broker.membership.set_leaving(True)
-    assert acks.ack_here(broker, make_id()) == 0
-    assert sent(broker) == [((b, c), SETACK, (make_id(), b"", 0))]
-    assert broker.job_count == 0
-
-
-def test_a_dummy_ack_learns_the_holders_and_collects_then():
-    """The first answer confirms nothing: the question had named no node."""
-    broker, b, c = make_cluster()
-    acks.ack_here(broker, make_id())
-    sent(broker)
-    say(broker, b, GOTACK, (make_id(), b"", 0))
-    say(broker, c, GOTACK, (make_id(), pack(b, c), 0))
-    job = broker.find(make_id())
-    assert job.holders == {b, c}
-    assert sent(broker) == [((b, c), SETACK, (make_id(), pack(b, c), 1))]
-    for node in (b, c):
-        say(broker, node, GOTACK, (make_id(), pack(b, c), 1))
-    assert sent(broker) == [((b, c), DELJOB, (make_id(), pack(b, c)))]
-
-
-def test_a_dummy_ack_is_dropped_when_all_nodes_say_that_they_have_no_copy():
-    broker, b, c = make_cluster()
-    acks.ack_here(broker, make_id())
-    say(broker, b, GOTACK, (make_id(), b"", 0))
-    assert broker.job_count == 1
-    say(broker, c, GOTACK, (make_id(), b"", 0))
-    assert broker.job_count == 0
-
-
-def test_the_job_of_a_dropped_dummy_ack_is_known_as_done():
-    """A node that deletes an acked record remembers the id: the copy may come now (spec A6)."""
-    broker, b, c = make_cluster()
-    acks.ack_here(broker, make_id())
-    for node in (b, c):
-        say(broker, node, GOTACK, (make_id(), b"", 0))
-    sent(broker)
-    assert make_id() in broker.tombstones
-    say(broker, b, REPLJOB, (snapshot(broker, b, broker.me), 0))
-    assert sent_of(broker, GOTJOB) == []
-
-
-def test_two_dummy_acks_tell_each_other_nothing():
-    """Each took the other for an owner and the ack was lost (spec Q10, A9)."""
-    broker, b, _ = make_cluster()
-    acks.ack_here(broker, make_id())
-    sent(broker)
-    say(broker, b, SETACK, (make_id(), b""))
-    assert sent(broker) == [((b,), GOTACK, (make_id(), b"", 0))]
-    assert broker.find(make_id()).is_dummy
-
-
-def test_a_dummy_ack_lives_as_long_as_the_id_says():
-    broker, *_ = make_cluster()
-    acks.ack_here(broker, make_id(ttl_s=600))
-    assert broker.find(make_id(ttl_s=600)).expire_at_ms == broker.now_ms + 11 * 60_000
-    acks.ack_here(broker, make_id(2, ttl_s=1))
-    assert broker.find(make_id(2, ttl_s=1)).expire_at_ms == broker.now_ms + 60_000
-
-
-def test_a_dummy_ack_asks_nodes_that_come_later():
-    broker, *_ = make_cluster()
-    acks.ack_here(broker, make_id())
-    late = add_node(broker, 7)
-    sent(broker)
-    advance(broker, 1300)
-    assert [nodes for nodes, _ in sent_of(broker, SETACK)] == [tuple(broker.members())]
-    assert late in broker.members()
 
 
 # -- DELJOB -------------------------------------------------------------------------------------------
@@ -464,18 +334,7 @@ def test_the_end_of_an_unknown_job_is_ignored():
     assert (sent(broker), broker.job_count) == ([], 0)
 
 
-# -- FASTACK ------------------------------------------------------------------------------------------
-
-
-def test_a_fast_ack_tells_the_holders_and_forgets():
-    """Spec A11."""
-    broker, b, c = make_cluster()
-    job = hold_queued(broker, b)
-    assert acks.fast_ack(broker, job.id) == 1
-    assert sent(broker) == [((b,), DELJOB, (job.id, None))]
-    assert (broker.job_count, broker.queues[b"q"].length) == (0, 0)
-    assert acks.fast_ack(broker, job.id) == 0
-    assert sent(broker) == [((b, c), DELJOB, (job.id, None, 1))]
+# -- DELJOB of a FASTACK ------------------------------------------------------------------------------------------
 
 
 def test_a_fast_ack_from_elsewhere_deletes_whatever_the_state():
@@ -489,19 +348,11 @@ def test_an_acknowledged_job_that_is_deleted_from_elsewhere_is_known_as_done():
     """Its creator gave it up without knowing of the ack. A copy still on its way must not live here (seed 1323)."""
     broker, b, _ = make_cluster()
     job = hold(broker, b)
-    acks.ack_here(broker, job.id)
+    client_acks.ack_here(broker, job.id)
     say(broker, b, DELJOB, (job.id, None))
     assert job.id in broker.tombstones
     say(broker, b, REPLJOB, (snapshot(broker, broker.me, b), 0))
     assert broker.find(job.id).state == ACKED
-
-
-def test_a_fast_ack_of_an_acknowledged_job_ends_its_collection():
-    broker, b, _ = make_cluster()
-    job = hold(broker, b)
-    acks.ack_here(broker, job.id)
-    assert acks.fast_ack(broker, job.id) == 1
-    assert (broker.job_count, broker.memory.acked_count, broker.stats.jobs_acked) == (0, 0, 1)
 
 
 # -- jobs whose producer still waits --------------------------------------------------------------------
@@ -523,7 +374,7 @@ def start_replicated(*, leaving=False, retry_s=30):
 def test_an_ack_of_a_job_that_misses_copies_answers_its_producer():
     """A consumer got a copy: the job exists and was processed (spec Q11)."""
     broker, _, producer, job = start_replicated()
-    assert acks.ack_here(broker, job.id) == 1
+    assert client_acks.ack_here(broker, job.id) == 1
     assert producer.out == [b"+%b\r\n" % job.id]
     assert broker.waits.blocked_count == 0
 
@@ -579,16 +430,6 @@ def test_an_acknowledged_job_vanishes_everywhere():
     assert jobs_left(world) == 3
     assert world.ask("c", "ACKJOB", job_id) == 1
     world.run(20)
-    assert jobs_left(world) == 0
-
-
-def test_an_ack_that_no_holder_took_finds_them():
-    """REPLICATE 1 on a, acknowledged on c, which never saw it."""
-    world = World("abc")
-    world.join()
-    job_id = world.ask("a", "ADDJOB", "q", "body", 0, "REPLICATE", 1)
-    assert world.ask("c", "ACKJOB", job_id) == 0
-    world.run(50)
     assert jobs_left(world) == 0
 
 

@@ -25,7 +25,7 @@ from disque_py.core.job import QUEUED as IS_QUEUED
 from disque_py.core.job_attributes import JobAttributes
 from disque_py.core.job_snapshot import job_of, snapshot_of
 from disque_py.core.queue import QUEUE_BYTES
-from disque_py.core.queue_settings import QueueSettings
+from disque_py.core.queue_fields import QueueSettings
 from disque_py.core.requeue import wins
 from disque_py.node import dispatch
 from journaled import JournaledNode

@@ -9,7 +9,7 @@ from copies import make_job
 from disque_py.core import claim_stamps
 from disque_py.core.claim_stamps import HAS_QUORUM, HAS_VALUE, LACKS_NAME, job_key, new_stamp, stamp_of, value_key
 from disque_py.core.job_attributes import CLAIM, JobAttributes, unpack
-from disque_py.core.queue_settings import QueueSettings
+from disque_py.core.queue_fields import QueueSettings
 
 
 def rules(name=b"user", *, is_quorum=False):

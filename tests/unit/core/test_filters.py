@@ -13,7 +13,7 @@ from copies import advance, sent_of
 from disque_py.core import filter_interest, incremental, timers
 from disque_py.core.client import RUNNING, WAITS_FOR_JOBS
 from disque_py.core.filters import GROUPS_PER_PART, INDEX_IDLE_MS, INDEXES_MAX, LOOKED_PER_PART, Filter
-from disque_py.core.queue_settings import QueueSettings
+from disque_py.core.queue_fields import QueueSettings
 from disque_py.node import dispatch
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from brokers import make_broker
 from copies import hold, make_job
-from disque_py.core import acks, replication
+from disque_py.core import acks, client_acks, replication
 from disque_py.core.job import ACKED, ACTIVE, COUNTER_MAX, QUEUED, STATE_NAMES, TERMS_MAX, WAIT_REPL, Job, terms_of
 
 
@@ -32,7 +32,7 @@ def test_a_job_has_no_room_for_more():
 
 def test_only_an_ack_without_holders_and_queue_is_a_dummy():
     broker = make_broker()
-    dummy = acks.dummy_ack(broker, b"D-00010203-" + b"x" * 24 + b"-0005")
+    dummy = client_acks.dummy_ack(broker, b"D-00010203-" + b"x" * 24 + b"-0005")
     assert dummy.is_dummy
     job = hold(broker)
     assert not job.is_dummy

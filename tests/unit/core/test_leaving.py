@@ -19,7 +19,7 @@ from cluster_bus.messages import (
 )
 from cluster_bus.node import LEAVING
 from copies import advance, deliver, hold, hold_queued, make_id, pack, say, sent, sent_of
-from disque_py.core import acks, leaving
+from disque_py.core import acks, client_acks, leaving
 from disque_py.core.handover import TAKEN
 from disque_py.core.job import ACKED, ACTIVE, GONE, QUEUED
 from disque_py.core.leaving import HAS, HAS_ACK, HAS_NOT
@@ -269,7 +269,7 @@ def test_an_ack_that_a_silent_holder_keeps_here_is_passed_on():
     broker, b, c = make_leaver()
     c.is_linked = False
     job = hold(broker, b, c)
-    acks.ack_here(broker, job.id)
+    client_acks.ack_here(broker, job.id)
     sent(broker)
     assert ((b,), SETACK, (job.id, pack(broker.me, b, c))) in step(broker)
     assert broker.find(job.id) is job
@@ -280,7 +280,7 @@ def test_an_ack_is_forgotten_when_the_node_that_took_it_has_confirmed():
     broker, b, c = make_leaver()
     c.is_linked = False
     job = hold(broker, b, c)
-    acks.ack_here(broker, job.id)
+    client_acks.ack_here(broker, job.id)
     job.work.confirmed = (b,)
     step(broker)
     assert broker.find(job.id) is None

@@ -14,7 +14,7 @@ from disque_py.core.event_packing import Noted
 from disque_py.core.job import ACTIVE, Handover, memory_of
 from disque_py.core.job import QUEUED as IS_QUEUED
 from disque_py.core.queue import QUEUE_BYTES
-from disque_py.core.queue_settings import QueueSettings
+from disque_py.core.queue_fields import QueueSettings
 from journaled import JournaledNode
 from spilled import SpillingNode
 

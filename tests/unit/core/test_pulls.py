@@ -225,6 +225,21 @@ def test_a_standing_pull_answers_a_hint_that_was_ignored_before():
     assert len(sent_of(broker, YOURJOBS)) == 1
 
 
+def test_while_the_journal_is_read_a_standing_pull_gets_nothing_and_no_hint_goes():
+    """No record would say that the node has the jobs. Spec J7."""
+    broker, node = make_pair()
+    broker.consumers.interest[b"q"] = {node: 0}
+    broker.queue(b"q")
+    pull(broker, node, 3, flags=STANDING)
+    broker.is_loading = True
+    fill(broker, 2)
+    dispatch.settle(broker)
+    assert sent(broker) == []
+    broker.is_loading = False
+    dispatch.settle(broker)
+    assert len(sent_of(broker, YOURJOBS)) == 1
+
+
 @pytest.mark.parametrize("end", ["a second", "no interest", "lost link"])
 def test_a_standing_pull_ends(end):
     """Spec I10."""

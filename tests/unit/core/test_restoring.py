@@ -13,7 +13,7 @@ from disque_py.core.job import ACKED, ACTIVE, QUEUED
 from disque_py.core.restoring import Restoring, give_up_once
 from disque_py.core.schedule import SWEEP_MS
 from journal_files import ACKED_ID, GONE_ID, IS_DELIVERED, IS_QUEUED, ONCE_ID, QUEUED_ID, WAS_QUEUED, base, bases
-from journaled import recount
+from journaled import JournaledNode, recount
 from persistence import layouts
 from persistence.records import (
     DROPPED,
@@ -348,3 +348,16 @@ def test_an_acked_base_may_be_the_first_of_its_segment():
     assert broker.find(ACKED_ID).state == ACKED
     assert 6 in broker.journal.live_bytes
     recount(broker)
+
+
+def test_a_job_that_waited_in_its_queue_is_pending_after_a_crash_however_often_it_was_delivered():
+    """It comes back when its RETRY is over, and no worker has it until then."""
+    node = JournaledNode(appendfsync="everysec")
+    node.settle()
+    job_id = node.answer("ADDJOB", "q", "body", 0, "REPLICATE", 1, "RETRY", 100)
+    node.answer("GETJOB", "FROM", "q")
+    node.answer("NACK", job_id)
+    node.settle()
+    node = node.restart()
+    shown = node.answer("SHOW", job_id)
+    assert shown[shown.index(b"status") + 1] == b"pending"

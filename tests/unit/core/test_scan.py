@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from brokers import add_node, make_broker
 from copies import hold, hold_queued, make_id
-from disque_py.core import acks, lifecycle
+from disque_py.core import acks, client_acks, lifecycle
 from disque_py.core.broker import SHARDS
 from disque_py.core.job import ACKED, ACTIVE, QUEUED
 from disque_py.core.scan import LOOKED_PER_PART, JobFilter, QueueFilter, place_of, scan_jobs, scan_queues
@@ -194,7 +194,7 @@ def test_filters_by_queue_and_states():
 def test_records_without_holders_are_never_listed():
     broker = make_broker()
     add_node(broker)
-    acks.ack_here(broker, make_id())
+    client_acks.ack_here(broker, make_id())
     assert (broker.job_count, walk(broker, 100)[0]) == (1, [])
 
 

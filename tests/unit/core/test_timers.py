@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from brokers import add_node, ask, ask_parsed, make_broker, make_client, pass_time
-from cluster_bus.messages import WILLQUEUE
+from cluster_bus.messages import SETACK, WILLQUEUE
 from copies import advance, deliver, hold, hold_queued, make_id, queue_of, sent_of
-from disque_py.core import acks, lifecycle, timers
+from disque_py.core import acks, client_acks, lifecycle, timers
 from disque_py.core.job import ACKED, ACTIVE, GONE, JOB_BYTES, QUEUED
 from disque_py.core.queue import QUEUE_BYTES
 from disque_py.core.schedule import GRAIN_MS, HORIZON_MS, SWEEP_MS
@@ -49,7 +49,7 @@ def test_a_job_that_is_done_before_its_timer_is_never_looked_at(monkeypatch):
     broker = make_broker()
     hold_queued(broker, retry_s=1)
     job = deliver(broker)
-    acks.ack_here(broker, job.id)
+    client_acks.ack_here(broker, job.id)
     seen = []
     monkeypatch.setattr(timers, "visit", lambda broker, job: seen.append(job))
     advance(broker, 2000)
@@ -211,7 +211,7 @@ def test_dead_entries_of_a_queue_are_swept_in_steps():
     broker = make_broker()
     jobs = [hold_queued(broker, number=number) for number in range(3000)]
     for job in jobs[:-10]:
-        acks.ack_here(broker, job.id)
+        client_acks.ack_here(broker, job.id)
     queue = broker.queues[b"q"]
     assert queue.listed > 2 * queue.length + 1024 or not broker.upkeep.sweeps
     assert list(broker.upkeep.sweeps) == [queue]
@@ -271,3 +271,19 @@ def test_while_the_journal_is_loaded_jobs_are_left_alone():
     broker.is_loading = False
     advance(broker, GRAIN_MS)
     assert queue_of(broker) == [job.id]
+
+
+def test_while_the_journal_is_loaded_no_ack_is_collected():
+    """A node came back: all acks are looked at again, but not before. Spec J7."""
+    broker = make_broker()
+    node = add_node(broker)
+    job = hold(broker, node)
+    acks.acknowledge(broker, job)
+    sent_of(broker, SETACK)
+    broker.is_loading = True
+    acks.collect_again(broker)
+    assert not dispatch.tick(broker)
+    assert sent_of(broker, SETACK) == []
+    broker.is_loading = False
+    dispatch.tick(broker)
+    assert len(sent_of(broker, SETACK)) == 1

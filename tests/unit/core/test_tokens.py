@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from brokers import make_broker, pass_time
 from copies import advance, deliver, hold_queued
-from disque_py.core import acks, lifecycle, requeue
+from disque_py.core import client_acks, lifecycle, requeue
 from disque_py.core.tokens import ENTRY_BYTES, TOKEN_BYTES, WALK_EVERY_MS
 from journaled import JournaledNode
 
@@ -27,7 +27,7 @@ def test_a_job_that_is_done_leaves_and_the_last_one_takes_the_token_along():
     broker = make_broker()
     first, second = lease(broker, 1, 2)
     used = broker.used_memory
-    acks.ack_here(broker, first.id)
+    client_acks.ack_here(broker, first.id)
     assert broker.tokens.held(b"t") == [second]
     lifecycle.forget(broker, second)
     assert not broker.tokens

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from disque_py.core.changeable import unpack
-from disque_py.core.queue_settings import QueueSettings
+from disque_py.core.queue_fields import QueueSettings
 from journaled import JournaledNode
 from made_journals import ME, WALL_MS, facts, folder
 from persistence.check import JobCollector, RecordFeed, Tally, read

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import pytest
 
-from cluster_bus.messages import GOTJOB, INTEREST, PAUSE
+from cluster_bus.messages import BATCHSUM, GOTJOB, INTEREST, PAUSE
+from copies import make_id
 from disque_py.core import acks, requeue, timers
+from disque_py.core.batch_state import LIVE, PARTS
+from disque_py.core.id_sets import pack_id
+from disque_py.event_format import COMPLETED
 from disque_py.node import dispatch
 from disque_py.simulator.oracle import RuleBrokenError
 from disque_py.simulator.simulation import IDS, Simulation
@@ -25,7 +31,7 @@ def test_calm_drains_everything():
     """No job is left on any node, and it is known how long it took."""
     simulation = played()
     simulation.liveness.play()
-    assert simulation.liveness._left() == []
+    assert list(simulation.liveness._left()) == []
     assert simulation.liveness.drain_ms > 0
 
 
@@ -127,3 +133,22 @@ def test_broken_silence_is_reported_with_the_beginning_of_it():
     assert "GOTJOB" in lines[-1]
     assert any("ACKJOB" in line for line in lines)
     assert "after all jobs were gone" in broken.value.detail
+
+
+@pytest.mark.parametrize(("status", "is_wrong"), [(LIVE, False), (COMPLETED, True)])
+def test_keepers_may_compare_batches_whose_jobs_were_lost(status, is_wrong):
+    """Spec BT8: their ids stay alive until their time to live is over."""
+    simulation = played()
+    world, machine = simulation.world, simulation.world.machines["a"]
+    batch = machine.broker.batches.get(b"b")
+    machine.broker.batches.enter(batch, pack_id(make_id(1)), status, 1)
+
+    def compare():
+        machine.open()
+        machine.broker.send(machine.membership.table.linked, BATCHSUM, (b"b", [0] * PARTS, 1))
+        machine.close()
+        world.later(500, compare)
+
+    compare()
+    with pytest.raises(RuleBrokenError, match="silence") if is_wrong else nullcontext():
+        simulation.liveness.play()

@@ -6,7 +6,7 @@ import errno
 
 import pytest
 
-from disque_py.core import acks, journaling, lifecycle
+from disque_py.core import client_acks, journaling, lifecycle
 from journaled import JournaledNode
 
 
@@ -217,7 +217,7 @@ def test_a_job_that_came_back_and_was_moved_does_not_come_again():
     acknowledge(node, [job_id, *add_large(node)])
     rotate()
     node.driver.begin()
-    acks.dummy_ack(node.broker, job_id)
+    client_acks.dummy_ack(node.broker, job_id)
     node.end_turn()
     kept = add_large(node)
     rotate()

@@ -8,7 +8,7 @@ import hiredis
 import pytest
 
 from cluster_bus.codec import Decoder
-from cluster_bus.messages import NEEDJOBS, YOURJOBS
+from cluster_bus.messages import HINT, NEEDJOBS, YOURJOBS
 from disque_py.core.job import ACTIVE, QUEUED
 from journaled import JournaledNode
 
@@ -80,6 +80,18 @@ def test_with_the_mark_on_disk_no_job_is_handed_over_any_more(is_before):
     frames = [runs for _, frame in node.frames for runs in Decoder().feed(frame)]
     assert YOURJOBS not in [run[0] for runs in frames for run in runs]
     assert node.restart().broker.find(job_id).state == QUEUED
+
+
+def test_with_the_mark_on_disk_the_end_of_the_turn_sends_nothing():
+    """A pull that stands is served at the end of a turn. Spec O3."""
+    node = start(appendfsync="no")
+    node.other()
+    node.settle()
+    node.frames.clear()
+    linked = node.broker.cluster.linked
+    node._turn(lambda: node.journal_service.close(lambda _: node.broker.send(linked, HINT, (b"q", 1))))
+    node.work()
+    assert node.frames == []
 
 
 def test_a_journal_that_is_switched_on_gets_all_jobs():

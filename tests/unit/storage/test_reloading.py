@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 
+from disque_py.core.incremental import PART
 from journaled import JournaledNode
 from persistence.disk import WRITING
 
@@ -102,6 +103,16 @@ def test_a_node_that_ends_while_the_journal_is_checked_takes_no_input():
     node.settle(100)
     assert node.broker.is_loading
     assert sorted(node.restart().memory()) == sorted(ids)
+
+
+def test_a_long_command_that_is_under_way_is_refused():
+    """The rest of its acks would be recorded nowhere. Spec J7."""
+    node, ids = start()
+    more = [node.answer("ADDJOB", "q", "x", 0) for _ in range(PART + 1)]
+    node.ask("ACKJOB", *more, client=1)
+    reload(node)
+    assert str(node.taken(1)[0]).startswith("LOADING ")
+    goes_on(node, [job_id for job_id in ids + more if job_id in node.memory()])
 
 
 def test_a_disk_that_fails_before_all_is_written_leaves_everything_as_it_is():

@@ -118,3 +118,15 @@ def test_all_nodes_agree_in_the_end(pauses, world):
     world["b"].pauses.versions[b"q"] = (PAUSED_OUT, 1, b"")
     with pytest.raises(RuleBrokenError, match="the same everywhere"):
         pauses.check_agreed()
+
+
+def test_a_node_that_was_flushed_learns_of_pauses_with_its_next_link(pauses, world):
+    """A state that its memory has is judged nevertheless."""
+    machine = pause(pauses, world, "a", "none", "bcast")
+    world.run(50)
+    pauses.asked(machine, ("DEBUG", "FLUSHALL"))
+    ask(world, "a", "DEBUG", "FLUSHALL")
+    pauses.check_agreed()
+    world["a"].pauses.versions[b"q"] = (PAUSED_OUT, 1, b"")
+    with pytest.raises(RuleBrokenError, match="the same everywhere"):
+        pauses.check_agreed()

@@ -72,6 +72,17 @@ def test_an_unknown_job_of_a_node_that_was_not_reached_yet_breaks_no_rule(story)
     story.tell(b"unknown")
 
 
+def test_an_unknown_job_of_a_node_that_joined_after_the_question_breaks_no_rule(story):
+    """Spec RW6: the job was unknown when the question came, and its answer waited for other jobs."""
+    story.oracle.unrest_ms = story.world.now_ms
+    machine, newcomer = story.world.machines["a"], story.world.machines["b"]
+    node = machine.membership.table.find(newcomer.membership.table.me.id)
+    node.is_newcomer = True
+    asked = story.asked()
+    node.is_newcomer = False
+    story.book.answered(asked, [[story.promise.id, b"unknown", None, None]])
+
+
 def test_a_job_with_attempts_may_be_errored(story):
     """Spec RW5."""
     story.promise.is_limited = True

@@ -64,6 +64,16 @@ def test_a_quorum_is_judged_by_the_data_centre(simulation):
     Asked(machine, promise, 3).check(simulation.world, job_id)
 
 
+def test_a_question_says_how_many_nodes_it_may_need(simulation):
+    """One for three zones waits for ever when one of three nodes leaves. Spec ZN3, ZN4."""
+    machine, promise, _ = add(simulation, "REPLICATE", 1)
+    quorum, zones_asked = Asked(machine, promise, 0), Asked(machine, promise, 3)
+    assert (quorum.most_copies(), zones_asked.most_copies()) == (2, promise.copies)
+    simulation.targets.ask(simulation.world.machines["b"], "CLUSTER", "LEAVING", "yes")
+    simulation.world.run(100)
+    assert zones_asked.most_copies() > NODES
+
+
 def test_a_rebalance_in_good_weather_breaks_no_rule(simulation):
     """Spec ZN7, ZN8."""
     zones.play(simulation)

@@ -1,0 +1,345 @@
+"""WORKING and NACK: commands about the attempt that a consumer is making.
+
+WORKING extends the lease of a delivery. NACK gives the job back: it is queued again, delayed, or errored if no attempts
+are left. ATTEMPT and FENCE name one delivery: a command for an older one changes nothing. A delivery under a claim has
+its claim renewed by a majority of the voters before its lease is extended. Spec R11, Y4, Y6, Y9, Y11, EX5.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final, NamedTuple
+
+from cluster_bus.messages import QUEUED_RELEASED
+from disque_py import event_format
+from disque_py.commands.id_lists import count_done, only_id
+from disque_py.commands.options import (
+    ATTEMPT_MAX,
+    LEASEMS_ERROR,
+    MS_MAX,
+    SECONDS_MAX,
+    between,
+    options_at,
+    read_attempt,
+    read_fence,
+    read_lease,
+    read_ms,
+    value_of,
+)
+from disque_py.core import (
+    changing,
+    claim_stamps,
+    claiming,
+    client_acks,
+    deferred_reply,
+    events,
+    exclusive,
+    lifecycle,
+    pausing,
+    requeue,
+    versions,
+)
+from disque_py.core.broker import Broker
+from disque_py.core.changeable import REASON_BYTES_MAX, Changeable, backoff_ms
+from disque_py.core.client import Client
+from disque_py.core.errors import BAD_ID, SYNTAX, CommandError
+from disque_py.core.ids import is_valid_id
+from disque_py.core.job import ACKED, COUNTER_MAX, QUEUED, WAIT_REPL, Cancellation, Job
+from disque_py.resp.replies import integer
+
+DELAY_ERROR: Final = "ERR DELAY time must be a non negative number"
+WORKING_WORDS: Final = frozenset((b"leasems", b"attempt", b"fence"))
+NACKTOKEN_WORDS: Final = frozenset((b"delay", b"delayms", b"reason"))
+NACK_WORDS: Final = NACKTOKEN_WORDS | {b"final", b"attempt", b"fence"}
+WORKING_ERROR: Final = "ERR WORKING must be given a number of seconds > 0"
+
+
+def working(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
+    """WORKING id [seconds] [LEASEMS ms] [ATTEMPT n] [FENCE n] → time from now by which the next delivery is postponed.
+
+    That is the time given, or RETRY: in seconds, rounded up, or in milliseconds after LEASEMS.
+    """
+    job_id = argv[1]
+    lease_ms = attempt = fence = 0
+    unit_ms = 1000
+    at = 2
+    while at < len(argv):
+        word = argv[at].lower()
+        if word == b"leasems":
+            lease_ms = between(value_of(argv, at), 1, MS_MAX, LEASEMS_ERROR)
+            unit_ms = 1
+        elif word == b"attempt":
+            attempt = read_attempt(value_of(argv, at))
+        elif word == b"fence":
+            fence = read_fence(value_of(argv, at))
+        elif at == 2 and (len(argv) == 3 or argv[3].lower() in WORKING_WORDS):
+            lease_ms = read_lease(argv[2], WORKING_ERROR)
+            at -= 1
+        else:
+            raise CommandError(SYNTAX)
+        at += 2
+    if not is_valid_id(job_id):
+        raise CommandError(BAD_ID)
+    job = _workable(broker, job_id, attempt, fence)
+    if not job.terms.retry_ms:
+        return integer(0)
+    if attempt:
+        _learn_attempt(broker, job, attempt)
+    lease_ms = lease_ms or job.terms.retry_ms
+    if claim_stamps.stamp_of(job) is not None and job.state != WAIT_REPL:
+        if fence:
+            versions.refuse_older(broker, versions.FLOWS)
+        return _renew(broker, client, job, Work(lease_ms, unit_ms, attempt, fence))
+    _extend(broker, job, lease_ms)
+    return integer(-(-lease_ms // unit_ms))
+
+
+class Work(NamedTuple):
+    """The words of a WORKING: its lease, the unit of the reply, ATTEMPT and FENCE (0: not given)."""
+
+    lease_ms: int
+    unit_ms: int
+    attempt: int
+    fence: int
+
+
+def _renew(broker: Broker, client: Client, job: Job, work: Work) -> bytes | None:
+    """Renew the claim of a delivery at a majority of the voters, before the lease is extended. Spec EX5."""
+    exclusive.refuse_long(broker, work.lease_ms)
+    claims, holder = exclusive.renewable(broker, job, work.fence)
+    found: list[exclusive.Renewal] = []
+
+    def start(done: deferred_reply.Done) -> None:
+        renewal = exclusive.Renewal(broker, work.lease_ms, partial(done, None))
+        found.append(renewal)
+        renewal.begin(claims, holder)
+
+    def reply(_: OSError | None) -> bytes:
+        until_ms = found[0].until_ms
+        if not until_ms:
+            raise CommandError(claiming.REASONS[claiming.NO_MAJORITY])
+        _workable(broker, job.id, work.attempt, work.fence)
+        lease_ms = min(work.lease_ms, until_ms - broker.now_ms)
+        _extend(broker, job, lease_ms)
+        exclusive.renewed(broker, job, broker.now_ms + lease_ms)
+        return integer(-(-work.lease_ms // work.unit_ms))
+
+    return deferred_reply.begin(broker, client, start, reply)
+
+
+def _workable(broker: Broker, job_id: bytes, attempt: int, fence: int) -> Job:
+    """Return the job of a WORKING, if its lease may be extended. CommandError."""
+    job = broker.find(job_id)
+    if job is None:
+        exclusive.end_over(broker, job_id, fence)
+        raise CommandError("NOJOB Job not known in the context of this node.")
+    exclusive.refuse_fenced(job, fence)
+    if job.state == ACKED:
+        exclusive.end_over(broker, job_id, fence)
+        if isinstance(job.work, Cancellation):
+            raise CommandError("CANCELED The job was canceled")
+        raise CommandError("NOJOB Job already acknowledged.")
+    part = job.part
+    if attempt and (client_acks.is_stale(job, attempt) or (part is not None and part.ended >= attempt)):
+        raise CommandError("STALE A later delivery of the job is known")
+    if part is not None and (part.is_errored or (part.is_spent(job.attempt) and job.state == QUEUED)):
+        raise CommandError("NOJOB No attempts of the job are left. ENQUEUE gives it fresh ones.")
+    if job.is_half_over(broker.now_ms, broker.wall_ms):
+        raise CommandError(
+            "TOOLATE Half of job TTL already elapsed, you are no longer allowed to postpone the next delivery."
+        )
+    return job
+
+
+def _extend(broker: Broker, job: Job, lease_ms: int) -> None:
+    """Let the lease of a job last so long from now."""
+    part = job.part
+    if job.state != WAIT_REPL:
+        if job.state == QUEUED:
+            lifecycle.dequeue(broker, job)
+        if broker.pauses.deferred:
+            broker.pauses.deferred.pop(job, None)
+        job.work = None
+        if part is not None:
+            part.is_delayed = False
+        if events.status_of(job) != event_format.RUNNING:
+            events.note(broker, job, event_format.WORKING)
+        job.is_leased_here = True
+        lifecycle.extend(broker, job, lease_ms)
+        requeue.tell_leased(broker, job)
+
+
+class NackWords:
+    """The options of a NACK.
+
+    delay_ms   DELAY, DELAYMS; -1: none, so the back-off decides
+    reason     REASON; None: none
+    is_final   FINAL
+    attempt    ATTEMPT; 0: whichever delivery it is
+    fence      FENCE; 0: not given
+    """
+
+    __slots__ = ("attempt", "delay_ms", "fence", "is_final", "reason")
+
+    def __init__(self) -> None:
+        self.delay_ms = -1
+        self.reason: bytes | None = None
+        self.is_final = False
+        self.attempt = 0
+        self.fence = 0
+
+
+def read_nack_words(argv: list[bytes], at: int, words: frozenset[bytes]) -> NackWords:
+    """Return the options from `at` on; only those of `words` are allowed. CommandError."""
+    how = NackWords()
+    while at < len(argv):
+        word = argv[at].lower()
+        if word not in words:
+            raise CommandError(SYNTAX)
+        if word == b"final":
+            how.is_final = True
+            at += 1
+            continue
+        value = value_of(argv, at)
+        if word == b"delay":
+            how.delay_ms = 1000 * between(value, 0, SECONDS_MAX, DELAY_ERROR)
+        elif word == b"delayms":
+            how.delay_ms = read_ms("DELAYMS", value)
+        elif word == b"reason":
+            if len(value) > REASON_BYTES_MAX:
+                raise CommandError(f"ERR REASON must have at most {REASON_BYTES_MAX} bytes")
+            how.reason = value
+        elif word == b"fence":
+            how.fence = read_fence(value)
+        else:
+            how.attempt = read_attempt(value)
+        at += 2
+    return how
+
+
+def nack(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
+    """NACK [id ...] [option ...] → number of jobs that were given back. Their nacks counters grow."""
+    first = options_at(argv, NACK_WORDS)
+    if first == len(argv):
+        return count_done(broker, client, argv, nack_one)
+    how = read_nack_words(argv, first, NACK_WORDS)
+    if how.attempt or how.fence:
+        job_id = only_id(argv, first)
+        exclusive.refuse_fenced(broker.find(job_id), how.fence)
+    versions.refuse_older(broker, versions.FLOWS if how.fence else versions.ATTEMPTS)
+
+    def nack_so(broker: Broker, job_id: bytes) -> int:
+        return nack_one(broker, job_id, how)
+
+    return count_done(broker, client, argv[:first], nack_so)
+
+
+def nack_one(broker: Broker, job_id: bytes, how: NackWords | None = None) -> int:
+    """NACK one id. Return 1 if it was given back: it is queued, delayed, errored or a dead letter.
+
+    The claim of its delivery ends. Spec EX5.
+    """
+    count = _nack_one(broker, job_id, how)
+    if how is not None and how.fence:
+        job = broker.find(job_id)
+        exclusive.end_over(broker, job_id, how.fence)
+        if job is not None:
+            exclusive.learn_fence(broker, job, how.fence)
+    elif broker.exclusive.running and (count or _is_over(broker, job_id)):
+        exclusive.end(broker, job_id)
+    return count
+
+
+def _is_over(broker: Broker, job_id: bytes) -> bool:
+    job = broker.find(job_id)
+    return job is None or job.state == ACKED
+
+
+def _nack_one(broker: Broker, job_id: bytes, how: NackWords | None) -> int:
+    job = broker.find(job_id)
+    if job is None or not requeue.is_queueable(job):
+        return 0
+    part = job.part
+    if how is not None and how.attempt:
+        if client_acks.is_stale(job, how.attempt) or (part is not None and part.ended >= how.attempt):
+            return 0
+    if job.nacks < COUNTER_MAX:
+        job.nacks += 1
+    if job.terms.retry_ms and (how is not None or part is not None or broker.queue_settings.in_force):
+        return _give_back(broker, job, how if how is not None else NackWords())
+    if pausing.is_paused_in(broker, job):
+        events.note(broker, job, event_format.NACKED_INVISIBLE)
+        pausing.defer(broker, job)
+        lifecycle.mark_dirty(broker, job)
+    else:
+        events.note(broker, job, event_format.NACKED)
+        requeue.release(broker, job)
+    broker.stats.jobs_nacked += 1
+    return 1
+
+
+def _learn_attempt(broker: Broker, job: Job, attempt: int) -> int:
+    """Note a delivery that a client names, before the node that made it does. Return how many were not heard of."""
+    unheard = min(attempt, ATTEMPT_MAX) - job.attempt
+    if unheard <= 0:
+        return 0
+    job.attempt += unheard
+    lifecycle.mark_dirty(broker, job)
+    return unheard
+
+
+def _may_be_delivered(broker: Broker, job: Job, part: Changeable) -> bool:
+    """Whether another node may have delivered the job just now, and this node has not heard of it yet.
+
+    It can't while the job is delayed, or waits here for the end of a pause, or if no other node holds it.
+    """
+    if not job.was_queued or job.holders is broker.sets.mine or (part.is_delayed and part.due_ms > broker.now_ms):
+        return False
+    if job.terms.delay_ms and not job.attempt and job.requeue_at_ms > broker.now_ms + job.terms.retry_ms:
+        return False  # The DELAY of its ADDJOB is not over.
+    return broker.pauses.deferred.get(job) != job.requeue_at_ms
+
+
+def _give_back(broker: Broker, job: Job, how: NackWords) -> int:
+    """Give a job back whose attempts, back-off or options decide about the next delivery. Spec Y4, Y6."""
+    part = job.part
+    broker.stats.jobs_nacked += 1
+    unheard = 0
+    if how.attempt:
+        unheard = _learn_attempt(broker, job, how.attempt)
+    elif part is not None and part.limit and not job.is_leased_here and part.ended >= job.attempt:
+        # A worker gives back a delivery of which this node has not heard yet: without it one more would be allowed.
+        if _may_be_delivered(broker, job, part):
+            unheard = _learn_attempt(broker, job, job.attempt + 1)
+    if unheard:
+        # This change is later than that of a lease that ended before the delivery.
+        part = changing.begin(broker, job)
+        part.number += min(unheard, changing.UNHEARD_MAX)
+    if how.is_final or (part is not None and part.is_spent(job.attempt)):
+        if changing.give_up(broker, job, how.reason):
+            requeue.tell_queued(broker, job, QUEUED_RELEASED)
+        return 1
+    delay_ms = how.delay_ms
+    if delay_ms < 0:
+        policy = part.backoff if part is not None else b""
+        spent = job.attempt - part.start if part is not None else job.attempt
+        delay_ms = backoff_ms(policy or broker.queue_settings.of(job.terms.queue).backoff, spent, broker.rng)
+    is_paused = pausing.is_paused_in(broker, job)
+    events.note(broker, job, event_format.NACKED_INVISIBLE if delay_ms or is_paused else event_format.NACKED)
+    if part is not None or delay_ms or how.reason is not None or how.attempt:
+        part = changing.begin(broker, job)
+        part.error = how.reason
+        part.ended = max(part.ended, job.attempt)
+        if delay_ms:
+            job.work = None
+            changing.delay(broker, job, part, delay_ms)
+        changing.change(broker, job)
+    if delay_ms:
+        if broker.tokens.by_job:
+            broker.tokens.drop(job)
+    elif is_paused:
+        pausing.defer(broker, job)
+        lifecycle.mark_dirty(broker, job)
+    else:
+        requeue.release(broker, job)
+    return 1

@@ -1,0 +1,253 @@
+"""The ends of batches: when a batch is done, and when it is forgotten. BATCHFLUSH, BATCHFLUSHED.
+
+The *primary* of a batch is the linked keeper with the lowest id. It replaces keepers that have failed or left, says
+when the batch is done, and forgets old batches. keeping.py says how keepers come by the ids.
+
+A batch is done when it is closed and every id is over or errored. Before the primary says so it asks all linked nodes
+whether their reports have arrived (BATCHFLUSH). A keeper also tells how many ids it has. So no job that a producer was
+told of is missed while nodes are linked. A batch with a callback gets it then (batch_callbacks.py).
+
+An id may stay alive whose job was lost with all of its copies. No node tells its end then. After its time to live the
+primary counts it as expired. Spec BT4, BT5, BT8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any, Final
+
+from cluster_bus.messages import BATCHFLUSH
+from cluster_bus.node import FAIL, FORGOTTEN, LEAVING, Node
+from disque_py.core import keeping, stalling
+from disque_py.core.batch_state import (
+    CALLBACK_BODY,
+    CALLBACK_ID,
+    CALLBACK_QUEUE,
+    CLOSED,
+    DONE,
+    KEEPERS,
+    LIVE,
+    Batch,
+    Flush,
+)
+from disque_py.core.broker import Broker
+from disque_py.core.id_sets import ENTRY_BYTES, KEY_BYTES
+from disque_py.core.ids import TTL_MINUTES_MAX
+from disque_py.core.keeping import LOOKED_PER_PART, RETRY_MS
+from disque_py.core.queue_settings import RESET_FIELD
+from disque_py.event_format import EXPIRED
+
+# A look at all batches: their keepers, and whether they are old.
+LOOK_MS: Final = 10_000
+# A batch that is done, or that was never closed and whose jobs are over, is forgotten after this.
+KEPT_MS: Final = 86_400_000
+# Nodes that have a job tell that it expired, and repeat that. Clocks and links need less than this.
+LOST_MS: Final = 600_000
+MINUTE_MS: Final = 60_000
+# The field of an id says no more of a longer time to live.
+TTL_UNKNOWN_MINUTES: Final = TTL_MINUTES_MAX - 1
+LOST_NEVER_MS: Final = 1 << 62
+
+
+def step(broker: Broker) -> None:
+    """Repeat reports, say which batches are done, and look after keepers. Called ten times a second."""
+    batches = broker.batches
+    if broker.is_loading:
+        batches.was_loading = True
+        return
+    if batches.was_loading:
+        batches.was_loading = False
+        for node in broker.cluster.linked:
+            keeping.on_link_up(broker, node)
+    keeping.repeat_reports(broker)
+    _repeat_flushes(broker)
+    if batches.due:
+        due, batches.due = list(batches.due), {}
+        for name in due[:LOOKED_PER_PART]:
+            _look_at(broker, name)
+        if len(due) > LOOKED_PER_PART:
+            broker.schedule.walk(_looked_at_due(broker, due[LOOKED_PER_PART:]))
+    for name, clients in list(batches.waiting.items()):
+        for client, until_ms in list(clients.items()):
+            if 0 < until_ms <= broker.now_ms or client not in broker.waits.incremental:
+                del clients[client]
+                stalling.go_on(broker, client)
+        if not clients:
+            batches.waiting.pop(name, None)
+    is_changed = broker.cluster.epoch != batches.seen_epoch
+    if batches.by_name and (is_changed or broker.now_ms - batches.looked_ms >= LOOK_MS):
+        batches.seen_epoch = broker.cluster.epoch
+        batches.looked_ms = broker.now_ms
+        broker.schedule.walk(_looked_at(broker))
+
+
+def _repeat_flushes(broker: Broker) -> None:
+    """Ask again where an answer is missing: a node that reads its journal hears no question."""
+    flushes = broker.batches.flushes
+    for _ in range(LOOKED_PER_PART):
+        if not flushes:
+            return
+        number = next(iter(flushes))
+        flush = flushes[number]
+        if broker.now_ms - flush.sent_ms < RETRY_MS:
+            return
+        del flushes[number]
+        flushes[number] = flush  # The last one that was asked is the last.
+        flush.sent_ms = broker.now_ms
+        flush.nodes = dict.fromkeys([node for node in flush.nodes if node.is_linked])
+        nodes = broker.sets.others(broker.sets.of([*flush.nodes]))
+        if nodes:
+            broker.send(nodes, BATCHFLUSH, (number, flush.name))
+        _end_flush(broker, number)
+
+
+def _looked_at_due(broker: Broker, names: list[bytes]) -> Iterator[None]:
+    for looked, name in enumerate(names, 1):
+        _look_at(broker, name)
+        if looked % LOOKED_PER_PART == 0:
+            yield
+
+
+def _looked_at(broker: Broker) -> Iterator[None]:
+    """Look at the keepers and the ages of all batches, and give ids away again that no keeper has confirmed."""
+    batches = broker.batches
+    for looked, batch in enumerate(list(batches.by_name.values()), 1):
+        if looked % LOOKED_PER_PART == 0:
+            yield
+        if batch.is_known and batch.parts and broker.me not in batch.keepers:
+            push = batches.pushes.get(batch.name)
+            if push is None or (push.is_sent and broker.now_ms - push.begun_ms >= LOOK_MS):
+                keeping.push_ids(broker, batch)
+        if not batch.is_known or not keeping.is_primary(broker, batch):
+            continue
+        here = [node for node in batch.keepers if not node.flags & (FAIL | FORGOTTEN | LEAVING) or node is broker.me]
+        keepers = keeping.chosen_keepers(broker, here)
+        if len(here) < len(batch.keepers) or len(keepers) > len(batch.keepers):
+            if keepers != list(batch.keepers) and any(node not in batch.keepers for node in keepers):
+                keeping.change(broker, batch, [(KEEPERS, b"".join([node.id for node in keepers]))])
+        live = batch.live
+        if live and batch.is_closed:
+            keeping.send_digests(
+                broker, batch, batch.keepers
+            )  # An end may have reached another keeper alone, in a push.
+        if live and broker.now_ms - batch.touched_ms >= _lost_after_ms(batch):
+            broker.schedule.walk(_expired(broker, batch))
+        is_idle = not live and broker.now_ms - batch.touched_ms >= KEPT_MS
+        done_ms = int(batch.fields.get(DONE, b"0"))
+        if is_idle and (not done_ms or broker.wall_ms - done_ms >= KEPT_MS):
+            keeping.change(broker, batch, [(RESET_FIELD, b"")])
+
+
+def _lost_after_ms(batch: Batch) -> int:
+    """Return how long after the last change of a batch's ids no job of it can be alive. Spec BT8."""
+    if batch.ttl_minutes >= TTL_UNKNOWN_MINUTES:
+        return LOST_NEVER_MS
+    # The field of an id is the time to live in minutes, rounded, and made odd or even (ids.py).
+    ttl_ms = (batch.ttl_minutes + 2) * MINUTE_MS
+    return ttl_ms + ttl_ms // 100 + LOST_MS
+
+
+def _expired(broker: Broker, batch: Batch) -> Iterator[None]:
+    """Count the jobs as expired of which no node told an end: they were lost with all copies. Spec BT8."""
+    changes = batch.changes
+    looked = 0
+    for ids in list(batch.parts.values()):
+        for data in ids.entries():
+            if batch.changes != changes or not keeping.is_primary(broker, batch):
+                return  # A job began again, or another node says so.
+            found: dict[bytes, tuple[int, int]] = {}
+            for at in range(0, len(data), ENTRY_BYTES):
+                tail = at + KEY_BYTES
+                if data[tail] == LIVE:
+                    found[data[at:tail]] = (EXPIRED, int.from_bytes(data[tail + 1 : tail + 5], "little"))
+            if found:
+                keeping.report_ids(broker, batch.name, found)
+                changes = batch.changes
+            looked += len(data) // ENTRY_BYTES
+            if looked >= LOOKED_PER_PART:
+                looked = 0
+                yield
+
+
+def _look_at(broker: Broker, name: bytes) -> None:
+    """Say whether a batch is done, if this node is its primary."""
+    batch = broker.batches.by_name.get(name)
+    if batch is None or not batch.is_known or not keeping.is_primary(broker, batch):
+        return
+    live = batch.live
+    if batch.is_done:
+        if live:
+            keeping.change(broker, batch, [(DONE, b"")])
+        elif CALLBACK_QUEUE in batch.fields and CALLBACK_ID not in batch.fields:
+            broker.batches.callbacks.setdefault(name, 0)
+    elif batch.is_closed and not live and not batch.flush:
+        linked = broker.cluster.linked
+        if not linked:
+            _done(broker, batch)
+            return
+        broker.batches.number += 1
+        batch.flush = broker.batches.number
+        broker.batches.flushes[batch.flush] = Flush(name, linked, broker.now_ms)
+        broker.send(linked, BATCHFLUSH, (batch.flush, name))
+
+
+def _done(broker: Broker, batch: Batch) -> None:
+    keeping.change(broker, batch, [(DONE, b"%d" % broker.wall_ms)])
+    broker.batches.due[batch.name] = None
+
+
+def on_batchflush(broker: Broker, sender: Node, items: list[Any]) -> None:
+    """Answer behind our reports of this turn."""
+    for number, name, *_ in items:
+        if type(number) is not int or type(name) is not bytes:
+            raise ValueError("a question about reports that is none")
+        broker.batches.flush_answers.append((sender, number, name))
+
+
+def on_batchflushed(broker: Broker, sender: Node, items: list[Any]) -> None:
+    """Note that all reports of a node have arrived."""
+    batches = broker.batches
+    for number, live, count, *_ in items:
+        if type(number) is not int or type(live) is not int or type(count) is not int:
+            raise ValueError("an answer about reports that is none")
+        flush = batches.flushes.get(number)
+        if flush is None or sender not in flush.nodes:
+            continue
+        name = flush.name
+        batch = batches.by_name.get(name)
+        if batch is not None and (live or count > batch.count):
+            # That node knows more: the sets come together first.
+            del batches.flushes[number]
+            batch.flush = 0
+            keeping.send_digests(broker, batch, (sender,))
+            broker.schedule.call_at(broker.now_ms + RETRY_MS, partial(_due_again, broker, name))
+            continue
+        del flush.nodes[sender]
+        _end_flush(broker, number)
+
+
+def _due_again(broker: Broker, name: bytes) -> None:
+    broker.batches.due[name] = None
+
+
+def _end_flush(broker: Broker, number: int) -> None:
+    batches = broker.batches
+    flush = batches.flushes[number]
+    if flush.nodes:
+        return
+    del batches.flushes[number]
+    batch = batches.by_name.get(flush.name)
+    if batch is None or batch.flush != number:
+        return
+    batch.flush = 0
+    if batch.is_closed and not batch.is_done and not batch.live and keeping.is_primary(broker, batch):
+        _done(broker, batch)
+
+
+def close(broker: Broker, batch: Batch, callback: tuple[bytes, bytes] | None) -> list[tuple[bytes, bytes]]:
+    """Return the changes that close a batch."""
+    values = [(CLOSED, b"1")]
+    if callback is not None:
+        values += [(CALLBACK_QUEUE, callback[0]), (CALLBACK_BODY, callback[1])]
+    return values
