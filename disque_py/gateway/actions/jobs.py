@@ -272,7 +272,8 @@ async def wait_job(call: Call) -> Any:
         outcome = await call.client.wait(call.args["id"], timeout=timeout_ms / 1000)
     except TimeoutError:
         shown = await call.run(commands.show(call.args["id"], cluster=True))
-        return {"status": shown.status if shown is not None else "gone", "is_over": shown is None}
+        # A job that is not found now may be on a node that can't be asked.
+        return {"status": "unknown" if shown is None else shown.status, "is_over": False}
     shape: dict[str, Any] = {"status": outcome.status, "is_over": True}
     if outcome.result is not None and call.may_see_bodies(""):
         shape |= shapes.octets_of("result", outcome.result)
