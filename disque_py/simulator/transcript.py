@@ -31,6 +31,7 @@ from disque_py.core.queue import PAUSE_NAMES
 from disque_py.core.queue_settings import QUEUE, SCHEDULE, split_key
 from disque_py.core.recurring import PROGRESS, SPEC, unpack_definition, unpack_progress
 from disque_py.core.replication import CREATION_ABORTED, NEW_KEY, NO_ANSWER, REPAIRED
+from disque_py.core.shared_copies import split_ids
 
 REASONS = {0: "taken"} | {
     value: name.removeprefix("REFUSED_").lower() for name, value in vars(m).items() if name.startswith("REFUSED_")
@@ -176,6 +177,10 @@ def tell_message(names: Ids, kind: int, item: Any) -> str:
             return f"{names.of(snapshot[0])} {nodes(snapshot[4])}{REPLJOB_FLAGS[flags]}"
         case m.GOTJOB:
             return names.of(item) if isinstance(item, bytes) else f"{names.of(item[0])} known"
+        case m.REPLMANY:
+            return f"{' '.join(map(names.of, split_ids(item[0])))} {nodes(item[4])}"
+        case m.GOTMANY:
+            return " ".join(map(names.of, split_ids(item)))
         case m.REFUSED:
             return f"{names.of(item[0])} {REASONS[item[1]]}"
         case m.HOLDERS | m.SETACK:
