@@ -26,6 +26,7 @@ from disque_py.core import (
     memory,
     replication,
     settings_sync,
+    shared_copies,
     spilling,
     topics,
     versions,
@@ -274,11 +275,13 @@ def addjob(
                 job.body = b""  # Other nodes are asked whether there is such a job. There is no room for a new one.
                 create = _refuse_full
             if plans is not None:
-                plans.append(_plan(job, timeout_ms, create, is_default, is_external, is_async, zone_count, is_quorum))
+                plans.append(
+                    _plan(job, timeout_ms, create, is_default, is_external, is_async, zone_count, is_quorum, maxlen)
+                )
                 return None
             return keying.add(broker, client, job, timeout_ms, create)
     if plans is not None:
-        plans.append(_plan(job, timeout_ms, None, is_default, is_external, is_async, zone_count, is_quorum))
+        plans.append(_plan(job, timeout_ms, None, is_default, is_external, is_async, zone_count, is_quorum, maxlen))
         return None
     if is_external and not retry_ms:
         handover.start_once(broker, client, job, timeout_ms)
@@ -329,6 +332,7 @@ def _plan(
     is_async: bool,
     zone_count: int,
     is_quorum: bool,
+    maxlen: int = 0,
 ) -> Plan:
     """Return the plan of a job for a topic's queue. CommandError."""
     if is_external and not job.terms.retry_ms:
@@ -342,6 +346,7 @@ def _plan(
         zone_count=zone_count,
         is_quorum=is_quorum,
         create=create,
+        maxlen=maxlen,
     )
 
 
@@ -361,6 +366,8 @@ def publish(broker: Broker, client: Client, argv: list[bytes], *, is_listed: boo
             return EMPTY_ARRAY
         raise CommandError(NOROUTE)
     plans: list[Plan] = []
+    rules = broker.queue_settings.in_force
+    may_share = 1 < len(queues) <= shared_copies.JOBS_MAX and not (rules and any(queue in rules for queue in queues))
     for queue in queues:
         try:
             addjob(broker, client, [argv[0], queue, *argv[2:]], plans, topic)
@@ -368,7 +375,38 @@ def publish(broker: Broker, client: Client, argv: list[bytes], *, is_listed: boo
             if refused.text.startswith(OF_QUEUES):
                 raise CommandError(f"{refused.text}: {text_of(queue)}") from None
             raise
+        plan = plans[0]
+        if may_share and plan.is_usual:
+            jobs = _alike(broker, plan, queues, argv[2])
+            fanout.start_together(
+                broker, client, jobs, plan.timeout_ms, is_default=plan.is_default, is_listed=is_listed
+            )
+            return None
+        may_share = False
     return fanout.start(broker, client, plans, _make_alone, is_listed=is_listed)
+
+
+def _alike(broker: Broker, plan: Plan, queues: list[bytes], body: bytes) -> list[Job]:
+    """Return the planned job of the first of these queues, and one like it for each other one. CommandError."""
+    first = plan.job
+    terms, ttl_ms = first.terms, first.expire_at_ms - broker.now_ms
+    jobs = [first]
+    for number in range(1, len(queues)):
+        queue = broker.queues.get(queues[number])
+        if queue is not None and queue.paused & PAUSED_IN:
+            raise CommandError(f"{PAUSED}: {text_of(queues[number])}")
+        job = Job(
+            broker.ids.next(ttl_ms, terms.retry_ms > 0),
+            terms.of_queue(broker.terms, queues[number] if queue is None else queue.name),
+            body,
+            broker.next_ctime(),
+            first.expire_at_ms,
+            broker.sets.mine,
+        )
+        if first.attributes is not None:
+            job.attributes = first.attributes.like()
+        jobs.append(job)
+    return jobs
 
 
 def _meta_of(argv: list[bytes]) -> dict[bytes, bytes]:
