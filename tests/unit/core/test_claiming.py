@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cluster_bus.messages import CLAIM_IS, RELEASED
+from cluster_bus.messages import CLAIM, CLAIM_IS, RELEASED
 from disque_py.core import claiming
 from disque_py.core.claiming import Wish
 from disque_py.core.grants import GRANTED, HELD
@@ -63,6 +63,18 @@ def test_a_majority_is_enough():
     world.crash("c")
     world.run(100)
     assert claim(world, "a", wish()).outcome == GRANTED
+
+
+def test_a_renewal_that_failed_releases_nothing():
+    """Spec CL2: also at voters that it did not reach."""
+    world = voters("abc")
+    fence = claim(world, "a", wish()).fence
+    world.drop = lambda sender, receiver, kind, item: kind == CLAIM
+    assert renew(world, "a", wish(), fence).outcome == claiming.NO_MAJORITY
+    world.drop = None
+    world.run(100)
+    for name in "abc":
+        assert world[name].claims.memory.grants.running(b"key", world.machines[name].now_ms()) is not None
 
 
 def test_a_minority_gets_nothing_and_leaves_nothing():
