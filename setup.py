@@ -100,6 +100,7 @@ OFTEN = (
     "disque_py/core/restoring.py",
     "disque_py/core/rivals.py",
     "disque_py/core/schedule.py",
+    "disque_py/core/shared_copies.py",
     "disque_py/core/sorted_jobs.py",
     "disque_py/core/stats.py",
     "disque_py/core/taking.py",

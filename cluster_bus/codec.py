@@ -31,7 +31,7 @@ from cluster_bus.columns import COLUMNS_VERSION, PACKED
 from cluster_bus.decode_limit import has_few_objects
 
 PROTOCOL_MIN: Final = 1
-PROTOCOL_MAX: Final = 4
+PROTOCOL_MAX: Final = 5
 HANDSHAKE_VERSION: Final = 0
 
 # A job's body may have 64 MiB (`proto-max-bulk-len`); the slack is for the job around it.

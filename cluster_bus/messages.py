@@ -47,6 +47,10 @@ LEFT_OK: Final = 51  # job id, state of the job there: 0 nothing, 1 a copy, 2 it
 OUTCOME: Final = 52  # job id: to its creator, is it decided whether this job exists?
 ISKEY: Final = 53  # number, 18 characters of an id: do you know a job with this key?
 KEYIS: Final = 54  # number of the question, the characters, job id or b"": last word on a key
+# Jobs that one command made (disque_py/core/shared_copies.py). Nodes before bus version 5 get REPLJOB and GOTJOB.
+# ids as one byte string, header of the first job, [queue, …], body, NODES, attributes
+REPLMANY: Final = 63
+GOTMANY: Final = 69  # the ids: all taken
 OUTCOME_IS: Final = 55  # job id: it is; a DELJOB, if there was one, came before
 SETTING: Final = 64  # queue, field, value, counter, node id: a queue setting and its version
 SETTINGS_HAVE: Final = 65  # queue, digest: the sender has this state of its settings on disk

@@ -33,7 +33,10 @@ class Address:
 
 
 def parse_address(words: str) -> Address:
-    """Return the address that a text names. Raises ValueError with the text if it can't be read."""
+    """Return the address that a text names. Raises ValueError with the text if it can't be read.
+
+    A URL is refused without its text, which may have a password.
+    """
     if words.startswith("unix:"):
         path = words.removeprefix("unix://") if words.startswith("unix://") else words.removeprefix("unix:")
         if not path:
@@ -41,6 +44,8 @@ def parse_address(words: str) -> Address:
         return Address(path=path)
     if words.startswith("/"):
         return Address(path=words)
+    if "://" in words:
+        raise ValueError("an address is host:port, and this is a URL: Disque.from_url and AsyncDisque.from_url take it")
     if words.startswith("["):
         host, bracket, rest = words[1:].partition("]")
         if not bracket or (rest and not rest.startswith(":")):

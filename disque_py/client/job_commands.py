@@ -199,6 +199,22 @@ def reschedule(job: JobRef, *, delay: Seconds | None = None, priority: int | Non
     return Request(tuple(argv), bool, node=job.node if isinstance(job, Job) else None)
 
 
+def move_jobs(*jobs: JobRef, to: str | bytes) -> Request[int]:
+    """MOVEJOB → number of jobs that were moved to the other queue. Any node will do.
+
+    jobs   jobs, or their ids
+    to     the queue that they go to
+
+    A job that a worker has, that is over, or that is in this queue counts 0. Raises BadIdError, OutOfMemoryError,
+    and UnreachableError if no node that holds a job can be asked.
+
+        client.move_jobs(job, to="mail-slow")
+    """
+    request = _about_jobs(b"MOVEJOB", jobs, Repeat.SAFE)
+    request.argv += words(b"TO", to)
+    return request
+
+
 def working(
     job: JobRef, seconds: Seconds | None = None, *, attempt: int | None = None, fence: int | None = None
 ) -> Request[int]:

@@ -31,13 +31,18 @@ def is_older(error: ReplyError) -> bool:
     return is_misunderstood(error) or "runs an older version" in str(error)
 
 
-def outcome_of(end: JobEnd, left_s: float | None) -> Outcome:
-    """Return the end of a job as `wait` tells it. Raises TimeoutError if it is not over.
+def is_told(end: JobEnd, left_s: float | None) -> bool:
+    """Return whether an answer to WAITJOB tells the end of a job.
 
     left_s   seconds until the wait's time-out; None: it has none. An answer at the time-out calls a job unknown, too,
              whose node could not be asked (spec RW8). That is no end
     """
-    if not end.is_over or (end.status == UNKNOWN and left_s is not None and left_s < EARLY_S):
+    return end.is_over and not (end.status == UNKNOWN and left_s is not None and left_s < EARLY_S)
+
+
+def outcome_of(end: JobEnd, left_s: float | None) -> Outcome:
+    """Return the end of a job as `wait` tells it. Raises TimeoutError if none is told (`is_told`)."""
+    if not is_told(end, left_s):
         raise TimeoutError(f"job {end.id} is not over: {end.status}")
     if end.status == UNKNOWN:
         return Outcome("gone", None)

@@ -26,6 +26,7 @@ from disque_py.core import (
     memory,
     replication,
     settings_sync,
+    shared_copies,
     spilling,
     topics,
     versions,
@@ -190,11 +191,17 @@ def addjob(
     if retry_ms < 0:
         is_long = ttl_ms >= 10_000 * RETRY_DEFAULT_S_MAX
         retry_ms = 1000 * (RETRY_DEFAULT_S_MAX if is_long else max(1, ttl_ms // 10_000))
-    if rules is not None and rules.attempts and retry_ms:
-        if more is None:
-            more = Adding(broker)
-        if more.limit < 0:
-            more.limit = rules.attempts
+    if rules is not None:
+        if rules.is_quorum or rules.exclusive_by:
+            _refuse_claim(broker, retry_ms)
+            if more is None:
+                more = Adding(broker)
+            more.is_claimed = True
+        if rules.attempts and retry_ms:
+            if more is None:
+                more = Adding(broker)
+            if more.limit < 0:
+                more.limit = rules.attempts
     if more is not None and (more.limit > 0 or more.backoff):
         if more.limit > 1 and not retry_ms:
             raise CommandError(ATTEMPTS_NEED_RETRY)
@@ -214,9 +221,6 @@ def addjob(
         if zone_count:
             raise CommandError(QUORUM_AND_ZONES)
         replicate = zones.quorum(broker)
-    is_claimed = rules is not None and (rules.is_quorum or bool(rules.exclusive_by))
-    if is_claimed:
-        _refuse_claim(broker, retry_ms)
     if delay_ms >= ttl_ms:
         raise CommandError("ERR The specified DELAY is greater than TTL. Job refused since would never be delivered")
     is_external = False
@@ -251,16 +255,15 @@ def addjob(
         broker.now_ms + ttl_ms,
         broker.sets.mine,
     )
-    if more is not None or is_claimed:
-        if more is not None:
-            job.attributes = more.attributes(ttl_ms, delay_ms)
-            if more.batch:
-                versions.refuse_older(broker, versions.FLOWS)
-                if not more.key and not broker.recurring.is_checking:
-                    keeping.begin(broker, more.batch)
-        if is_claimed and rules is not None:
+    if more is not None:
+        job.attributes = more.attributes(ttl_ms, delay_ms)
+        if more.batch:
+            versions.refuse_older(broker, versions.FLOWS)
+            if not more.key and not broker.recurring.is_checking:
+                keeping.begin(broker, more.batch)
+        if more.is_claimed and rules is not None:
             _stamp(job, rules)
-        if more is not None and more.key:
+        if more.key:
             if broker.recurring.is_checking:
                 return b""  # A schedule's options were read, which is all that was wanted (schedules.py).
             job.id = broker.ids.keyed(keys.key_chars(name, more.key), job.id)
@@ -272,11 +275,13 @@ def addjob(
                 job.body = b""  # Other nodes are asked whether there is such a job. There is no room for a new one.
                 create = _refuse_full
             if plans is not None:
-                plans.append(_plan(job, timeout_ms, create, is_default, is_external, is_async, zone_count, is_quorum))
+                plans.append(
+                    _plan(job, timeout_ms, create, is_default, is_external, is_async, zone_count, is_quorum, maxlen)
+                )
                 return None
             return keying.add(broker, client, job, timeout_ms, create)
     if plans is not None:
-        plans.append(_plan(job, timeout_ms, None, is_default, is_external, is_async, zone_count, is_quorum))
+        plans.append(_plan(job, timeout_ms, None, is_default, is_external, is_async, zone_count, is_quorum, maxlen))
         return None
     if is_external and not retry_ms:
         handover.start_once(broker, client, job, timeout_ms)
@@ -327,6 +332,7 @@ def _plan(
     is_async: bool,
     zone_count: int,
     is_quorum: bool,
+    maxlen: int = 0,
 ) -> Plan:
     """Return the plan of a job for a topic's queue. CommandError."""
     if is_external and not job.terms.retry_ms:
@@ -340,6 +346,7 @@ def _plan(
         zone_count=zone_count,
         is_quorum=is_quorum,
         create=create,
+        maxlen=maxlen,
     )
 
 
@@ -359,6 +366,8 @@ def publish(broker: Broker, client: Client, argv: list[bytes], *, is_listed: boo
             return EMPTY_ARRAY
         raise CommandError(NOROUTE)
     plans: list[Plan] = []
+    rules = broker.queue_settings.in_force
+    may_share = 1 < len(queues) <= shared_copies.JOBS_MAX and not (rules and any(queue in rules for queue in queues))
     for queue in queues:
         try:
             addjob(broker, client, [argv[0], queue, *argv[2:]], plans, topic)
@@ -366,7 +375,38 @@ def publish(broker: Broker, client: Client, argv: list[bytes], *, is_listed: boo
             if refused.text.startswith(OF_QUEUES):
                 raise CommandError(f"{refused.text}: {text_of(queue)}") from None
             raise
+        plan = plans[0]
+        if may_share and plan.is_usual:
+            jobs = _alike(broker, plan, queues, argv[2])
+            fanout.start_together(
+                broker, client, jobs, plan.timeout_ms, is_default=plan.is_default, is_listed=is_listed
+            )
+            return None
+        may_share = False
     return fanout.start(broker, client, plans, _make_alone, is_listed=is_listed)
+
+
+def _alike(broker: Broker, plan: Plan, queues: list[bytes], body: bytes) -> list[Job]:
+    """Return the planned job of the first of these queues, and one like it for each other one. CommandError."""
+    first = plan.job
+    terms, ttl_ms = first.terms, first.expire_at_ms - broker.now_ms
+    jobs = [first]
+    for number in range(1, len(queues)):
+        queue = broker.queues.get(queues[number])
+        if queue is not None and queue.paused & PAUSED_IN:
+            raise CommandError(f"{PAUSED}: {text_of(queues[number])}")
+        job = Job(
+            broker.ids.next(ttl_ms, terms.retry_ms > 0),
+            terms.of_queue(broker.terms, queues[number] if queue is None else queue.name),
+            body,
+            broker.next_ctime(),
+            first.expire_at_ms,
+            broker.sets.mine,
+        )
+        if first.attributes is not None:
+            job.attributes = first.attributes.like()
+        jobs.append(job)
+    return jobs
 
 
 def _meta_of(argv: list[bytes]) -> dict[bytes, bytes]:
@@ -556,6 +596,7 @@ class Adding:
     batch    empty: none
     window_ms      WINDOW; -1: not given
     is_replacing   REPLACE
+    is_claimed     the queue's settings ask for a claim
     """
 
     __slots__ = (
@@ -567,6 +608,7 @@ class Adding:
         "_trace_count",
         "backoff",
         "batch",
+        "is_claimed",
         "is_replacing",
         "key",
         "limit",
@@ -590,6 +632,7 @@ class Adding:
         self.batch = b""
         self.window_ms = -1
         self.is_replacing = False
+        self.is_claimed = False
 
     def read(self, option: bytes, argv: list[bytes], at: int) -> int:
         """Read the option at `at`, which has a word behind it. Return where the next option is."""

@@ -123,9 +123,11 @@ def getjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
         delivery.serve_ready(broker)  # Clients that waited longer come first.
     if pairs:
         where = Filter(pairs)
-    options = fetch_options(shows, lease_ms, token, where) if shows or lease_ms or token or pairs else PLAIN
-    if lease_ms and not is_match and not broker.queue_settings.exclusive.keys().isdisjoint(names):
-        exclusive.refuse_long(broker, lease_ms)
+    options = PLAIN
+    if shows or lease_ms or token or pairs:
+        options = fetch_options(shows, lease_ms, token, where)
+        if lease_ms and not is_match and not broker.queue_settings.exclusive.keys().isdisjoint(names):
+            exclusive.refuse_long(broker, lease_ms)
     if token and (held := broker.tokens.held(token)):
         return incremental.begin(broker, client, _getjob_again(broker, client, held, shows))
     if is_match:

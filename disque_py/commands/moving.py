@@ -1,7 +1,7 @@
-"""PROMOTE, RESCHEDULE: the delay and the priority of jobs, on any node.
+"""PROMOTE, RESCHEDULE, MOVEJOB: the delay, the priority and the queue of jobs, on any node.
 
 The node that has the job queued or leased acts, else a node with a copy (core/asking.py). A node with a copy asks the
-others first, because they may have it queued. Spec MV1, MV2, Y10.
+others first, because they may have it queued. Spec MV1, MV2, MV10, Y10.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from disque_py.core.errors import BAD_ID, SYNTAX, CommandError
 from disque_py.core.ids import is_valid_id
 from disque_py.core.incremental import PART
 from disque_py.core.moving import NO_DELAY
-from disque_py.core.versions import refuse_older
+from disque_py.core.versions import FLOWS, refuse_older
 from disque_py.resp.replies import integer
 
 NEEDS_WORDS: Final = f"{SYNTAX}: RESCHEDULE needs DELAY or PRIORITY"
+NEEDS_QUEUE: Final = f"{SYNTAX}: MOVEJOB needs TO and a queue"
 DELAY_ERROR: Final = f"ERR DELAY must be a number of seconds from 0 to {SECONDS_MAX}"
 DELAYMS_ERROR: Final = f"ERR DELAYMS must be a number of milliseconds from 0 to {MS_MAX}"
 # Bytes of a wrong word that are quoted.
@@ -33,10 +34,29 @@ def promote(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     if len(argv) <= PART:
         read_ids(argv)
     refuse_older(broker)
-    return incremental.begin(broker, client, _promoted(broker, client, argv))
+    return incremental.begin(broker, client, _changed(broker, client, argv, asking.PROMOTE, []))
 
 
-def _promoted(broker: Broker, client: Client, argv: list[bytes]) -> incremental.Steps:
+def movejob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
+    """MOVEJOB id [id ...] TO queue → number of jobs that are in the queue now, and were not before."""
+    end = len(argv)
+    while end > 3 and argv[end - 2].lower() == b"to":
+        end -= 2
+    if end == len(argv):
+        raise CommandError(NEEDS_QUEUE)
+    name = argv[-1]
+    ids = argv[:end]
+    if len(ids) <= PART:
+        read_ids(ids)
+    refuse_older(broker, FLOWS)
+    return incremental.begin(broker, client, _changed(broker, client, ids, asking.MOVE, [name]))
+
+
+def _changed(broker: Broker, client: Client, argv: list[bytes], deed: int, words: list[bytes]) -> incremental.Steps:
+    """Do a deed to many jobs, some at a time.
+
+    argv   the name of the command and the ids
+    """
     for at in range(1, len(argv), 8 * PART):
         if not all(map(is_valid_id, argv[at : at + 8 * PART])):
             raise CommandError(BAD_ID)
@@ -47,7 +67,7 @@ def _promoted(broker: Broker, client: Client, argv: list[bytes]) -> incremental.
         if at > 1:
             yield
         ids = list(dict.fromkeys(argv[at : at + PART]))
-        done = yield from _done(broker, client, ids, asking.PROMOTE, [], is_sure=total > 0)
+        done = yield from _done(broker, client, ids, deed, words, is_sure=total > 0)
         total += done
     return integer(total)
 
@@ -91,17 +111,17 @@ def _done(
     """
     do = asking.DEEDS[deed]
     total = 0
-    copies: list[bytes] = []
+    copies: dict[bytes, int] = {}
     unknown: list[bytes] = []
     for job_id in ids:
         has = asking.what_of(broker, job_id)
         if has in (asking.HAS_QUEUED, asking.HAS_LEASED):
             total += do(broker, job_id, words)
-        elif has == asking.COPY:
-            copies.append(job_id)
+        elif has in (asking.COPY, asking.HAS_INVISIBLE):
+            copies[job_id] = has
         elif has == asking.NOTHING:
             unknown.append(job_id)
-    answers = yield from asking.ask(broker, client, copies + unknown, deed, words, frozenset(copies))
+    answers = yield from asking.ask(broker, client, [*copies, *unknown], deed, words, copies)
     for job_id in copies:
         if job_id in answers.done:
             total += answers.done[job_id]

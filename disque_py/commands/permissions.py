@@ -70,6 +70,10 @@ def _qredrive(argv: list[bytes]) -> list[bytes]:
     return [*argv[1:2], *_behind(argv, b"to", 2)]
 
 
+def _movejob(argv: list[bytes]) -> list[bytes]:
+    return _behind(argv, b"to", 2)
+
+
 def _qredrive_to(argv: list[bytes]) -> list[bytes]:
     return _behind(argv, b"to", 2)
 
@@ -222,6 +226,7 @@ UNITS: Final = (
     _u("dequeue", "operate", ids=all_words, is_change=True),
     _u("promote", "operate", ids=all_words, is_change=True),
     _u("reschedule", "operate", ids=first, is_change=True),
+    _u("movejob", "operate", _movejob, makes=_movejob, ids=all_words, is_change=True),
     _u("pause", "operate", first, makes=first, is_change=True),
     _u("qpurge", "operate", first, is_change=True),
     _u("qmove", "operate", both, makes=second, is_change=True),

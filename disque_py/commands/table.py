@@ -245,6 +245,7 @@ COMMANDS: Final = (
     # Moving and changing jobs, on any node; and tasks on the jobs of a queue.
     _c("promote", moving.promote, -2, "write denyoom fast", "jobs", "id [id ...]", "End the delays of jobs, wherever they are."),
     _c("reschedule", moving.reschedule, -2, "write denyoom fast", "jobs", RESCHEDULE, "Give a waiting job another delay or priority."),
+    _c("movejob", moving.movejob, -4, "write denyoom fast", "jobs", "id [id ...] TO queue", "Move jobs to another queue, wherever they are."),
     _c("qpurge", tasks.qpurge, -2, "write", "queues", QPURGE, "Cancel the jobs of a queue, on all nodes."),
     _c("qmove", tasks.qmove, -3, "write denyoom", "queues", QMOVE, "Move the jobs of a queue to another queue, on all nodes."),
     _c("qredrive", tasks.qredrive, -2, "write denyoom", "queues", QREDRIVE, "Give errored jobs and dead letters fresh attempts, on all nodes."),

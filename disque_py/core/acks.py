@@ -79,6 +79,8 @@ def acknowledge(broker: Broker, job: Job, *, is_news: bool = False, is_canceled:
     if job.state == ACKED:
         return
     if job.state == WAIT_REPL:
+        if isinstance(job.work, Replication) and job.work.together is not None:
+            replication.part(broker, job.work)
         work = job.work
         if isinstance(work, Replication) and work.is_external:
             # We hold no copy to look after; the nodes that hold one have heard, or will hear, of the ack.

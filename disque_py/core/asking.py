@@ -1,9 +1,10 @@
 """Commands that work on every node: ASKJOBS, JOBSARE, DOJOBS, DIDJOBS.
 
 A node that does not hold a job asks all linked nodes what they have of it (ASKJOBS). The holder that delivered it is to
-act, while that lease runs; else the holder that has it queued; else the holder with the lowest node id. The node asks
-that holder to act (DOJOBS) and waits for its answer. Both steps together take at most ASK_MS, and the first one at most
-half of it. So a node that stands still takes no time from the holder that is to act.
+act, while that lease runs; else the holder that has it queued; else the one on which it counts as invisible; else the
+holder with the lowest node id. The node asks that holder to act (DOJOBS) and waits for its answer. Both steps together
+take at most ASK_MS, and the first one at most half of it. So a node that stands still takes no time from the holder
+that is to act.
 
 `ask` is the whole conversation, as steps of a long command (incremental.py). An act on a job is a *deed*: a number, and
 a function in DEEDS. Another node does it with the same words. So a deed must be safe to repeat, because an
@@ -12,18 +13,18 @@ answer may be lost. Spec Y10.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from functools import partial
 from typing import Any, Final
 
 from cluster_bus.messages import ASKJOBS, DIDJOBS, DOJOBS, JOBSARE
 from cluster_bus.node import Node
-from disque_py.core import client_acks, fencing, moving, stalling
+from disque_py.core import census, client_acks, fencing, memory, moving, stalling
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
 from disque_py.core.errors import CommandError
 from disque_py.core.ids import is_valid_id
-from disque_py.core.job import ACKED, QUEUED
+from disque_py.core.job import ACKED, ACTIVE, QUEUED
 from disque_py.core.job_attributes import INT64_LIMIT
 from disque_py.core.job_snapshot import SPAN_BITS
 
@@ -42,11 +43,17 @@ OVER: Final = 1  # It knows the job as done.
 COPY: Final = 2
 HAS_QUEUED: Final = 3
 HAS_LEASED: Final = 4
+HAS_INVISIBLE: Final = 5  # The job counts there as invisible: this node ends the delay, or the pause.
+# The higher rank is to act.
+RANKS: Final = {NOTHING: 0, OVER: 1, COPY: 2, HAS_INVISIBLE: 3, HAS_QUEUED: 4, HAS_LEASED: 5}
 
 # Deeds. Their numbers travel between nodes: one is never used for another meaning.
 CANCEL: Final = 1
 PROMOTE: Final = 2
 RESCHEDULE: Final = 3
+MOVE: Final = 4
+
+NO_COPIES: Final[dict[bytes, int]] = {}
 
 Deed = Callable[[Broker, bytes, list[bytes]], int]
 # Steps of a long command that end with a number of jobs.
@@ -78,8 +85,22 @@ def _reschedule(broker: Broker, job_id: bytes, words: list[bytes]) -> int:
     return moving.reschedule(broker, job_id, delay_ms, priority)
 
 
+def _move(broker: Broker, job_id: bytes, words: list[bytes]) -> int:
+    if len(words) != 1:
+        raise ValueError("a MOVE without the name of a queue")
+    if memory.is_full(broker) or broker.journal.disk_level:
+        return 0
+    job = broker.find(job_id)
+    return int(job is not None and moving.move(broker, job, words[0]))
+
+
 # Does a deed to a job that this node holds, with these words; returns 0 to 255, which the asker gets.
-DEEDS: Final[dict[int, Deed]] = {CANCEL: _cancel, PROMOTE: _promote, RESCHEDULE: _reschedule}
+DEEDS: Final[dict[int, Deed]] = {CANCEL: _cancel, PROMOTE: _promote, RESCHEDULE: _reschedule, MOVE: _move}
+
+
+def _rank(what: int) -> int:
+    """Return the rank of what a node says that it has; it is 0 for an answer that only newer nodes know."""
+    return RANKS.get(what, 0)
 
 
 class Question:
@@ -116,11 +137,11 @@ def ask(
     ids: list[bytes],
     deed: int,
     words: list[bytes],
-    copies: frozenset[bytes] = frozenset(),
+    has_here: Mapping[bytes, int] = NO_COPIES,
 ) -> Generator[None, None, Answers]:
     """Have a deed done by holders on other nodes, to at most IDS_MAX jobs that this node does not hold.
 
-    copies   jobs of which this node has a copy: only a node that has them queued or leased is to act
+    has_here   what this node has of jobs that it knows: only a node that has more is to act
     """
     assert len(ids) <= IDS_MAX
     results = Answers()
@@ -133,12 +154,12 @@ def ask(
     chosen: dict[Node, list[bytes]] = {}
     for at, job_id in enumerate(ids):
         has = [(answer[at], node) for node, answer in found.items() if answer[at]]
-        best = max((what for what, _ in has), default=NOTHING)
+        best = max((what for what, _ in has), key=_rank, default=NOTHING)
         if best:
             results.known[job_id] = best
         if any(what == OVER for what, _ in has):
             results.over[job_id] = True
-        if best >= (HAS_QUEUED if job_id in copies else COPY):
+        if _rank(best) > _rank(has_here.get(job_id, OVER)):
             # The nodes are in the order of their ids.
             node = next(node for node in nodes if (best, node) in has)
             chosen.setdefault(node, []).append(job_id)
@@ -216,7 +237,9 @@ def what_of(broker: Broker, job_id: bytes) -> int:
         return OVER if job.holders else NOTHING
     if job.is_leased_here and job.requeue_at_ms > broker.now_ms:
         return HAS_LEASED
-    return HAS_QUEUED if job.state == QUEUED else COPY
+    if job.state == QUEUED:
+        return HAS_QUEUED
+    return HAS_INVISIBLE if job.state == ACTIVE and census.is_invisible(broker, job) else COPY
 
 
 def on_dojobs(broker: Broker, sender: Node, items: list[Any]) -> None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from disque_py.core.fanout import Fanout
     from disque_py.core.filters import Group
     from disque_py.core.incremental import Steps
-    from disque_py.core.job import Job
+    from disque_py.core.job import Job, Replication
     from disque_py.core.keying import Lookup, Search
     from disque_py.core.queue import Queue
     from disque_py.core.results import Item
@@ -249,6 +249,7 @@ class Producers:
     outcome_waits     job id -> nodes that want to know its outcome
     lookups           number of a question -> the JOBID that waits for its answers
     fans              job that is made for a topic -> its fan-out (fanout.py)
+    together          job that stands for a command -> the work that its jobs share (replication.py)
     fans_due          fan-outs whose jobs had news in this turn
     replaced          (id of a job, id of the job that took its place), to be told at the end of the turn (replacing.py)
     question_number   the number of the last question; no two questions of a process have the same
@@ -269,6 +270,7 @@ class Producers:
         "question_number",
         "replaced",
         "searches",
+        "together",
     )
 
     def __init__(self, broker: Broker) -> None:
@@ -281,6 +283,7 @@ class Producers:
         self.question_number = 0
         self.fans: dict[Job, Fanout] = {}
         self.fans_due: dict[Fanout, None] = {}
+        self.together: dict[Job, Replication] = {}
         self.replaced: list[tuple[bytes, bytes]] = []
         self.caller_count = 0
         self.is_repeating = False

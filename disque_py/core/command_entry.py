@@ -90,7 +90,7 @@ class CommandEntry:
         self.is_fast = "fast" in flags
         self.is_admin = "admin" in flags or name in ("auth", "hello", "monitor", "reset")
         self.is_for_strangers = name in ("auth", "hello", "quit", "reset")
-        self.overlaps = name == "addjob"
+        self.overlaps = name in ("addjob", "topic")
         self.calls = 0
         self.nanoseconds = 0
 

@@ -8,6 +8,10 @@ producer is answered. If a job fails, the others are given up, as one ADDJOB tha
 Keys are looked up one queue after the other, in the order of the queues' names. A held job keeps other nodes waiting
 that want its key. Because all fan-outs take keys in the same order, no two of them wait for each other.
 
+The usual jobs of a fan-out differ in their ids and queues only. They are made *together*: one set of nodes gets their
+copies in one message, and they share one wait (shared_copies.py, replication.py). If something concerns one of them
+alone, they are parted, and the fan-out goes on as if they had been begun one by one.
+
 Each job waits in a slot of its own, which no client sees, so replication.py and keying.py treat it as they treat every
 other one. `replication.answer` notes the fan-out in `fans_due`, and `settle` goes on with it at the end of the turn.
 Spec TP8, TP9.
@@ -18,11 +22,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from disque_py.core import keying, lifecycle, replication
+from disque_py.core import keying, lifecycle, replication, shared_copies
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
 from disque_py.core.errors import CommandError
-from disque_py.core.job import NO_TERMS, WAIT_REPL, Handover, Job, Replication, Wanted
+from disque_py.core.job import NO_TERMS, WAIT_REPL, Handover, Job, Replication, Together, Wanted
 from disque_py.core.job_attributes import BATCH
 from disque_py.resp.replies import array, bulk_array, error
 
@@ -37,6 +41,7 @@ _OF_BATCH: Final = b"-CLOSED "
 class Plan:
     """A job that an ADDJOB wants to make in one queue, after all its checks.
 
+    maxlen   MAXLEN; 0: none
     create   makes a job with a key, held, when the key is known to be free
     slot     where its reply comes
     """
@@ -49,6 +54,7 @@ class Plan:
         "is_keyed",
         "is_quorum",
         "job",
+        "maxlen",
         "slot",
         "timeout_ms",
         "zone_count",
@@ -65,6 +71,7 @@ class Plan:
         zone_count: int,
         is_quorum: bool,
         create: keying.Create | None,
+        maxlen: int = 0,
     ) -> None:
         self.job = job
         self.timeout_ms = timeout_ms
@@ -73,6 +80,7 @@ class Plan:
         self.is_async = is_async
         self.zone_count = zone_count
         self.is_quorum = is_quorum
+        self.maxlen = maxlen
         self.create = create
         self.is_keyed = create is not None
         self.slot: Slot = [None]
@@ -81,6 +89,16 @@ class Plan:
     def is_alone(self) -> bool:
         """Whether the job needs no copy elsewhere before it is made."""
         return not self.is_external and (self.is_async or self.job.terms.replicate == 1)
+
+    @property
+    def is_usual(self) -> bool:
+        """Whether a job in a queue without settings may differ from this one in its id and queue only."""
+        attributes = self.job.attributes
+        if self.is_external or self.is_async or self.is_keyed or self.is_quorum or self.zone_count or self.maxlen:
+            return False
+        if self.job.terms.replicate == 1 or 0 < self.timeout_ms < replication.EXTEND_MS:
+            return False
+        return attributes is None or (attributes.extras is None and attributes.part is None)
 
 
 class Fanout:
@@ -92,9 +110,10 @@ class Fanout:
     is_listed   the reply names all jobs (TOPIC PUBLISH), not the first one
     is_going    all jobs are there, and are being queued
     made        queue and id of each job, once they are queued
+    together    the jobs that are made together; None: each has its plan
     """
 
-    __slots__ = ("client", "is_going", "is_listed", "made", "marker", "plans", "slot", "started")
+    __slots__ = ("client", "is_going", "is_listed", "made", "marker", "plans", "slot", "started", "together")
 
     def __init__(self, client: Client, plans: list[Plan], slot: Slot, marker: Job, *, is_listed: bool) -> None:
         self.client = client
@@ -105,6 +124,7 @@ class Fanout:
         self.is_listed = is_listed
         self.is_going = False
         self.made: list[tuple[bytes, bytes]] = []
+        self.together: Together | None = None
 
     def goes_on_as(self, job: Job, again: Job) -> None:
         """Note that a job goes on under another id of its key (keying.py)."""
@@ -137,6 +157,18 @@ def start(
     return None
 
 
+def start_together(
+    broker: Broker, client: Client, jobs: list[Job], timeout_ms: int, *, is_default: bool, is_listed: bool
+) -> None:
+    """Make jobs that differ in their ids and queues only, and let the client wait."""
+    marker = Job(jobs[0].id, NO_TERMS, b"", 0, 0, broker.sets.mine)
+    slot = replication.wait_for_copies(client, marker)
+    broker.waits.blocked_count += 1
+    fan = Fanout(client, [], slot, marker, is_listed=is_listed)
+    fan.together = together = Together(fan, marker, jobs, shared_copies.ids_of(jobs))
+    replication.start_together(broker, client, together, timeout_ms, slot, is_default=is_default)
+
+
 def _has_batch(job: Job) -> bool:
     return job.attributes is not None and job.attributes.extra(BATCH) is not None
 
@@ -152,10 +184,35 @@ def settle(broker: Broker) -> None:
     while broker.producers.fans_due:
         due, broker.producers.fans_due = broker.producers.fans_due, {}
         for fan in due:
+            if fan.together is not None:
+                if fan.marker in broker.producers.together:
+                    _commit_together(broker, fan, fan.together)
+                    continue
+                _take_over(fan, fan.together)
             if fan.slot[0] is None:
                 _go_on(broker, fan)
             else:
                 _end(broker, fan)  # Its client is gone, or was sent away.
+
+
+def _commit_together(broker: Broker, fan: Fanout, together: Together) -> None:
+    """Queue all jobs, in one turn, and answer the producer."""
+    fan.together = None
+    replication.achieve_together(broker, broker.producers.together[fan.marker])
+    made = [(job.terms.queue, job.id) for job in together.jobs]
+    replication.answer(broker, fan.client, fan.marker, fan.slot, _reply_of(made, is_listed=fan.is_listed))
+
+
+def _take_over(fan: Fanout, together: Together) -> None:
+    """Give each job a plan, because they were parted."""
+    fan.together = None
+    for job, slot in zip(together.jobs, together.slots, strict=True):
+        plan = Plan(
+            job, 0, is_default=False, is_external=False, is_async=False, zone_count=0, is_quorum=False, create=None
+        )
+        plan.slot = slot
+        fan.plans.append(plan)
+    fan.started = len(fan.plans)
 
 
 def _go_on(broker: Broker, fan: Fanout) -> None:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from cluster_bus.node import Node
     from disque_py.core.changeable import Changeable
     from disque_py.core.client import Client
+    from disque_py.core.fanout import Fanout
     from disque_py.core.job_attributes import JobAttributes
     from disque_py.core.keying import Create
 
@@ -60,6 +61,7 @@ class Replication:
     zones        zones that must have a copy, too; 0: any
     is_quorum    copies of other data centres do not count (zones.py)
     is_held      it has its copies, and waits for those of others (fanout.py)
+    together     the jobs that share this work; None: it is the work of one job
     """
 
     __slots__ = (
@@ -72,6 +74,7 @@ class Replication:
         "is_held",
         "is_quorum",
         "slot",
+        "together",
         "zones",
     )
 
@@ -95,6 +98,29 @@ class Replication:
         self.zones = 0
         self.is_quorum = False
         self.is_held = False
+        self.together: Together | None = None
+
+
+class Together:
+    """Jobs of one fan-out, as long as all that happens to one of their copies happens to those of all.
+
+    They share one Replication then, and only `marker` waits in the client's table. If something
+    concerns one of them alone, each first gets a Replication and a slot of its own (replication.py, `part`).
+
+    marker   stands for the client's command
+    jobs     in the order of their queues
+    ids      their ids in one byte string
+    slots    one per job, once they are apart; empty before
+    """
+
+    __slots__ = ("fan", "ids", "jobs", "marker", "slots")
+
+    def __init__(self, fan: Fanout, marker: Job, jobs: list[Job], ids: bytes) -> None:
+        self.fan = fan
+        self.marker = marker
+        self.jobs = jobs
+        self.ids = ids
+        self.slots: list[list[bytes | None]] = []
 
 
 class Collection:

@@ -122,6 +122,14 @@ class JobAttributes:
             same.measure()
         return same
 
+    def like(self) -> JobAttributes:
+        """Return the same for another new job: priority, pairs and extras."""
+        same = JobAttributes(self.priority, self.meta)
+        if self.extras is not None:
+            same.extras = dict(self.extras)
+            same.measure()
+        return same
+
     def pack(self, topic: bytes | None = None) -> Packed:
         """Return the attributes as a field of a snapshot, with the topic of the job's terms."""
         if self.extras is not None or topic is not None:

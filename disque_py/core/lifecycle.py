@@ -97,14 +97,16 @@ def register_queued(broker: Broker, job: Job, queue: Queue | None) -> None:
         broker.used_memory += len(job.terms.queue)
     if job.attributes is not None:
         attributes_in(broker, job, job.attributes)
+        if job.attributes.extras is not None:
+            queue = queue or broker.queue(job.terms.queue)
+            open_for(broker, queue, job)
+            broker.batches.note_added(job)
     if broker.memory.is_spilling:
         broker.spill.fresh.append(job)
     if queue is None:
         queue = broker.queue(job.terms.queue)
     job.state = QUEUED
     job.was_queued = True
-    if job.attributes is not None and job.attributes.extras is not None:
-        open_for(broker, queue, job)
     queue.push(job)
     queue.jobs_in += 1
     queue.active_ms = broker.now_ms
@@ -118,8 +120,6 @@ def register_queued(broker: Broker, job: Job, queue: Queue | None) -> None:
         broker.schedule.set(job, job.expire_at_ms)
     if broker.is_journaling:
         broker.dirty[job] = False
-    if job.attributes is not None and job.attributes.extras is not None:
-        broker.batches.note_added(job)
     events = broker.events
     if events is not None:
         if job.attributes is not None or broker.settings.events_body:

@@ -1,4 +1,7 @@
-"""Copies before the reply: REPLJOB, GOTJOB, REFUSED, HOLDERS, ENQUEUE.
+"""Copies before the reply: REPLJOB, GOTJOB, REFUSED, HOLDERS, ENQUEUE; REPLMANY and GOTMANY for jobs made together.
+
+Jobs of one fan-out go to the same nodes in one message, are confirmed in one, and share one Replication. As soon as
+something concerns one of them alone (a refusal, a deadline, silence for EXTEND_MS, an ack), `part` gives each its own.
 
 An ADDJOB with REPLICATE R is answered when R nodes hold the job. The creator sends it to R-1 usable nodes in random
 order. A creator that replicates *externally* keeps no copy and sends the job to R nodes: it is leaving, or short of
@@ -21,6 +24,7 @@ from cluster_bus.messages import (
     DELJOB,
     ENQUEUE,
     GOTJOB,
+    GOTMANY,
     HOLDERS,
     REFUSED,
     REFUSED_BUSY,
@@ -30,11 +34,12 @@ from cluster_bus.messages import (
     REFUSED_MEMORY,
     REFUSED_PAUSED,
     REPLJOB,
+    REPLMANY,
     SETACK,
 )
 from cluster_bus.node import Node
 from disque_py import event_format
-from disque_py.core import changing, events, lifecycle, windows, zones
+from disque_py.core import changing, events, lifecycle, shared_copies, windows, zones
 from disque_py.core.broker import Broker
 from disque_py.core.client import RUNNING, WAITS_FOR_COPIES, WROTE, Client
 from disque_py.core.job import (
@@ -46,6 +51,7 @@ from disque_py.core.job import (
     Handover,
     Job,
     Replication,
+    Together,
     Wanted,
     memory_of,
     terms_of,
@@ -126,12 +132,86 @@ def start(
     if 0 < timeout_ms < EXTEND_MS:
         _schedule(broker, job, work, EXTEND_MS)
     else:
-        # Nearly all jobs have their copies long before: an entry in this list costs less than a timer.
-        if now_ms != broker.copies.extending_ms:
-            broker.copies.extending_ms = now_ms
-            broker.copies.extending = []
-            broker.copies.extensions.append((now_ms + EXTEND_MS, broker.copies.extending))
-        broker.copies.extending.append(job)
+        _line_up(broker, job)
+
+
+def _line_up(broker: Broker, job: Job) -> None:
+    """Have the job looked at in EXTEND_MS.
+
+    Nearly all jobs have their copies long before: an entry in this list costs less than a timer.
+    """
+    now_ms = broker.now_ms
+    if now_ms != broker.copies.extending_ms:
+        broker.copies.extending_ms = now_ms
+        broker.copies.extending = []
+        broker.copies.extensions.append((now_ms + EXTEND_MS, broker.copies.extending))
+    broker.copies.extending.append(job)
+
+
+def start_together(
+    broker: Broker, client: Client, together: Together, timeout_ms: int, slot: list[bytes | None], *, is_default: bool
+) -> None:
+    """Register new jobs that differ in their ids and queues only, and send their copies to the same nodes.
+
+    timeout_ms   0, or at least EXTEND_MS
+    slot         the reply slot of the command
+    """
+    jobs = together.jobs
+    sets = broker.sets
+    targets, holders = broker.copies.replica_sets.draw(broker, jobs[0].terms.replicate - 1)
+    assert broker.me in holders
+    now_ms = broker.now_ms
+    deadline_ms = now_ms + timeout_ms if timeout_ms else 0
+    work = Replication(client, slot, sets.only(broker.me), now_ms, deadline_ms, False, is_default)
+    work.together = together
+    for job in jobs:
+        job.holders = holders
+        job.work = work
+        lifecycle.register_waiting(broker, job)
+    broker.producers.together[together.marker] = work
+    if targets:
+        broker.send(targets, REPLMANY, shared_copies.item_of(broker, jobs, together.ids))
+    _line_up(broker, jobs[0])
+
+
+def part(broker: Broker, work: Replication, *, lines_up: bool = True) -> list[Job]:
+    """Give each of the jobs that share this work its own, because something concerns one of them. Return the jobs.
+
+    lines_up   have them looked at in EXTEND_MS; the first one stands in the line already
+    """
+    together = work.together
+    assert together is not None
+    client = work.client
+    del broker.producers.together[together.marker]
+    work.together = None
+    for job in together.jobs:
+        slot: list[bytes | None] = [None]
+        own = Replication(client, slot, work.confirmed, work.asked_again_ms, work.deadline_ms, False, work.is_default)
+        own.is_held = work.is_held
+        job.work = own
+        together.slots.append(slot)
+        client.waiting_jobs[job] = slot
+        broker.waits.blocked_count += 1
+        broker.producers.fans[job] = together.fan
+        if lines_up and job is not together.jobs[0]:
+            _line_up(broker, job)
+    return together.jobs
+
+
+def achieve_together(broker: Broker, work: Replication) -> None:
+    """Queue all jobs that share this work, because enough nodes hold them. The caller answers the producer."""
+    together = work.together
+    assert together is not None
+    assert len(work.confirmed) >= together.jobs[0].terms.replicate
+    del broker.producers.together[together.marker]
+    work.together = None
+    is_journaling = broker.is_journaling
+    for job in together.jobs:
+        lifecycle.achieve(broker, job)
+        queue_or_delay(broker, job)
+        if is_journaling:
+            lifecycle.mark_dirty(broker, job)
+    broker.stats.jobs_added += len(together.jobs)
 
 
 def _flags(job: Job) -> int:
@@ -208,10 +288,7 @@ def on_repljob(broker: Broker, sender: Node, items: list[Any]) -> None:
     shards = broker.shards
     done, done_before = broker.tombstones.generations()
     not_held = broker.acks.not_held
-    now_ms = broker.now_ms
-    horizon_ms = broker.schedule.horizon_ms
     high_memory = broker.memory.limits[1]
-    era = broker.era
     is_choosy = broker.is_leaving or broker.pauses.paused_count > 0 or broker.journal.disk_level > 0
     taken: list[bytes] = []
     for item in items:
@@ -235,31 +312,73 @@ def on_repljob(broker: Broker, sender: Node, items: list[Any]) -> None:
                     broker.send(only, REFUSED, (job_id, reason))
                 continue
         shard[job_id] = job
-        broker.job_count += 1
-        broker.used_memory += JOB_BYTES + len(job.body)
-        if len(job.terms.queue) > NAME_BYTES_FREE:
-            broker.used_memory += len(job.terms.queue)
-        if job.attributes is not None:
-            lifecycle.attributes_in(broker, job, job.attributes)
-        if broker.memory.is_spilling:
-            broker.spill.fresh.append(job)
-        job.was_queued = True
-        job.era = era
-        retry_ms = job.terms.retry_ms
-        if retry_ms:
-            wait_ms = job.terms.delay_ms + retry_ms if item[1] != REPAIRED else _timer_of(item[TIMER_AT])
-            job.requeue_at_ms = requeue_at_ms = now_ms + wait_ms + broker.jitter()
-            if job.attributes is not None:
-                _wait_as_copy(broker, job)
-            if requeue_at_ms <= horizon_ms:
-                lifecycle.arm(broker, job)
-        if job.expire_at_ms <= horizon_ms:
-            lifecycle.arm(broker, job)
-        if broker.is_journaling:
-            broker.dirty[job] = False
+        wait_ms = job.terms.delay_ms + job.terms.retry_ms
+        if item[1] == REPAIRED and job.terms.retry_ms:
+            wait_ms = _timer_of(item[TIMER_AT])
+        _take_in(broker, job, wait_ms)
         if wants_answer:
             taken.append(job_id)
     broker.send_all(only, GOTJOB, taken)
+
+
+def _take_in(broker: Broker, job: Job, wait_ms: int) -> None:
+    """Account for a new copy, which is in the index, and set its timer to so many milliseconds from now."""
+    broker.job_count += 1
+    broker.used_memory += JOB_BYTES + len(job.body)
+    if len(job.terms.queue) > NAME_BYTES_FREE:
+        broker.used_memory += len(job.terms.queue)
+    if job.attributes is not None:
+        lifecycle.attributes_in(broker, job, job.attributes)
+    if broker.memory.is_spilling:
+        broker.spill.fresh.append(job)
+    job.was_queued = True
+    job.era = broker.era
+    horizon_ms = broker.schedule.horizon_ms
+    if job.terms.retry_ms:
+        job.requeue_at_ms = requeue_at_ms = broker.now_ms + wait_ms + broker.jitter()
+        if job.attributes is not None:
+            _wait_as_copy(broker, job)
+        if requeue_at_ms <= horizon_ms:
+            lifecycle.arm(broker, job)
+    if job.expire_at_ms <= horizon_ms:
+        lifecycle.arm(broker, job)
+    if broker.is_journaling:
+        broker.dirty[job] = False
+
+
+def on_replmany(broker: Broker, sender: Node, items: list[Any]) -> None:
+    """Hold copies of jobs that were made together. If all are new and welcome, one answer confirms them.
+
+    Otherwise each gets its answer, as if it had come alone.
+    """
+    only = broker.sets.only(sender)
+    shards = broker.shards
+    not_held = broker.acks.not_held
+    for item in items:
+        jobs = shared_copies.jobs_of(broker, item)
+        done, done_before = broker.tombstones.generations()
+        is_choosy = broker.is_leaving or broker.pauses.paused_count > 0 or broker.journal.disk_level > 0
+        more_bytes = len(jobs) * (JOB_BYTES + len(jobs[0].body))
+        if is_choosy or broker.used_memory + more_bytes > broker.memory.limits[1]:
+            on_repljob(broker, sender, [(snapshot, 0) for snapshot in shared_copies.snapshots_of(item)])
+            continue
+        wait_ms = jobs[0].terms.delay_ms + jobs[0].terms.retry_ms
+        taken: list[bytes] = []
+        for job in jobs:
+            job_id = job.id
+            shard = shards[(job_id[12] & 63) << 6 | job_id[13] & 63]
+            if job_id in shard or job_id in done or job_id in done_before or (not_held and job_id in not_held):
+                continue
+            shard[job_id] = job
+            _take_in(broker, job, wait_ms)
+            taken.append(job_id)
+        if len(taken) == len(jobs):
+            broker.send(only, GOTMANY, item[0])
+            continue
+        broker.send_all(only, GOTJOB, taken)
+        known = set(taken)
+        others = [(each, 0) for each in shared_copies.snapshots_of(item) if each[0] not in known]
+        on_repljob(broker, sender, others)
 
 
 def _timer_of(span_ms: Any) -> int:
@@ -356,6 +475,10 @@ def on_gotjob(broker: Broker, sender: Node, items: list[Any]) -> None:
             continue
         work = job.work
         if isinstance(work, Replication):
+            if work.together is not None:
+                part(broker, work)
+                work = job.work
+                assert isinstance(work, Replication)
             confirmed = work.confirmed
             if sender not in confirmed and (not work.is_quorum or zones.is_local(broker, sender)):
                 work.confirmed = confirmed = confirmed + only
@@ -363,9 +486,26 @@ def on_gotjob(broker: Broker, sender: Node, items: list[Any]) -> None:
                     achieve(broker, job, work)
 
 
+def on_gotmany(broker: Broker, sender: Node, items: list[Any]) -> None:
+    """Note confirmed copies of jobs that were made together."""
+    for ids in items:
+        job_ids = shared_copies.split_ids(ids)
+        job = broker.find(job_ids[0])
+        work = job.work if job is not None else None
+        if not isinstance(work, Replication) or (together := work.together) is None or together.ids != ids:
+            on_gotjob(broker, sender, job_ids)
+            continue
+        if sender not in work.confirmed:
+            work.confirmed = work.confirmed + broker.sets.only(sender)
+            if len(work.confirmed) >= together.jobs[0].terms.replicate:
+                work.is_held = True
+                broker.producers.fans_due[together.fan] = None
+
+
 def achieve(broker: Broker, job: Job, work: Replication) -> None:
     """Queue a job that enough nodes hold, or have it queued, and answer the producer."""
     assert job.state == WAIT_REPL
+    assert work.together is None
     if broker.producers.fans and (fan := broker.producers.fans.get(job)) is not None:
         work.is_held = True
         broker.producers.fans_due[fan] = None
@@ -423,6 +563,10 @@ def count_again(broker: Broker) -> None:
         if isinstance(work, Replication) and work.is_default:
             copies = max(work.zones, default_copies(broker, is_external=work.is_external))
             if copies < job.terms.replicate:
+                if work.together is not None:
+                    part(broker, work)
+                    work = job.work
+                    assert isinstance(work, Replication)
                 set_copies(broker, job, copies)
                 if len(work.confirmed) >= copies and (not work.zones or zones.count(work.confirmed) >= work.zones):
                     achieve(broker, job, work)
@@ -451,6 +595,8 @@ def on_refused(broker: Broker, sender: Node, items: list[Any]) -> None:
             if job is not None and broker.drain is not None:
                 broker.drain.refused(job, sender)
             continue
+        if job.work.together is not None:
+            part(broker, job.work)
         if reason == REFUSED_KEY:
             broker.producers.key_conflicts.append(job)
         elif job.work.is_quorum and not zones.is_local(broker, sender):
@@ -554,6 +700,11 @@ def caller_out(broker: Broker, job: Job) -> None:
 
 def drop_client(broker: Broker, client: Client, reply: bytes | None) -> None:
     """Drop the producer's jobs that miss copies. It is gone (`reply` None), or it gets this error."""
+    if broker.producers.together:
+        for marker in list(client.waiting_jobs):
+            work = broker.producers.together.get(marker)
+            if work is not None:
+                part(broker, work)
     for job, slot in list(client.waiting_jobs.items()):
         if broker.producers.fans and (fan := broker.producers.fans.get(job)) is not None:
             broker.producers.fans_due[fan] = None
@@ -578,9 +729,12 @@ def extend_due(broker: Broker) -> None:
     line = broker.copies.extensions
     now_ms = broker.now_ms
     while line and line[0][0] <= now_ms:
-        for job in line.popleft()[1]:
-            if job.state == WAIT_REPL and isinstance(job.work, Replication):
-                on_timer(broker, job, job.work)
+        for first in line.popleft()[1]:
+            work = first.work
+            if isinstance(work, Replication):
+                for job in [first] if work.together is None else part(broker, work, lines_up=False):
+                    if job.state == WAIT_REPL and isinstance(job.work, Replication):
+                        on_timer(broker, job, job.work)
 
 
 def on_timer(broker: Broker, job: Job, work: Replication) -> None:
@@ -600,6 +754,9 @@ def on_timer(broker: Broker, job: Job, work: Replication) -> None:
 def give_up(broker: Broker, job: Job, reply: bytes | None) -> None:
     """Answer the producer with an error (None: it is gone), and remove the job everywhere, best effort."""
     work = job.work
+    if isinstance(work, Replication) and work.together is not None:
+        part(broker, work)
+        work = job.work
     others = broker.sets.others(job.holders)
     if others:
         broker.send(others, DELJOB, (job.id, None, CREATION_ABORTED) if _flags(job) else (job.id, None))

@@ -239,7 +239,8 @@ def on_leased(broker: Broker, sender: Node, items: list[Any]) -> None:
                 if part is not None and attempt > part.ended:
                     part.is_delayed = False
         events.learn(broker, job, RUNNING)
-        if attempt > job.attempt:
+        is_later = attempt > job.attempt
+        if is_later:
             job.attempt = min(attempt, ATTEMPT_MAX)
         elif attempt < job.attempt and job.is_leased_here:
             _tell_attempt(broker, sender, job)
@@ -260,6 +261,9 @@ def on_leased(broker: Broker, sender: Node, items: list[Any]) -> None:
             # ever.
             job.is_leased_here = False
             lifecycle.postpone(broker, job, until_ms)
+        elif job.is_leased_here and not is_later:
+            # WORKING came to the sender, for less time than our delivery lasts. We go on answering, and it does not.
+            _tell_leased(broker, sets.only(sender), job)
 
 
 def on_queued(broker: Broker, sender: Node, items: list[Any]) -> None:

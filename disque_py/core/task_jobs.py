@@ -153,6 +153,27 @@ def _was_taken(broker: Broker, share: Share, job: Job) -> bool:
     return is_taken and (work.where is None or work.where.takes(job))
 
 
+def pass_changed(broker: Broker, share: Share) -> None:
+    """Pass jobs of the next offer that have changed since they were chosen: a grant for one of them does nothing.
+
+    Near its LIMIT a leader grants one job at a time, and each grant costs an answer of all nodes (simulator 1251).
+    """
+    passed: list[Place] = []
+    kept: list[Place] = []
+    for place in share.chosen[share.at : share.at + OFFER_MAX]:
+        job = broker.find(place[2])
+        if job is None or job.terms.queue != share.work.queue:
+            passed.append(place)
+        elif is_wanted(broker, share, job):
+            kept.append(place)
+        else:
+            share.failed += _was_taken(broker, share, job)
+            passed.append(place)
+    if passed:
+        share.chosen[share.at : share.at + OFFER_MAX] = passed + kept
+        share.at += len(passed)
+
+
 def act_on_all(broker: Broker, share: Share) -> Steps:
     """Act on the jobs of a grant, a slice per step."""
     for number in range(1, share.granted + 1):

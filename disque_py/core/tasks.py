@@ -7,7 +7,8 @@ hold for the whole cluster, and a share does nothing for a leader that is gone.
 
 An *ordered* task takes the first jobs of all nodes first. Its shares offer the places of jobs in the order, and the
 leader merges the offers of all. Each walk keeps the first CHOSEN_MAX places, so memory is bounded; further walks find
-the places behind (task_jobs.py). Other tasks take jobs as the walk finds them, and each share goes on by itself.
+the places behind (task_jobs.py). A share looks at its jobs again before each offer, and leaves out those that changed
+meanwhile. Other tasks take jobs as the walk finds them, and each share goes on by itself.
 
 A rebalance has a plan (rebalance.py). Each share tells the length of its queue and whether its node takes jobs, and the
 leader grants jobs for a certain receiver. The share hands them over, and waits until all are answered. A node of which
@@ -526,6 +527,11 @@ def _steps(broker: Broker, share: Share) -> Steps:
         if not share.chosen:
             break
         while share.at < len(share.chosen):
+            passed = share.at
+            task_jobs.pass_changed(broker, share)
+            if share.at >= min(passed + OFFER_MAX, len(share.chosen)):
+                yield  # None of them is left.
+                continue
             share.is_offering = True
             share.is_idle = True
             _tell(broker, share)  # The leader may grant at once, if it is this node.

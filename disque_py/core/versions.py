@@ -22,6 +22,8 @@ ATTEMPTS: Final = 2
 REPAIR: Final = 3
 # The version that brought extras of jobs, and shared state besides queue settings.
 FLOWS: Final = 4
+# The version that brought one message for all jobs of a fan-out (shared_copies.py).
+SHARED_COPIES: Final = 5
 
 
 def older_node(broker: Broker, version: int) -> Node | None:

@@ -113,9 +113,10 @@ class EventFeed:
         self._finder: asyncio.Task[None] | None = None
 
     async def parts(self, wanted: EventFilter, idle_s: float) -> AsyncIterator[Part]:
-        """Yield events that pass the filter; an empty part each `idle_s` seconds without any."""
+        """Yield events that pass the filter; an empty part at the begin, and each `idle_s` seconds without any."""
         await self._find()
         self._finder = asyncio.create_task(self._keep_finding())
+        yield Part(place_text(self._place), [])
         while True:
             try:
                 # Not asyncio.wait_for: before Python 3.12 it loses a cancellation that comes together with an event.

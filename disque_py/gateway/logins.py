@@ -53,6 +53,8 @@ class Logins:
     cluster    name of the cluster, for entries of the access file that name clusters
     issuer     of tokens; None if there is none
     failures   failed logins of all clusters
+
+    `needs_login`: whether a request without a login is refused.
     """
 
     def __init__(
@@ -64,6 +66,7 @@ class Logins:
         failures: LoginFailures | None = None,
     ) -> None:
         self._settings = settings
+        self.needs_login = settings.has_logins
         self._options = options
         self._cluster = cluster
         self._issuer = issuer
@@ -78,11 +81,6 @@ class Logins:
         self.client = AsyncDisque(*options.seeds, **settings_of(options))
         self._tokens: dict[str, Principal] = {}
         self._everyone = Principal("local", ALL, self.client)
-
-    @property
-    def needs_login(self) -> bool:
-        """Whether a request without a login is refused."""
-        return self._settings.has_logins
 
     def access(self) -> AccessFile:
         """Return the access file as it is now. Raises OSError, ValueError when it is read for the first time."""

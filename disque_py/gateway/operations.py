@@ -7,7 +7,7 @@ permissions and the mapping of gRPC derive from it. actions/ has a function per 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from disque_py.event_format import JOB_STATUSES
@@ -55,6 +55,9 @@ class Operation:
     changes     whether it changes something: refused where the gateway is read-only, and audited
     waits       whether it may wait for long, so that a caller that hangs up must be noticed
     form        of the answer: `json`, `lines` (NDJSON), `events` (SSE)
+    has_body    whether HTTP has a JSON body
+    kinds       name of an argument -> its kind
+    required    names of arguments that must be given
     """
 
     name: str
@@ -70,11 +73,14 @@ class Operation:
     changes: bool = False
     waits: bool = False
     form: Literal["json", "lines", "events"] = "json"
+    has_body: bool = field(init=False, default=False)
+    kinds: dict[str, Kind] = field(init=False, compare=False, default_factory=dict)
+    required: tuple[str, ...] = field(init=False, default=())
 
-    @property
-    def has_body(self) -> bool:
-        """Whether HTTP has a JSON body."""
-        return any(argument.place == "body" for argument in self.arguments)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "has_body", any(argument.place == "body" for argument in self.arguments))
+        object.__setattr__(self, "kinds", {argument.name: argument.kind for argument in self.arguments})
+        object.__setattr__(self, "required", tuple(each.name for each in self.arguments if each.required))
 
     def all_errors(self) -> tuple[str, ...]:
         """Return all codes that it can have."""
@@ -240,6 +246,11 @@ TABLE: Final = (
         ("BADID", "UNREACHABLE", "OOM"), changes=True,
     ),
     Operation(
+        "move_job", "POST", "/v1/jobs/{id}/move", "operate", "job",
+        "Move a job to another queue, as it is.", "MOVEJOB",
+        (JOB, Argument("to", NAME, "the other queue", required=True)), ("BADID", "UNREACHABLE", "OOM"), changes=True,
+    ),
+    Operation(
         "requeue", "POST", "/v1/jobs/{id}/requeue", "operate", "job",
         "Queue a job now; an errored one gets fresh attempts.", "ENQUEUE",
         (JOB,), ("BADID", "PAUSED", "OOM"), changes=True,
@@ -276,10 +287,14 @@ TABLE: Final = (
     ),
     Operation(
         "change_jobs", "POST", "/v1/queues/{queue}/jobs:change", "operate", "queue",
-        "Queue or cancel every job that a search finds, as an operation of this gateway.", "JSCAN, SHOW, ENQUEUE, CANCELJOB",
+        "Queue, cancel or move every job that a search finds, as an operation of this gateway.",
+        "JSCAN, SHOW, ENQUEUE, CANCELJOB, MOVEJOB",
         (
             QUEUE,
-            Argument("action", Choice(("requeue", "cancel")), "`requeue`: queue it now; `cancel`", required=True),
+            Argument(
+                "action", Choice(("requeue", "cancel", "move")), "`requeue`: queue it now; `cancel`; `move`", required=True
+            ),
+            Argument("to", NAME, "the other queue of a `move`"),
             *CHANGED_SEARCH,
             Argument("expected", Whole(0, 2**62), "refuse with CONFIRM if another number of jobs matches"),
         ),

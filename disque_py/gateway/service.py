@@ -10,15 +10,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from prometheus_client import CollectorRegistry, Histogram
+from prometheus_client import CollectorRegistry
 
 from disque_py.client import DisqueError, commands
 from disque_py.client.options import make_options, settings_of_url
 from disque_py.gateway import actions
+from disque_py.gateway.actions import Action
 from disque_py.gateway.actions.calls import Call
 from disque_py.gateway.audit import Audit
 from disque_py.gateway.board import Board
@@ -26,7 +27,7 @@ from disque_py.gateway.certificates import Certificate
 from disque_py.gateway.grants import Principal
 from disque_py.gateway.logins import Logins
 from disque_py.gateway.metrics.cluster_metrics import ClusterMetrics
-from disque_py.gateway.metrics.table import REQUEST_SECONDS
+from disque_py.gateway.metrics.durations import Durations
 from disque_py.gateway.oidc import Issuer
 from disque_py.gateway.operations import Operation
 from disque_py.gateway.problems import RefusedError, refusal_of
@@ -39,7 +40,6 @@ NAME: Final = "disque-gateway"
 LOG: Final = logging.getLogger(NAME)
 # A stream's login is checked again after this time: tokens end, users are removed, files change.
 STAY_S: Final = 10.0
-BUCKETS: Final = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,14 +83,8 @@ class Service:
         self._address_rates: Rates = main._address_rates if main else Rates(settings.address_rate)
         self._streams: dict[str, int] = main._streams if main else {}
         self.registry = CollectorRegistry()
-        self._observers: dict[tuple[str, str, str], Callable[[float], None]] = {}
-        self._durations = Histogram(
-            REQUEST_SECONDS.name,
-            REQUEST_SECONDS.help,
-            REQUEST_SECONDS.labels,
-            registry=self.registry,
-            buckets=BUCKETS,
-        )
+        self._durations = Durations()
+        self.registry.register(self._durations)
         self.metrics = ClusterMetrics(settings, self.options, self.registry)
 
     async def close(self) -> None:
@@ -121,13 +115,15 @@ class Service:
         """Return a call with these arguments. `headers` of the request may have its trace context."""
         return Call(principal, args, self.settings, self.board, trace_of(headers) if headers else {}, self.works)
 
-    async def perform(self, operation: Operation, call: Call, address: str, door: str) -> Any:
-        """Execute an operation. Raises RefusedError."""
+    async def perform(
+        self, operation: Operation, call: Call, address: str, door: str, action: Action | None = None
+    ) -> Any:
+        """Execute an operation, by its own action or by this one. Raises RefusedError."""
         started = time.perf_counter()
         code = "OK"
         try:
             await self.admit(operation, call)
-            return await actions.ACTIONS[operation.name](call)
+            return await (action or actions.ACTIONS[operation.name])(call)
         except asyncio.CancelledError:
             code = "GONE"
             raise
@@ -140,11 +136,7 @@ class Service:
 
     def record(self, operation: Operation, call: Call, address: str, door: str, code: str, seconds: float) -> None:
         """Count a call, and audit it if it changes something or was forbidden."""
-        observe = self._observers.get((door, operation.name, code))
-        if observe is None:
-            labeled = self._durations.labels(door, operation.name, code)
-            observe = self._observers[door, operation.name, code] = labeled.observe
-        observe(seconds)
+        self._durations.observe(door, operation.name, code, seconds)
         if code == "NOPERM" or (operation.changes and operation.role in ("operate", "admin")):
             self.audit.line(
                 time.time(), call.principal.name, address, door, operation.name, call.args, code, self.cluster_shown
@@ -162,21 +154,21 @@ class Service:
                 await self._ask_for_events(call)
             return
         role, scope = operation.role, operation.scope
-        if not principal.may_somewhere(role):
+        if scope == "queue":
+            if not principal.may(role, call.queue):
+                raise _forbidden(principal, role, call.queue if principal.may_somewhere(role) else "")
+        elif not principal.may_somewhere(role):
             raise _forbidden(principal, role)
-        if scope == "name":
+        elif scope == "name":
             if not principal.may(role, call.args["name"]):
                 raise _forbidden(principal, role, call.args["name"])
-        elif scope == "queue":
-            if not principal.may(role, call.queue):
-                raise _forbidden(principal, role, call.queue)
-            if "to" in call.args and not principal.may(role, call.args["to"]):
-                raise _forbidden(principal, role, call.args["to"])
         elif scope == "all":
             if not principal.may_everywhere(role):
                 raise _forbidden(principal, role)
         elif scope == "job" and not principal.may_everywhere(role):
             await self._check_jobs(call, role)
+        if "to" in call.args and not principal.may(role, call.args["to"]):
+            raise _forbidden(principal, role, call.args["to"])
 
     async def _ask_for_events(self, call: Call) -> None:
         """Refuse a user of the broker without permission for events. Raises RefusedError."""

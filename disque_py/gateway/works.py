@@ -1,7 +1,7 @@
-"""Works: changes of many single jobs, which a gateway makes itself, one command per job.
+"""Works: changes of many single jobs, which a gateway makes itself, by commands on their ids.
 
 Nodes change all jobs of a queue that have a status and metadata (QPURGE, QMOVE, QREDRIVE). For a filter that they don't
-have, such as the reason of a failure, the gateway sends a command per job. Such a work is shown among the operations,
+have, such as the reason of a failure, the gateway sends the commands. Such a work is shown among the operations,
 with its progress, and can be stopped. It belongs to its gateway, and ends with it. Finished changes stay, and a repeat
 is safe.
 """

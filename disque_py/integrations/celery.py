@@ -30,7 +30,7 @@ from celery.exceptions import TimeoutError as CeleryTimeoutError
 from kombu.utils.encoding import bytes_to_str, str_to_bytes
 
 from disque_py.client import Disque, DisqueConnectionError, JobEnd
-from disque_py.client.flow_commands import UNKNOWN
+from disque_py.client.waiting import is_told
 from disque_py.integrations.kombu.urls import DAY_S, masked, read_options, split_urls
 from disque_py.integrations.patience import persist
 
@@ -164,15 +164,14 @@ class DisqueBackend(SyncBackendMixin, Backend):
             span = max(0.001, min(slices)) if slices else None
             began = time.monotonic()
             ends = self.client.wait_jobs(*list(waiting)[:WAIT_MAX], first=True, timeout=span)
-            # At its time-out a wait also says of a job that it is unknown if a node has not answered.
-            is_early = span is None or time.monotonic() - began < span
+            left_s = None if span is None else span - (time.monotonic() - began)
             found = [(end.id, payload) for end in ends if (payload := self._payload(end)) is not None]
             for job_id, payload in found:
                 meta = self._meta(payload)
                 if on_message is not None:
                     on_message(meta)
                 yield waiting.pop(job_id), meta
-            gone = [end for end in ends if end.is_over and end.id in waiting and (is_early or end.status != UNKNOWN)]
+            gone = [end for end in ends if end.id in waiting and is_told(end, left_s)]
             if gone and not found:
                 raise CeleryTimeoutError("The results have expired.")
             if on_interval is not None:

@@ -110,6 +110,8 @@ MessageHandler = Callable[[Broker, Node, list[Any]], None]
 MESSAGES: Final[dict[int, MessageHandler]] = {
     messages.REPLJOB: replication.on_repljob,
     messages.GOTJOB: replication.on_gotjob,
+    messages.REPLMANY: replication.on_replmany,
+    messages.GOTMANY: replication.on_gotmany,
     messages.REFUSED: replication.on_refused,
     messages.HOLDERS: replication.on_holders,
     messages.ENQUEUE: replication.on_enqueue,
@@ -479,15 +481,17 @@ def _unknown(client: Client, argv: list[bytes]) -> bytes:
 
 
 def _may_overlap(client: Client, argv: list[bytes]) -> bool:
-    """Return whether a request may start while an earlier ADDJOB of the client waits for copies.
+    """Return whether a request may start while an earlier ADDJOB or TOPIC PUBLISH of the client waits for copies.
 
-    Further ADDJOBs may, since only the order of replies matters. An ADDJOB with MAXLEN may not: its answer depends on
-    whether the job before it was queued.
+    Further ones may, since only the order of replies matters. One with MAXLEN may not: its answer depends on whether
+    the job before it was queued.
     """
     if client.waiting != WAITS_FOR_COPIES or client.slots is None or len(client.slots) >= OVERLAP_MAX:
         return False
     if len(argv) > WORDS_MAX:
         return False  # It is refused after the ADDJOB before it.
+    if argv[0].lower() == b"topic" and (len(argv) < 2 or argv[1].lower() != b"publish"):
+        return False
     for at in range(4, len(argv)):
         word = argv[at]
         if len(word) == 6 and word.lower() == b"maxlen":

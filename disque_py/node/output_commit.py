@@ -35,6 +35,7 @@ from cluster_bus.messages import (
     FILTER_NEED,
     FREED,
     GOTJOB,
+    GOTMANY,
     HINT,
     INTEREST,
     ISKEY,
@@ -51,6 +52,7 @@ from cluster_bus.messages import (
     RELEASE,
     RELEASED,
     REPLJOB,
+    REPLMANY,
     SETTING,
     SETTINGS_DIGEST,
     SETTINGS_HAVE,
@@ -77,6 +79,7 @@ OF_CLAIMS: Final = (VOTERS, CLAIM, CLAIM_IS, RELEASE, RELEASED, VOTE, VOTE_IS, R
 FREE: Final = frozenset(
     (
         REPLJOB,
+        REPLMANY,
         NEEDJOBS,
         HINT,
         INTEREST,
@@ -170,7 +173,7 @@ class OutputCommit:
         held = self._messages
         free = [run for _, waiting in held for run in waiting] + runs
         held.clear()
-        return [run for run in free if run[1] != GOTJOB]
+        return [run for run in free if run[1] not in (GOTJOB, GOTMANY)]
 
     def leave_out(self, node: Node) -> None:
         """Drop the messages that wait for this node: its process has ended, and the next one must not get them.

@@ -15,11 +15,13 @@ from typing import Any, Final, Protocol
 
 from cluster_bus.codec import encode_runs, frames
 from cluster_bus.membership import Membership
+from cluster_bus.messages import GOTMANY, REPLMANY
 from cluster_bus.node import Node
 from cluster_bus.outgoing import Outgoing
-from disque_py.core import timers
+from disque_py.core import shared_copies, timers
 from disque_py.core.broker import Broker
 from disque_py.core.broker_parts import NO_PLACE
+from disque_py.core.versions import SHARED_COPIES
 from disque_py.log_lines import line
 from disque_py.node import dispatch
 from disque_py.node.commit_position import CommitPosition
@@ -407,9 +409,24 @@ class Driver:
 
 def _encoded(kind: int, items: list[Any], version: int) -> list[bytes]:
     """Return the items as runs of at most ITEMS_PER_RUN."""
+    if kind in (REPLMANY, GOTMANY):
+        return _encoded_many(kind, items, version)
     if len(items) <= ITEMS_PER_RUN:
         return encode_runs(kind, items, version)
     encoded: list[bytes] = []
     for at in range(0, len(items), ITEMS_PER_RUN):
         encoded += encode_runs(kind, items[at : at + ITEMS_PER_RUN], version)
+    return encoded
+
+
+def _encoded_many(kind: int, items: list[Any], version: int) -> list[bytes]:
+    """Return items of jobs that were made together as runs that a node of this version knows."""
+    encoded: list[bytes] = []
+    for at in range(0, len(items), shared_copies.ITEMS_PER_RUN):
+        some = items[at : at + shared_copies.ITEMS_PER_RUN]
+        if version >= SHARED_COPIES:
+            encoded += encode_runs(kind, some, version)
+        else:
+            older, plain = shared_copies.for_older(kind, some)
+            encoded += _encoded(older, plain, version)
     return encoded

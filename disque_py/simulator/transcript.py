@@ -11,7 +11,18 @@ from typing import Any
 from cluster_bus import messages as m
 from cluster_bus.codec import Decoder
 from cluster_bus.node import ID_BYTES
-from disque_py.core.asking import CANCEL, COPY, HAS_LEASED, HAS_QUEUED, NOTHING, OVER, PROMOTE, RESCHEDULE
+from disque_py.core.asking import (
+    CANCEL,
+    COPY,
+    HAS_INVISIBLE,
+    HAS_LEASED,
+    HAS_QUEUED,
+    MOVE,
+    NOTHING,
+    OVER,
+    PROMOTE,
+    RESCHEDULE,
+)
 from disque_py.core.changeable import IS_DEAD_LETTER, IS_ERRORED
 from disque_py.core.changing import OUTCOME_CANCELED
 from disque_py.core.job import CTIMES_PER_MS, STATE_NAMES, Job
@@ -20,6 +31,7 @@ from disque_py.core.queue import PAUSE_NAMES
 from disque_py.core.queue_settings import QUEUE, SCHEDULE, split_key
 from disque_py.core.recurring import PROGRESS, SPEC, unpack_definition, unpack_progress
 from disque_py.core.replication import CREATION_ABORTED, NEW_KEY, NO_ANSWER, REPAIRED
+from disque_py.core.shared_copies import split_ids
 
 REASONS = {0: "taken"} | {
     value: name.removeprefix("REFUSED_").lower() for name, value in vars(m).items() if name.startswith("REFUSED_")
@@ -33,12 +45,19 @@ NEEDJOBS_FLAGS = {
 }
 INTEREST = {-1: "gone", -2: "all void"}
 DIGESTS = ("digest", "that was all", "digest after a write", "digest after a large write")
-DEED_NAMES = {CANCEL: "cancel", PROMOTE: "promote", RESCHEDULE: "reschedule"}
+DEED_NAMES = {CANCEL: "cancel", PROMOTE: "promote", RESCHEDULE: "reschedule", MOVE: "move"}
 STATE_KINDS = {SCHEDULE: "schedule"}
 TASK_ACTIONS = ("begin", "go on", "end")
 CLAIM_OUTCOMES = ("granted", "held", "old fence", "old attempt", "done", "may not vote", "another epoch", "no room")
 VOTES = ("yes", "no", "unable")
-HAS_NAMES = {NOTHING: "nothing", OVER: "over", COPY: "copy", HAS_QUEUED: "queued", HAS_LEASED: "leased"}
+HAS_NAMES = {
+    NOTHING: "nothing",
+    OVER: "over",
+    COPY: "copy",
+    HAS_QUEUED: "queued",
+    HAS_LEASED: "leased",
+    HAS_INVISIBLE: "invisible",
+}
 JOB_ID_BYTES = 40
 TEXT_MAX = 200
 TEXT_START = 20
@@ -158,6 +177,10 @@ def tell_message(names: Ids, kind: int, item: Any) -> str:
             return f"{names.of(snapshot[0])} {nodes(snapshot[4])}{REPLJOB_FLAGS[flags]}"
         case m.GOTJOB:
             return names.of(item) if isinstance(item, bytes) else f"{names.of(item[0])} known"
+        case m.REPLMANY:
+            return f"{' '.join(map(names.of, split_ids(item[0])))} {nodes(item[4])}"
+        case m.GOTMANY:
+            return " ".join(map(names.of, split_ids(item)))
         case m.REFUSED:
             return f"{names.of(item[0])} {REASONS[item[1]]}"
         case m.HOLDERS | m.SETACK:

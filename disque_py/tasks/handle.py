@@ -14,6 +14,7 @@ state.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Generic, Protocol, TypeVar, cast
@@ -21,6 +22,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar, cast
 from disque_py.client.flow_commands import JobEnd
 from disque_py.client.results import JobInfo
 from disque_py.client.spans import Span, float_seconds
+from disque_py.client.waiting import is_told
 from disque_py.tasks.errors import TaskCanceledError, TaskError, TaskExpiredError, TaskGoneError
 from disque_py.tasks.messages import ELSEWHERE, INLINE, read_failure
 from disque_py.tasks.operations import Broker, Cancel, Ends, Show
@@ -88,8 +90,8 @@ class Handle(Generic[R]):
         """
         broker, status = self._home.broker, ""
         for piece_s in pieces(timeout, is_live=broker.is_live):
-            end = broker.run(Ends((self.id,), piece_s))[0]
-            if end.is_over:
+            end, is_told = self._end(piece_s)
+            if is_told:
                 elsewhere = _elsewhere(end)
                 return self._value(end, None if elsewhere is None else broker.run(Show(elsewhere)))
             _check_alive(broker.run(Show(self.id)))
@@ -100,13 +102,28 @@ class Handle(Generic[R]):
         """Wait for the task, and return its result, as `wait` does."""
         broker, status = self._home.broker, ""
         for piece_s in pieces(timeout, is_live=broker.is_live):
-            end = (await broker.run_async(Ends((self.id,), piece_s)))[0]
-            if end.is_over:
+            end, is_told = await self._end_async(piece_s)
+            if is_told:
                 elsewhere = _elsewhere(end)
                 return self._value(end, None if elsewhere is None else await broker.run_async(Show(elsewhere)))
             _check_alive(await broker.run_async(Show(self.id)))
             status = end.status
         raise TimeoutError(f"task {self.id} is not over: {status}")
+
+    def _end(self, span_s: float) -> tuple[JobEnd, bool]:
+        """Wait for a while → the end, or the present status; and whether it is an end."""
+        until = time.monotonic() + span_s
+        end = self._home.broker.run(Ends((self.id,), span_s))[0]
+        return end, self._is_told(end, until)
+
+    async def _end_async(self, span_s: float) -> tuple[JobEnd, bool]:
+        """Wait for a while, as `_end` does."""
+        until = time.monotonic() + span_s
+        end = (await self._home.broker.run_async(Ends((self.id,), span_s)))[0]
+        return end, self._is_told(end, until)
+
+    def _is_told(self, end: JobEnd, until: float) -> bool:
+        return is_told(end, until - time.monotonic() if self._home.broker.is_live else None)
 
     def status(self) -> str:
         """Return `invisible`, `pending`, `running`, `completed`, `canceled`, `errored`, `expired` or `unknown`."""
@@ -132,24 +149,24 @@ class Handle(Generic[R]):
 
         Raises the errors of the client library, and none of the task. `wait` has the result afterwards.
         """
-        broker, last = self._home.broker, None
+        broker, last, span_s = self._home.broker, None, float_seconds("every", every)
         while True:
             told = progress_of(broker.run(Show(self.id)))
             if told is not None and told != last:
                 yield told
                 last = told
-            if broker.run(Ends((self.id,), every))[0].is_over:
+            if self._end(span_s)[1]:
                 return
 
     async def updates_async(self, every: Span = 1.0) -> AsyncIterator[Progress]:
         """Return an asynchronous iterator over the task's progress, as `updates` does."""
-        broker, last = self._home.broker, None
+        broker, last, span_s = self._home.broker, None, float_seconds("every", every)
         while True:
             told = progress_of(await broker.run_async(Show(self.id)))
             if told is not None and told != last:
                 yield told
                 last = told
-            if (await broker.run_async(Ends((self.id,), every)))[0].is_over:
+            if (await self._end_async(span_s))[1]:
                 return
 
     def cancel(self) -> bool:

@@ -264,6 +264,7 @@ def new_words(job_id: bytes, node_id: str) -> tuple[tuple[Word, ...], ...]:
         ("CANCELJOB", job_id),
         ("PROMOTE", job_id),
         ("RESCHEDULE", job_id, "PRIORITY", 5),
+        ("MOVEJOB", job_id, "TO", "others"),
         ("QMOVE", "words", "others"),
         ("QPURGE", "words"),
         ("QREDRIVE", "words"),

@@ -111,6 +111,21 @@ def test_a_caller_that_hangs_up_while_it_waits_takes_no_job(gateway, queue):
 
 
 @pytest.mark.parametrize(
+    ("path", "allow"),
+    [
+        ("/v1/queues/q", "DELETE, GET, PUT"),
+        ("/livez", "GET, HEAD"),
+        ("/dyno/q/push", "POST"),
+        ("/console/", "GET, POST"),
+    ],
+)
+def test_a_wrong_method_is_answered_with_those_that_there_are(gateway, path, allow):
+    """RFC 9110, section 15.5.6."""
+    reply = gateway.request("PATCH", path)
+    assert (reply.status, reply.headers["allow"]) == (405, allow)
+
+
+@pytest.mark.parametrize(
     ("verb", "path", "value", "status", "words"),
     [
         ("POST", "/v1/queues/q/jobs", {}, 400, "body"),

@@ -244,11 +244,34 @@ def test_delayed_jobs_are_retried_all_at_once(gateway, visitor, queue):
     assert "3 of 3" in operations
 
 
-@pytest.mark.parametrize("fields", [{"scope": "all", "reason": "x"}, {"scope": "selected", "id": "D-1"}])
-def test_nodes_move_by_metadata_only(visitor, queue, fields):
-    fields |= {"form": visitor.token(), "do": "move", "queue": queue, "to": "other", "counted": "1"}
-    reply = visitor.send("bulk", fields)
-    assert (reply.status, "move takes" in reply.text) == (400, True)
+def test_selected_jobs_are_moved(gateway, visitor, queue):
+    jobs = [add(gateway, queue, delay_ms=3_600_000) for _ in range(3)]
+    fields = {"form": visitor.token(), "do": "move", "queue": queue, "status": "invisible", "to": f"{queue}-b"}
+    fields |= {"scope": "selected", "id": jobs[:2]}
+    assert "Move 2 jobs?" in visitor.send("bulk", fields).text
+    assert visitor.send("bulk", fields | {"counted": "2"}).status == 303
+    assert until(lambda: depth(gateway, f"{queue}-b", "invisible") == 2)
+    assert depth(gateway, queue, "invisible") == 1
+
+
+def test_jobs_that_failed_for_a_reason_are_moved(gateway, visitor, queue):
+    for reason in ("broken pipe", "full", "broken wheel"):
+        errored(gateway, queue, reason)
+    assert until(lambda: depth(gateway, queue, "errored") == 3)
+    fields = {"form": visitor.token(), "do": "move", "scope": "all", "queue": queue, "status": "errored"}
+    fields |= {"reason": "broken", "to": f"{queue}-b"}
+    assert "Move 2 jobs?" in visitor.send("bulk", fields).text
+    assert visitor.send("bulk", fields | {"counted": "2"}).status == 303
+    assert until(lambda: depth(gateway, f"{queue}-b", "errored") == 2)
+    assert until(lambda: "2 of 2" in visitor.get("operations").text)
+    assert until(lambda: depth(gateway, queue, "errored") == 1)
+
+
+def test_a_job_is_moved_on_its_own_page(gateway, visitor, queue):
+    job = add(gateway, queue)
+    assert 'name="do" value="move_job"' in visitor.get(f"job?id={quote(job)}").text
+    assert visitor.do("move_job", id=job, to=f"{queue}-b").status == 303
+    assert until(lambda: gateway.get(f"/v1/jobs/{quote(job, safe='')}").json["queue"] == f"{queue}-b")
 
 
 def test_a_job_is_added_again_with_its_bytes_and_its_priority(gateway, visitor, queue):

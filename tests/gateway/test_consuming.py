@@ -105,3 +105,40 @@ def test_the_first_request_names_the_queue(rpc):
     answers = rpc.stream("Consume", iter([rpc.request("Consume", credit=1)]))
     with pytest.raises(grpc.RpcError, match="start"):
         next(answers)
+
+
+def test_settlements_of_many_requests_share_their_way(rpc, queue, consume):
+    """Each is answered once, whichever request it came in, and the stream ends behind the last of them."""
+    ids = {rpc("Enqueue", queue=queue).id for _ in range(30)}
+    consumer = consume(queue, 30)
+    assert {each.id for each in consumer.messages(30)} == ids
+    for job_id in ids:
+        consumer.send(settlements=[{"id": job_id}])
+    consumer.out.put(None)
+    assert sorted(each for answer in consumer.answers for each in answer.settled) == sorted(ids)
+    depth = rpc("GetDepth", queue=queue).depth
+    assert (depth.pending, depth.running) == (0, 0)
+
+
+def test_settlements_before_a_wrong_one_count(rpc, queue, consume):
+    rpc("Enqueue", queue=queue)
+    consumer = consume(queue, 1)
+    [message] = consumer.messages(1)
+    consumer.send(settlements=[{"id": message.id}, {"id": "D-x"}])
+    with pytest.raises(grpc.RpcError, match="does not hold D-x"):
+        for _ in consumer.answers:
+            pass
+    depth = rpc("GetDepth", queue=queue).depth
+    assert (depth.pending, depth.running) == (0, 0)
+
+
+def test_a_message_whose_lease_was_over_is_settled_without_harm(rpc, queue, consume):
+    """The later delivery is another consumer's."""
+    rpc("Enqueue", queue=queue, lease_ms=1000)
+    late = consume(queue, 1)
+    [message] = late.messages(1)
+    [again] = rpc("Dequeue", queue=queue, wait_ms=20_000, lease_ms=600_000).messages
+    assert (again.id, again.attempt) == (message.id, 2)
+    late.send(settlements=[{"id": message.id}])
+    assert list(next(late.answers).settled) == [message.id]
+    assert rpc("GetDepth", queue=queue).depth.running == 1

@@ -77,6 +77,16 @@ def test_a_reader_that_comes_back_with_its_place_misses_nothing(gateway, queue, 
     assert [again.next()[1]["job_id"] for _ in missed] == missed
 
 
+def test_a_reader_that_goes_before_its_first_event_has_a_place(gateway, queue, stream):
+    reader = stream(f"?queue={queue}&event=added")
+    name, _, reader.place = reader.answer.readline().decode().rstrip("\n").partition(": ")
+    assert name == "id"
+    reader.close()
+    missed = [gateway.post(f"/v1/queues/{queue}/jobs", {"body": "b"}).json["id"] for _ in range(2)]
+    again = stream(f"?queue={queue}&event=added", reader.place)
+    assert [again.next()[1]["job_id"] for _ in missed] == missed
+
+
 def test_the_events_of_one_job_can_be_followed(gateway, queue, stream):
     job = gateway.post(f"/v1/queues/{queue}/jobs", {"body": "b", "delay_ms": 60_000}).json["id"]
     reader = stream(f"?job={job.replace('+', '%2B')}")

@@ -37,3 +37,8 @@ def test_a_quiet_stream_moves_the_place_and_stays_open():
 
 def test_lost_events_are_told():
     assert 'event: trimmed\ndata: {"first":7}\n\n' in text_of(Part("a:7", [], "trimmed", {"first": 7}))
+
+
+def test_a_stream_begins_with_a_place():
+    assert text_of(Part("a:9", [])) == "retry: 1000\n\nid: a:9\n: no news\n\n"
+    assert text_of(Part("", [])) == "retry: 1000\n\n"

@@ -1,10 +1,53 @@
-"""The certificate of a connection, as its requests see it."""
+"""A connection: its writes, and its certificate as requests see it."""
 
 from __future__ import annotations
 
 import ssl
 
+from disque_py.gateway.http.protocol import Writer
 from issuers import Authority
+
+
+class Transport:
+    """Notes what is written."""
+
+    def __init__(self):
+        self.written = []
+
+    def write(self, data):
+        self.written.append(bytes(data))
+
+    def close(self):
+        self.written.append(b"closed")
+
+    def is_closing(self):
+        return self.written[-1:] == [b"closed"]
+
+
+def test_a_held_write_goes_together_with_the_next_one():
+    writer = Writer(transport := Transport())
+    writer.hold()
+    writer.write(b"head ")
+    assert transport.written == []
+    writer.write(b"body")
+    writer.write(b"next")
+    writer.release()
+    assert transport.written == [b"head body", b"next"]
+
+
+def test_a_held_write_is_never_lost():
+    """An answer to HEAD has no body, and a connection may close behind the head."""
+    for end in (Writer.release, Writer.close):
+        writer = Writer(transport := Transport())
+        writer.hold()
+        writer.write(b"head")
+        end(writer)
+        assert transport.written[0] == b"head"
+    assert writer.is_closing()
+
+
+def test_answers_without_a_body_are_whole(gateway):
+    assert (gateway.request("HEAD", "/livez").status, gateway.request("HEAD", "/livez").text) == (200, "")
 
 
 def test_each_request_of_a_connection_knows_the_certificate(make_gateway, tmp_path):

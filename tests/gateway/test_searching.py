@@ -68,6 +68,30 @@ def test_all_that_a_search_finds_are_changed(gateway, queue):
     assert until(lambda: depth(gateway, queue)["errored"] == 1)
 
 
+def test_a_change_moves_each_job_that_a_search_finds(gateway, queue):
+    filled(gateway, queue, 5)
+    fail(gateway, queue, ["a", "b", "b"])
+    assert until(lambda: search(gateway, queue, status="errored", reason="b")["matching"] == 2)
+    change = {"action": "move", "to": f"{queue}-b", "status": "errored", "reason": "b", "expected": 2}
+    work = gateway.post(f"/v1/queues/{queue}/jobs:change", change).json
+    assert until(lambda: gateway.get(f"/v1/operations/{work['id']}").json["state"] == "done")
+    assert gateway.get(f"/v1/operations/{work['id']}").json["jobs"] == 2
+    assert until(lambda: (depth(gateway, queue)["errored"], depth(gateway, f"{queue}-b")["errored"]) == (1, 2))
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        ({"action": "move"}, "move needs to"),
+        ({"action": "cancel", "to": "other"}, "to is for move"),
+        ({"action": "move", "to": "same"}, "the queues are the same"),
+    ],
+)
+def test_only_a_move_has_another_queue(gateway, words, text):
+    reply = gateway.post("/v1/queues/same/jobs:change", words)
+    assert (reply.status, text in reply.text) == (400, True)
+
+
 def test_a_search_ends_at_its_limit_and_then_nothing_is_changed(make_gateway, queue):
     gateway = make_gateway(search_max=10)
     filled(gateway, queue, 15)

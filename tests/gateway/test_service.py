@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import quote
+
 import pytest
 
 from disque_py.gateway.access_file import token_entry
@@ -92,6 +94,12 @@ def test_lists_have_only_what_the_role_covers(guarded):
 def test_moving_needs_the_role_on_both_queues(guarded):
     reply = guarded.post("/v1/queues/perm/move", {"to": "other"}, login="Bearer dq_operate")
     assert (reply.status, "'other'" in reply.text) == (403, True)
+    change = {"action": "move", "to": "other", "status": "errored"}
+    assert guarded.post("/v1/queues/perm/jobs:change", change, login="Bearer dq_operate").status == 403
+    job = guarded.post("/v1/queues/perm/jobs", {"body": "b"}, login="Bearer dq_all").json["id"]
+    path = f"/v1/jobs/{quote(job, safe='')}/move"
+    assert guarded.post(path, {"to": "other"}, login="Bearer dq_operate").status == 403
+    assert guarded.post(path, {"to": "perm-to"}, login="Bearer dq_operate").json == {"changed": 1}
 
 
 def test_changes_and_refusals_are_audited(guarded):

@@ -89,7 +89,7 @@ BOUNDS = {
         Parking: due groups values
         Pauses: deferred
         PriorityQueue: chunks head last_ranks lasts parts ranks tail
-        Producers: fans outcome_waits
+        Producers: fans outcome_waits together
         Renewal: _until
         Repairs: again later named noted questions to_ask to_go_on to_tell turns
         Restoring: _batches _keys _pause_places _results _sets _tokens dropped jobs pauses stale
@@ -97,6 +97,7 @@ BOUNDS = {
         SortedJobs: jobs keys lasts
         Spill: fresh heads lent older reading readings released unread
         Timetable: _buckets _front _keys _known _moments
+        Together: slots
     """,
     "queues": """
         Broker: ready

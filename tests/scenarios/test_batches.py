@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from disque_py.core.batch_state import CALLBACK_ID
 from world import Talker, World
 
 
@@ -28,6 +29,10 @@ def counts(world: World, node: str, batch: str = "b") -> tuple[int, ...]:
     found = shown(world, node, batch)
     names = ("total", "invisible-or-pending", "running", "completed", "canceled", "errored", "expired", "done")
     return tuple(found[name] for name in names)
+
+
+def jobs_of(world: World, node: str) -> list[bytes]:
+    return [job_id for shard in world.members[node].broker.shards for job_id in shard]
 
 
 def take(world: World, node: str, queue: str = "q") -> bytes:
@@ -75,6 +80,22 @@ def test_a_batch_is_done_when_it_is_closed_and_all_its_jobs_are_over() -> None:
     assert world.ask("a", "BATCH", "CLOSE", "b", "CALLBACK", "other", "x") == b"OK"
     world.run(2_000)
     assert not world.ask("a", "QLEN", "other")
+
+
+def test_a_callback_that_is_made_again_is_the_same_job() -> None:
+    """Spec BT4: its node died before any other one heard of the callback's id."""
+    world = joined(cluster_node_timeout=1_000)
+    job = add(world, "b")
+    world.ask("c", "BATCH", "CLOSE", "b", "CALLBACK", "after", "report")
+    maker = world.members[world.members["b"].broker.batches.by_name[b"b"].keepers[0].id[:1].decode()]
+    world.drop = lambda sender, receiver, kind, item: sender == maker.name and CALLBACK_ID in str(item).encode()
+    world.ask("b", "ACKJOB", job)
+    world.run(1_500)
+    others = [name for name in "abc" if name != maker.name]
+    (made,) = {job_id for name in "abc" for job_id in jobs_of(world, name) if job_id != job}
+    maker.die()
+    world.run(5_000)
+    assert [shown(world, name)["callback"] for name in others] == [made] * 2
 
 
 def test_a_redriven_job_makes_the_batch_undone_again() -> None:

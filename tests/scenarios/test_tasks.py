@@ -1,4 +1,4 @@
-"""PROMOTE, RESCHEDULE, QPURGE, QMOVE, QREDRIVE and QTASK on a cluster (spec MV1 to MV8)."""
+"""PROMOTE, RESCHEDULE, MOVEJOB, QPURGE, QMOVE, QREDRIVE and QTASK on a cluster (spec MV1 to MV8, MV10)."""
 
 from __future__ import annotations
 
@@ -117,6 +117,25 @@ def test_reschedule_changes_the_place_of_a_pending_job(asked: str) -> None:
     assert take(world, "b") == [first]
 
 
+@pytest.mark.parametrize("asked", "abc")
+def test_a_delayed_job_counts_once_after_a_change_of_its_priority(asked: str) -> None:
+    """Spec MV2, Y10, Z2: the node on which it counts acts."""
+    world = joined()
+    job = add(world, "c", "REPLICATE", 3, "DELAY", 100)
+    assert world.ask(asked, "RESCHEDULE", job, "PRIORITY", 1) == 1
+    assert length(world, "q", "invisible") == 1
+
+
+@pytest.mark.parametrize("asked", "abc")
+def test_a_dequeued_job_is_moved_where_it_counts(asked: str) -> None:
+    """Spec MV10, Y10, Z2."""
+    world = joined()
+    job = add(world, "c", "REPLICATE", 3)
+    assert world.ask("c", "DEQUEUE", job) == 1
+    assert world.ask(asked, "MOVEJOB", job, "TO", "r") == 1
+    assert (length(world, "q", "invisible"), length(world, "r", "invisible")) == (0, 1)
+
+
 def test_reschedule_with_delay_0_makes_a_job_pending() -> None:
     """Spec MV2."""
     world = joined()
@@ -136,13 +155,61 @@ def test_reschedule_leaves_running_and_finished_jobs_alone() -> None:
     assert world.ask("b", "RESCHEDULE", job, "DELAY", 5) == 0
 
 
+@pytest.mark.parametrize("asked", "abcd")
+def test_movejob_moves_a_job_once_on_any_node(asked: str) -> None:
+    """Spec MV10: the node that has the job queued acts, and it is pending in the other queue on that node only."""
+    world = joined("abcd")
+    first, second = add(world, "b", "REPLICATE", 3), add(world, "b", "REPLICATE", 3)
+    assert world.ask(asked, "MOVEJOB", first, "TO", "r") == 1
+    assert world.ask(asked, "MOVEJOB", first, "TO", "r") == 0
+    assert (length(world, "q"), length(world, "r")) == (1, 1)
+    assert sum(take(world, node, "r") == [first] for node in "abcd") == 1
+    assert world.ask(asked, "MOVEJOB", first, "TO", "q") == 0
+    assert take(world, "b") == [second]
+
+
+@pytest.mark.parametrize("asked", "abc")
+def test_movejob_leaves_errored_and_delayed_jobs_what_they_are(asked: str) -> None:
+    """Spec MV10, MV3."""
+    world = joined()
+    errored, delayed = add(world, "b", "REPLICATE", 3), add(world, "c", "REPLICATE", 3, "DELAY", 100)
+    assert take(world, "b") == [errored]
+    world.ask("b", "NACK", errored, "FINAL")
+    world.run(1_000)
+    assert world.ask(asked, "MOVEJOB", errored, delayed, "TO", "r") == 2
+    assert [length(world, "r", status) for status in ("pending", "invisible", "errored")] == [0, 1, 1]
+    assert [length(world, "q", status) for status in ("pending", "invisible", "errored")] == [0, 0, 0]
+
+
+def test_a_job_moved_to_a_paused_queue_is_invisible_there() -> None:
+    """Spec MV10, MV3."""
+    world = joined()
+    job = add(world, "b", "REPLICATE", 3)
+    world.ask("a", "PAUSE", "r", "in", "bcast")
+    assert world.ask("a", "MOVEJOB", job, "TO", "r") == 1
+    assert (length(world, "r"), length(world, "r", "invisible")) == (0, 1)
+    world.ask("a", "PAUSE", "r", "none", "bcast")
+    assert length(world, "r") == 1
+
+
+def test_movejob_acts_on_a_leaving_node() -> None:
+    """Spec MV10: as a task does. The node hands the job over afterwards."""
+    world = joined()
+    job = add(world, "b", "REPLICATE", 2)
+    world.ask("b", "CLUSTER", "LEAVING", "yes")
+    assert world.ask("a", "MOVEJOB", job, "TO", "r") == 1
+    world.run(5_000)
+    assert length(world, "r") == 1
+    assert sum(take(world, node, "r") == [job] for node in "ac") == 1
+
+
 def test_unknown_jobs_are_unreachable_while_a_node_is_away() -> None:
-    """Spec MV1, MV2, Y10."""
+    """Spec MV1, MV2, MV10, Y10."""
     world = joined()
     job = add(world, "c", "REPLICATE", 1)
     world.crash("c")
     world.run(1_000)
-    for command in (("PROMOTE", job), ("RESCHEDULE", job, "DELAY", 3)):
+    for command in (("PROMOTE", job), ("RESCHEDULE", job, "DELAY", 3), ("MOVEJOB", job, "TO", "r")):
         assert str(world.ask("a", *command)).startswith("UNREACHABLE")
 
 

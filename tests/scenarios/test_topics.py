@@ -63,7 +63,7 @@ def test_jobs_with_copies_become_ready_together(words: tuple[str | int, ...]) ->
 
 def test_missing_copies_of_one_job_undo_all() -> None:
     world = joined()
-    world.drop = lambda sender, receiver, kind, item: kind == 33 and sender == "c"
+    world.drop = lambda sender, receiver, kind, item: kind in (33, 69) and sender == "c"
     reply = world.ask("b", "ADDJOB", "t", "x", 200, "REPLICATE", 3)
     assert str(reply).startswith("NOREPL")
     world.run(1_000)

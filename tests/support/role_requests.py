@@ -21,6 +21,7 @@ ALLOWED = {
 BODIES = {
     "enqueue": {"body": "b"},
     "move": {"to": "perm-to"},
+    "move_job": {"to": "perm-to"},
     "put_queue": {"maxlen": 1000},
     "reschedule": {"delay_ms": 5},
     "find_jobs": {"keys": ["k"]},

@@ -1,4 +1,4 @@
-"""disque-admin job …: add, show, peek, cancel, retry, promote, reschedule, wait."""
+"""disque-admin job …: add, show, peek, cancel, retry, promote, reschedule, move, wait."""
 
 from __future__ import annotations
 
@@ -181,6 +181,20 @@ def reschedule(ctx: click.Context, job_id: str, delay: timedelta | None, priorit
         is_changed = node.run(commands.reschedule(job_id, delay=delay, priority=priority))
     click.echo("rescheduled" if is_changed else "The job runs, is errored, or is over: nothing was changed")
     if not is_changed:
+        ctx.exit(1)
+
+
+@job.command()
+@IDS
+@click.option("--to", required=True, shell_complete=complete_queue, help="The queue that they go to.")
+@click.pass_context
+def move(ctx: click.Context, ids: Sequence[str], to: str) -> None:
+    """Move jobs to another queue, wherever they are. Exit status 1 if one was not moved."""
+    with open_node(ctx) as node:
+        count = node.run(commands.move_jobs(*ids, to=to))
+    rest = "" if count == len(ids) else "; the others run, are over, or are in that queue"
+    click.echo(f"{count} of {len(ids)} jobs moved to '{to}'{rest}")
+    if count < len(ids):
         ctx.exit(1)
 
 

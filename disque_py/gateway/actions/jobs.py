@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 
-from disque_py.client import Address, DisqueError, NoJobError, ReplyError, arguments, commands
+from disque_py.client import Address, DisqueError, NoJobError, ReplyError, commands
 from disque_py.client.request import Request
-from disque_py.client.results import JobInfo
+from disque_py.client.results import Job, JobInfo
 from disque_py.gateway import shapes
 from disque_py.gateway.actions.calls import Call, asked, ms, other_nodes
 from disque_py.gateway.event_feed import nodes_of
@@ -38,31 +38,47 @@ def add_request(queue: str, args: dict[str, Any], trace: Mapping[str, str]) -> R
     if "key" in args and "request_id" in args:
         raise RefusedError("ERR", "give key or request_id")
     body = args["body"] if "body" in args else args["body_base64"]
-    return commands.add_job(
-        queue,
-        body,
-        timeout_ms=args.get("timeout_ms", arguments.ADD_TIMEOUT_MS),
-        replicate=args.get("replicate"),
-        delay=ms(args.get("delay_ms")),
-        retry=ms(args.get("retry_ms")),
-        ttl=ms(args.get("ttl_ms")),
-        maxlen=args.get("maxlen"),
-        async_=args.get("async", False),
-        priority=args.get("priority"),
-        meta=with_trace(args.get("meta"), trace),
-        key=args.get("key", args.get("request_id")),
-        attempts=args.get("attempts"),
-        backoff=args.get("backoff"),
-        window=_whole_seconds(args.get("window_ms")),
-        replace=args.get("replace", False),
-        batch=args.get("batch"),
-        zones=args.get("zones"),
-    )
+    options: Any = {
+        _ADD_OPTIONS[name]: value if name not in _SPANS else _SPANS[name](value)
+        for name, value in args.items()
+        if name in _ADD_OPTIONS
+    }
+    if trace:
+        options["meta"] = with_trace(args.get("meta"), trace)
+    return commands.add_job(queue, body, **options)
 
 
-def _whole_seconds(milliseconds: int | None) -> int | None:
+def _whole_seconds(milliseconds: int) -> int:
     """Round a span up to seconds, where the broker has no milliseconds."""
-    return None if milliseconds is None else -(-milliseconds // 1000)
+    return -(-milliseconds // 1000)
+
+
+# Arguments of an `enqueue` -> options of the client, and those that are spans there.
+_ADD_OPTIONS: Final = {
+    "timeout_ms": "timeout_ms",
+    "replicate": "replicate",
+    "delay_ms": "delay",
+    "retry_ms": "retry",
+    "ttl_ms": "ttl",
+    "maxlen": "maxlen",
+    "async": "async_",
+    "priority": "priority",
+    "meta": "meta",
+    "key": "key",
+    "request_id": "key",
+    "attempts": "attempts",
+    "backoff": "backoff",
+    "window_ms": "window",
+    "replace": "replace",
+    "batch": "batch",
+    "zones": "zones",
+}
+_SPANS: Final[dict[str, Callable[[int], Any]]] = {
+    "delay_ms": ms,
+    "retry_ms": ms,
+    "ttl_ms": ms,
+    "window_ms": _whole_seconds,
+}
 
 
 def _result_of(args: dict[str, Any]) -> str | bytes | None:
@@ -77,8 +93,8 @@ async def enqueue(call: Call) -> Any:
     return {"id": await call.run(add_request(call.queue, call.args, call.trace))}
 
 
-async def add_many(call: Call, requests: Sequence[Request[str]]) -> list[Any]:
-    """Execute ADDJOBs in one pipeline → per command its id or its error."""
+async def sent(call: Call, requests: Sequence[Request[Any]]) -> list[Any]:
+    """Execute commands in one pipeline → per command its value or its error."""
     pipeline = call.client.pipeline()
     for request in requests:
         pipeline.add(request)
@@ -86,7 +102,15 @@ async def add_many(call: Call, requests: Sequence[Request[str]]) -> list[Any]:
 
 
 async def dequeue(call: Call) -> Any:
-    """GETJOB. A request id is the token, and it chooses the node: a token is known on one."""
+    """GETJOB."""
+    return {"jobs": [shapes.job(job) for job in await taken(call)]}
+
+
+async def taken(call: Call) -> list[Job]:
+    """Take jobs by the arguments of a `dequeue`.
+
+    A request id is the token, and it chooses the node: a token is known on one.
+    """
     args = call.args
     wait_ms = args.get("wait_ms", 0)
     if wait_ms > call.settings.wait_max_ms:
@@ -113,7 +137,7 @@ async def dequeue(call: Call) -> Any:
             await call.client.put_back(found)
 
     call.put_back = put_back
-    return {"jobs": [shapes.job(job) for job in found]}
+    return found
 
 
 async def _node_of_token(call: Call, token: str) -> Address:
@@ -203,6 +227,11 @@ async def reschedule(call: Call) -> Any:
     return {"changed": int(is_changed)}
 
 
+async def move_job(call: Call) -> Any:
+    """MOVEJOB."""
+    return {"changed": await call.run(commands.move_jobs(call.args["id"], to=call.args["to"]))}
+
+
 async def requeue(call: Call) -> Any:
     """ENQUEUE, on a node that has the job."""
     return {"changed": await requeued(call, call.args["id"])}
@@ -243,7 +272,8 @@ async def wait_job(call: Call) -> Any:
         outcome = await call.client.wait(call.args["id"], timeout=timeout_ms / 1000)
     except TimeoutError:
         shown = await call.run(commands.show(call.args["id"], cluster=True))
-        return {"status": shown.status if shown is not None else "gone", "is_over": shown is None}
+        # A job that is not found now may be on a node that can't be asked.
+        return {"status": "unknown" if shown is None else shown.status, "is_over": False}
     shape: dict[str, Any] = {"status": outcome.status, "is_over": True}
     if outcome.result is not None and call.may_see_bodies(""):
         shape |= shapes.octets_of("result", outcome.result)

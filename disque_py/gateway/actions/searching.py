@@ -26,8 +26,8 @@ from disque_py.gateway.problems import RefusedError
 WALK_COUNT: Final = 1_000
 SHOWS: Final = 50
 REASONS_MAX: Final = 20
-# Jobs of one CANCELJOB.
-CANCELED_AT_ONCE: Final = 100
+# Jobs of one CANCELJOB or MOVEJOB.
+IDS_AT_ONCE: Final = 100
 
 
 class Match(NamedTuple):
@@ -168,11 +168,17 @@ async def _shown(call: Call, page: list[Match], node: Address) -> list[JobInfo]:
 
 
 async def change_jobs(call: Call) -> Any:
-    """A search, then ENQUEUE or CANCELJOB of each job that matches, as work of this gateway."""
+    """A search, then ENQUEUE, CANCELJOB or MOVEJOB of each job that matches, as work of this gateway."""
     principal = call.principal
+    action, to = call.args["action"], call.args.get("to")
+    if (action == "move") != (to is not None):
+        raise RefusedError("ERR", "move needs to, the other queue" if action == "move" else "to is for move")
+    if to == call.queue:
+        raise RefusedError("ERR", "the queues are the same")
     # Where no job matches, no command asks the broker for this permission.
-    if principal.asks_broker and principal.grants and not principal.may("operate", call.queue):
-        raise RefusedError("NOPERM", f"{principal.name} has no role operate on {call.queue!r}")
+    for queue in (call.queue, *([to] if to else [])):
+        if principal.asks_broker and principal.grants and not principal.may("operate", queue):
+            raise RefusedError("NOPERM", f"{principal.name} has no role operate on {queue!r}")
     found = await search(call)
     if found.missing or not found.is_complete:
         what = f"{', '.join(found.missing)} did not answer" if found.missing else "there are more (search-max)"
@@ -180,12 +186,13 @@ async def change_jobs(call: Call) -> Any:
     expected = call.args.get("expected")
     if expected is not None and expected != len(found.found):
         raise RefusedError("CONFIRM", f"the number has changed: {len(found.found)} jobs match now")
-    action = call.args["action"]
-    step = CANCELED_AT_ONCE if action == "cancel" else 1
+    step = 1 if action == "requeue" else IDS_AT_ONCE
     ids = [match.id for match in found.found]
     parts = [ids[at : at + step] for at in range(0, len(ids), step)]
 
     async def change(part: list[str]) -> int:
+        if to is not None:
+            return await call.run(commands.move_jobs(*part, to=to))
         return await (call.run(commands.cancel(*part)) if action == "cancel" else requeued(call, part[0]))
 
     return call.works.begin(action, call.queue, principal.name, parts, change).shape()

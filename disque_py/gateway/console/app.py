@@ -15,7 +15,7 @@ from disque_py.gateway.console import charts, code_flow, forms, shown
 from disque_py.gateway.console.pages import DOOR, MENU, PAGES, View
 from disque_py.gateway.console.sessions import ISSUER, LOGIN, SAID, SAID_MAX, WORD, Session, cookie
 from disque_py.gateway.grants import Principal
-from disque_py.gateway.http.exchange import Answer, Exchange
+from disque_py.gateway.http.exchange import Answer, Exchange, refusal_headers
 from disque_py.gateway.problems import RefusedError
 from disque_py.gateway.service import Service
 
@@ -110,7 +110,7 @@ class Console:
         elif exchange.verb in ("GET", "HEAD"):
             lists = exchange.query
         else:
-            raise RefusedError("METHOD", "pages have GET and POST")
+            raise RefusedError("METHOD", "pages have GET and POST", methods=["GET", "POST"])
         query = {name: values[-1] for name, values in lists.items()}
         if rest == "login":
             return await self._login(exchange, session, query)
@@ -264,7 +264,9 @@ class Console:
     def _error(self, exchange: Exchange, session: Session, error: RefusedError) -> Answer:
         view = View(self._service, self._stranger, exchange.address, {})
         found = {"title": "Not possible", "page": "error", "error": error, "problem": error.problem()}
-        return self._page("error.html", error.row.http, view, session, found)
+        answer = self._page("error.html", error.row.http, view, session, found)
+        answer.headers += refusal_headers(error)
+        return answer
 
     def _redirect(self, page: str) -> Answer:
         """Send the browser to a page of the console, and to nowhere else."""

@@ -20,14 +20,17 @@ AT_ONCE: Final = 50
 # Operations that pages have buttons for.
 OFFERED: Final = frozenset(
     (
-        "enqueue", "cancel", "promote", "reschedule", "requeue", "pause", "resume", "purge_queue", "move", "redrive",
-        "put_queue", "stop_operation", "run_schedule", "pause_schedule", "resume_schedule", "delete_schedule",
+        "enqueue", "cancel", "promote", "reschedule", "requeue", "move_job", "pause", "resume", "purge_queue", "move",
+        "redrive", "put_queue", "stop_operation", "run_schedule", "pause_schedule", "resume_schedule",
+        "delete_schedule",
     )
 )  # fmt: skip
 # Bulk work: its button, and what is done to each job, or to all of a queue at once.
 BULK: Final = {"requeue": "Retry", "cancel": "Cancel", "delete": "Delete", "move": "Move"}
 # An errored job is deleted by canceling it: so its copies go on all nodes, also on those that are away now.
 BULK_OPERATIONS: Final = {name: "cancel" if name == "delete" else name for name in BULK}
+# The operation on a single job, where it is another one.
+SINGLE_OPERATIONS: Final = {"move": "move_job"}
 
 
 def form_args(name: str, lists: dict[str, list[str]]) -> dict[str, Any]:
@@ -116,14 +119,10 @@ async def bulk_of(view: View) -> Bulk:
         ids = lists.get("id", [])
         if not ids:
             raise RefusedError("ERR", "no job is selected")
-        if action == "move":
-            raise RefusedError("ERR", "move takes all jobs that match: nodes can't move single jobs")
         return Bulk(action, found, to, ids, len(ids))
     if not found.is_search:
         depth = await view.ask("depth", queue=found.queue, where=found.where)
         return Bulk(action, found, to, [], depth[found.status])
-    if action == "move":
-        raise RefusedError("ERR", "move takes no filter by reason or age, because nodes have none: use metadata")
     searched = await found.jobs(view, None, 1)
     if not searched["is_complete"]:
         raise RefusedError("CONFIRM", "not all jobs could be looked at (search-max, or a node that is away)")
@@ -143,10 +142,14 @@ async def execute_bulk(view: View, bulk: Bulk) -> str:
     operation = BULK_OPERATIONS[bulk.action]
     if not bulk.ids:
         return f"Operation {(await _change_all(view, bulk, operation))['id']} runs."
+    single = SINGLE_OPERATIONS.get(operation, operation)
+    more = {"to": bulk.to} if operation == "move" else {}
     changed, failed = 0, 0
     for start in range(0, len(bulk.ids), AT_ONCE):
         part = bulk.ids[start : start + AT_ONCE]
-        results = await asyncio.gather(*(view.ask(operation, id=job_id) for job_id in part), return_exceptions=True)
+        results = await asyncio.gather(
+            *(view.ask(single, id=job_id, **more) for job_id in part), return_exceptions=True
+        )
         for result in results:
             if isinstance(result, RefusedError) and result.code == "NOPERM":
                 raise result
@@ -162,12 +165,13 @@ async def _change_all(view: View, bulk: Bulk, operation: str) -> Any:
     """Change all jobs that match: by the nodes where they have the filter, else by a command per job."""
     found = bulk.filter
     args: dict[str, Any] = {"queue": found.queue, "where": found.where}
-    if operation == "move":
-        return await view.ask("move", **args, to=bulk.to, status=found.status)
+    more = {"to": bulk.to} if operation == "move" else {}
+    if not found.is_search and operation == "move":
+        return await view.ask("move", **args, **more, status=found.status)
     if not found.is_search and operation == "cancel":
         return await view.ask("purge_queue", **args, status=found.status, confirm=found.queue)
     if not found.is_search and found.status == "errored":
         return await view.ask("redrive", **args)
     # The number of jobs moves while the broker works, so only a number that was typed or shown for a search is checked.
     expected = bulk.count if found.is_search else None
-    return await view.ask("change_jobs", **found.args, action=operation, expected=expected)
+    return await view.ask("change_jobs", **found.args, **more, action=operation, expected=expected)

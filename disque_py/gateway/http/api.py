@@ -99,10 +99,16 @@ class Api:
                 answer.ended()
 
     async def _send(self, answer: Answer, exchange: Exchange, send: Send) -> None:
-        await send(answer.head())
         if answer.stream is None or exchange.verb == "HEAD":
+            writer = exchange.writer
+            if writer is not None:
+                writer.hold()  # Head and body follow each other at once.
+            await send(answer.head())
             await send({"type": "http.response.body", "body": b"" if exchange.verb == "HEAD" else answer.body})
+            if writer is not None:
+                writer.release()
             return
+        await send(answer.head())
         limit_s = self._settings.stream_idle_ms / 1000
         gone = asyncio.create_task(exchange.disconnected())
         sending = asyncio.create_task(_stream(answer.stream, send, limit_s))
@@ -138,7 +144,7 @@ class Api:
             plain = self._plain.get(path)
             if plain is not None:
                 if exchange.verb not in ("GET", "HEAD"):
-                    raise RefusedError("METHOD", "this path has GET")
+                    raise RefusedError("METHOD", "this path has GET", methods=["GET", "HEAD"])
                 return await plain(exchange)
             if path in ("/", "/console") and "/console/" in self._mounts and exchange.verb in ("GET", "HEAD"):
                 return Answer(303, b"", TEXT, [("location", f"{self._base}/console/")])
@@ -185,7 +191,10 @@ class Api:
 
     async def _body_arguments(self, exchange: Exchange, operation: Operation) -> dict[str, Any]:
         body = await exchange.body(self._settings.body_max, "body-max")
-        kind = exchange.headers.get("content-type", "").partition(";")[0].strip().lower()
+        kind = exchange.headers.get("content-type", "")
+        if kind == JSON and not exchange.has_query:
+            return arguments.of_json(operation, body)
+        kind = kind.partition(";")[0].strip().lower()
         if operation.name == "enqueue" and kind == OCTETS:
             return arguments.of_query(operation, exchange.query, "body") | {"body_base64": body}
         if body and kind not in ("", JSON):

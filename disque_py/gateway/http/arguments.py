@@ -21,12 +21,19 @@ _BY_PLACE: Final[dict[str, dict[str, dict[str, Argument]]]] = {
     }
     for row in TABLE
 }
+_REQUIRED: Final = {
+    (row.name, place): tuple(
+        argument.name for argument in row.arguments if argument.required and argument.place == place
+    )
+    for row in TABLE
+    for place in ("query", "body")
+}
 
 
 def of_path(operation: Operation, texts: dict[str, str]) -> dict[str, Any]:
     """Return the arguments of the path. Raises RefusedError."""
-    known = _BY_PLACE[operation.name]["path"]
-    return {name: known[name].kind.read_text(name, text) for name, text in texts.items()}
+    kinds = operation.kinds
+    return {name: kinds[name].read_text(name, text) for name, text in texts.items()}
 
 
 def of_query(operation: Operation, query: dict[str, list[str]], place: str = "query") -> dict[str, Any]:
@@ -37,7 +44,7 @@ def of_query(operation: Operation, query: dict[str, list[str]], place: str = "qu
     _check(query, known)
     found = {name: merged(known[name].kind, name, texts) for name, texts in query.items()}
     if place == "query":
-        _check_required(known, found)
+        _check_required(operation, place, found)
     return found
 
 
@@ -61,7 +68,7 @@ def of_values(operation: Operation, found: Any, known: dict[str, Argument] | Non
         raise RefusedError("ERR", "the body must be an object")
     _check(found, known)
     checked = {name: known[name].kind.read(name, value) for name, value in found.items() if value is not None}
-    _check_required(known, checked)
+    _check_required(operation, "body", checked)
     return checked
 
 
@@ -72,7 +79,7 @@ def _check(names: dict[str, Any], known: dict[str, Argument]) -> None:
             raise RefusedError("ERR", f"there is no field {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
 
 
-def _check_required(known: dict[str, Argument], found: dict[str, Any]) -> None:
-    for argument in known.values():
-        if argument.required and argument.name not in found:
-            raise RefusedError("ERR", f"{argument.name} is missing")
+def _check_required(operation: Operation, place: str, found: dict[str, Any]) -> None:
+    for name in _REQUIRED[operation.name, place]:
+        if name not in found:
+            raise RefusedError("ERR", f"{name} is missing")

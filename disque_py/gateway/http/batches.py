@@ -13,7 +13,7 @@ import msgspec
 
 from disque_py.client.request import Request
 from disque_py.gateway.actions.calls import Call
-from disque_py.gateway.actions.jobs import add_many, add_request
+from disque_py.gateway.actions.jobs import add_request, sent
 from disque_py.gateway.http.arguments import of_json
 from disque_py.gateway.operations import BY_NAME
 from disque_py.gateway.problems import RefusedError, refusal_of
@@ -37,7 +37,7 @@ async def answers(call: Call, lines: list[bytes]) -> AsyncIterator[bytes]:
     for start in range(0, len(lines), CHUNK):
         chunk = [_request(call, line) for line in lines[start : start + CHUNK]]
         requests = [each for each in chunk if isinstance(each, Request)]
-        outcomes = iter(await add_many(call, requests))
+        outcomes = iter(await sent(call, requests))
         found = [next(outcomes) if isinstance(each, Request) else each for each in chunk]
         yield b"".join(_line(outcome) for outcome in found)
 

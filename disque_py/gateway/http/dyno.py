@@ -61,7 +61,7 @@ class Dyno:
         if work is None:
             known = [verb for verb, name in self._words if name == word]
             if known:
-                raise RefusedError("METHOD", f"{word} has {', '.join(known)}")
+                raise RefusedError("METHOD", f"{word} has {', '.join(known)}", methods=list(known))
             raise RefusedError("NOTFOUND", f"there is no {word!r}")
         words = exchange.headers.get("authorization", "")
         principal = await self._service.login(words, exchange.address, DOOR, exchange.certificate)

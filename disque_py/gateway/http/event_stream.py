@@ -1,7 +1,8 @@
 """Server-sent events: the event feed as a stream of text.
 
 Each event has the place behind it as its id, so a browser that comes back sends it as Last-Event-ID and misses nothing.
-Comments keep the connection open. A reader that takes nothing for too long is ended; it has its place.
+The stream begins with an id, so that holds before the first event, too. Comments keep the connection open. A reader
+that takes nothing for too long is ended; it has its place.
 """
 
 from __future__ import annotations
@@ -20,9 +21,12 @@ RETRY: Final = b"retry: 1000\n\n"
 
 async def event_stream(feed: EventFeed, wanted: EventFilter) -> AsyncIterator[bytes]:
     """Yield the bytes of the stream, without end."""
-    yield RETRY
+    is_first = True
     async for part in feed.parts(wanted, KEEP_ALIVE_S):
         place = part.place.encode()
+        if is_first:
+            is_first = False
+            yield RETRY
         if part.notice:
             details = msgspec.json.encode(part.details)
             yield b"id: %b\nevent: %b\ndata: %b\n\n" % (place, part.notice.encode(), details)
@@ -32,6 +36,6 @@ async def event_stream(feed: EventFeed, wanted: EventFilter) -> AsyncIterator[by
                 % (at.encode(), str(event["event"]).encode(), msgspec.json.encode(event))
                 for at, event in part.events
             )
-        else:
+        elif place:
             # An id alone moves the reader's place past events that it did not want.
             yield b"id: %b\n: no news\n\n" % place

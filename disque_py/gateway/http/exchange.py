@@ -10,13 +10,16 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, MutableMapping
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import parse_qsl
 
 import msgspec
 
 from disque_py.gateway.certificates import Certificate
 from disque_py.gateway.problems import RETRY_AFTER_S, RefusedError
+
+if TYPE_CHECKING:
+    from disque_py.gateway.http.protocol import Writer
 
 T = TypeVar("T")
 Scope = MutableMapping[str, Any]
@@ -61,6 +64,11 @@ class Exchange:
         self.address: str = (scope.get("client") or ("", 0))[0]
 
     @property
+    def has_query(self) -> bool:
+        """Whether there is anything behind the path."""
+        return bool(self._scope["query_string"])
+
+    @property
     def query(self) -> dict[str, list[str]]:
         """The pairs of the query. Raises RefusedError."""
         if self._query is None:
@@ -81,6 +89,12 @@ class Exchange:
     def certificate(self) -> Certificate | None:
         """The peer's certificate, which TLS has verified."""
         found: Certificate | None = self._scope.get("state", _EMPTY).get("certificate")
+        return found
+
+    @property
+    def writer(self) -> Writer | None:
+        """The connection's writer; None where another server than the gateway's runs the application."""
+        found: Writer | None = self._scope.get("state", _EMPTY).get("writer")
         return found
 
     @property
@@ -158,12 +172,19 @@ def json_answer(value: Any, status: int = 200, headers: Mapping[str, str] | None
     return Answer(status, msgspec.json.encode(value), JSON, list((headers or {}).items()))
 
 
+def refusal_headers(error: RefusedError) -> list[tuple[str, str]]:
+    """Return the headers of an answer that refuses, whatever its body is."""
+    headers = []
+    if error.row.retry_after:
+        headers.append(("retry-after", str(RETRY_AFTER_S)))
+    if "methods" in error.more:
+        headers.append(("allow", ", ".join(error.more["methods"])))
+    return headers
+
+
 def problem_answer(error: RefusedError) -> Answer:
     """Return the answer for a refusal."""
-    headers = []
-    row = error.row
-    if row.retry_after:
-        headers.append(("retry-after", str(RETRY_AFTER_S)))
+    row, headers = error.row, refusal_headers(error)
     if row.http == 401:
         headers.append(("www-authenticate", 'Basic realm="disque", charset="UTF-8"'))
         headers.append(("www-authenticate", 'Bearer realm="disque"'))

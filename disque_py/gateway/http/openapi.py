@@ -20,6 +20,7 @@ PROBLEM: Final = {
         "detail": {"type": "string"},
         "code": {"type": "string", "enum": sorted(BY_CODE)},
         "unknown": {"type": "boolean", "description": "the command may have been executed"},
+        "methods": {"type": "array", "items": {"type": "string"}, "description": "the methods of the path"},
     },
 }
 

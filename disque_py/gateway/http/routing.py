@@ -59,7 +59,8 @@ class Routes:
                 continue
             return operation, {name: _decoded(text) for name, text in zip(names, match.groups(), strict=True)}
         if others:
-            raise RefusedError("METHOD", f"this path has {', '.join(sorted(set(others)))}")
+            methods = sorted(set(others))
+            raise RefusedError("METHOD", f"this path has {', '.join(methods)}", methods=methods)
         raise RefusedError("NOTFOUND", "there is no such path; see /docs")
 
 

@@ -13,12 +13,13 @@ from typing import Any, Final
 import grpc
 
 from disque_py.gateway import service
+from disque_py.gateway.actions import Action
 from disque_py.gateway.actions.calls import Call
 from disque_py.gateway.certificates import Certificate
 from disque_py.gateway.clusters import Clusters
 from disque_py.gateway.fields import Octets
 from disque_py.gateway.grants import Principal
-from disque_py.gateway.operations import BY_NAME
+from disque_py.gateway.operations import BY_NAME, Operation
 from disque_py.gateway.problems import RefusedError, refusal_of
 from disque_py.gateway.rpc import descriptors
 from disque_py.gateway.service import LOG, Login, Service
@@ -54,22 +55,27 @@ class Caller:
 
     def call(self, name: str, args: dict[str, Any]) -> Call:
         """Return a call of an operation with checked arguments. None and empty values were not given."""
-        operation = BY_NAME[name]
-        kinds = {argument.name: argument for argument in operation.arguments}
+        return self._call(BY_NAME[name], args)
+
+    def _call(self, operation: Operation, args: dict[str, Any]) -> Call:
         checked = {}
         for key, value in args.items():
             if value is None or value in ("", {}):
                 continue
-            kind = kinds[key].kind
+            kind = operation.kinds[key]
             checked[key] = value if isinstance(kind, Octets) else kind.read(key, value)
-        for argument in operation.arguments:
-            if argument.required and argument.name not in checked:
-                raise RefusedError("ERR", f"{argument.name} is missing")
+        for name in operation.required:
+            if name not in checked:
+                raise RefusedError("ERR", f"{name} is missing")
         return self.service.call(self.principal, checked, self._metadata)
 
     async def ask(self, name: str, **args: Any) -> Any:
         """Execute an operation. Raises RefusedError."""
         return await self.service.perform(BY_NAME[name], self.call(name, args), self.address, DOOR)
+
+    async def ask_by(self, operation: Operation, action: Action, **args: Any) -> Any:
+        """Execute an operation by an action of the door. Raises RefusedError."""
+        return await self.service.perform(operation, self._call(operation, args), self.address, DOOR, action)
 
 
 class Methods:

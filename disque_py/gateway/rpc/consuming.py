@@ -2,6 +2,10 @@
 
 The first request names the queue. Each request may add credit and settle messages. The stream waits for messages while
 there is credit. At its end, whatever ends it, messages that were not settled go back to the queue.
+
+Settlements that come while others are under way are settled together, in one pipeline. So a consumer that settles each
+message in a request of its own costs the nodes no round trip per message. The messages were taken from the queue of the
+stream, so its name is what the consumer needs a role for.
 """
 
 from __future__ import annotations
@@ -9,19 +13,40 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
-from typing import Any, Final
+from dataclasses import replace
+from typing import Any, Final, NamedTuple
 
-from disque_py.client import DisqueError
+from disque_py.client import Address, DisqueError, Job, commands
 from disque_py.client.put_back import REASON
-from disque_py.gateway.problems import RefusedError
+from disque_py.client.request import Request
+from disque_py.gateway.actions.calls import Call, ms
+from disque_py.gateway.actions.jobs import sent, taken
+from disque_py.gateway.operations import BY_NAME, QUEUE
+from disque_py.gateway.problems import RefusedError, refusal_of
 from disque_py.gateway.rpc.calls import Caller
 
 AT_ONCE: Final = 100
 CREDIT_MAX: Final = 10_000
 WAIT_MS: Final = 5_000
 PUT_BACK_S: Final = 5.0
+SETTLING: Final = {name: replace(BY_NAME[name], scope="queue", arguments=(QUEUE,)) for name in ("complete", "fail")}
+# The lease of the message was over: another consumer has it.
+OVER: Final = ("STALE", "FENCED")
 
-Part = tuple[list[dict[str, Any]], list[str]]
+Part = tuple[list[Job], list[str]]
+
+
+class Held(NamedTuple):
+    """A message that this stream holds: its delivery, and the node that delivered it."""
+
+    id: str
+    attempt: int | None
+    fence: int | None
+    node: Address | None
+
+
+# A message, and what the consumer says about it.
+Settlement = tuple[Held, Any]
 
 
 class Consumption:
@@ -30,9 +55,14 @@ class Consumption:
     def __init__(self, caller: Caller, requests: AsyncIterator[Any]) -> None:
         self._caller = caller
         self._requests = requests
+        self._queue = ""
         self._credit = 0
         self._has_credit = asyncio.Event()
-        self._held: dict[str, int | None] = {}
+        self._held: dict[str, Held] = {}
+        self._due: list[Settlement] = []
+        self._has_due = asyncio.Event()
+        self._wrong: RefusedError | None = None
+        self._has_ended = False
         self._out: asyncio.Queue[Part | BaseException | None] = asyncio.Queue(2)
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -43,8 +73,9 @@ class Consumption:
             return
         if not first.HasField("start"):
             raise RefusedError("ERR", "the first request must have start")
-        self._tasks = [asyncio.create_task(self._guarded(self._take(first.start)))]
-        self._tasks.append(asyncio.create_task(self._guarded(self._listen(first))))
+        self._queue = first.start.queue
+        for work in (self._take(first.start), self._listen(first), self._settle_all()):
+            self._tasks.append(asyncio.create_task(self._guarded(work)))
         while (part := await self._out.get()) is not None:
             if isinstance(part, BaseException):
                 raise part
@@ -55,80 +86,138 @@ class Consumption:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        if self._held:
+        held = [*self._held, *(each.id for each, _ in self._due)]
+        if held:
             with contextlib.suppress(DisqueError, TimeoutError):
                 async with asyncio.timeout(PUT_BACK_S):
-                    await self._caller.principal.client.nack(*self._held, delay=0, reason=REASON)
+                    await self._caller.principal.client.nack(*held, delay=0, reason=REASON)
 
     async def _guarded(self, work: Any) -> None:
         try:
             await work
         except Exception as error:
             await self._out.put(error)
-        else:
-            await self._out.put(None)
+
+    # -- the consumer's requests ---------------------------------------------------------------------
 
     async def _listen(self, first: Any) -> None:
-        await self._hear(first)
+        self._hear(first)
         async for request in self._requests:
-            await self._hear(request)
+            self._hear(request)
+        self._has_ended = True
+        self._has_due.set()
 
-    async def _hear(self, request: Any) -> None:
+    def _hear(self, request: Any) -> None:
         if request.credit < 0:
-            raise RefusedError("ERR", "credit must be 0 or more")
+            self._wrong = RefusedError("ERR", "credit must be 0 or more")
+            self._has_due.set()
+            return
         self._credit = min(CREDIT_MAX, self._credit + request.credit)
         if self._credit:
             self._has_credit.set()
-        # All at once, so that the commands share round trips.
-        found = await asyncio.gather(*map(self._settle, request.settlements), return_exceptions=True)
-        settled = [each for each in found if isinstance(each, str)]
-        if settled:
-            await self._out.put(([], settled))
-        for each in found:
-            if isinstance(each, BaseException):
-                raise each
+        for settlement in request.settlements:
+            held = self._held.pop(settlement.id, None)
+            if held is None:
+                self._wrong = RefusedError("ERR", f"this stream does not hold {settlement.id[:64]}")
+            else:
+                self._due.append((held, settlement))
+        if request.settlements:
+            self._has_due.set()
 
-    async def _settle(self, settlement: Any) -> str:
-        if settlement.id not in self._held:
-            raise RefusedError("ERR", f"this stream does not hold {settlement.id[:64]}")
-        attempt = self._held.pop(settlement.id)
+    # -- settlements ---------------------------------------------------------------------------------
+
+    async def _settle_all(self) -> None:
+        """Settle what is due, again and again. The stream ends with its last settlements."""
+        while True:
+            await self._has_due.wait()
+            self._has_due.clear()
+            due = self._due
+            if due:
+                await self._settle(due)
+            if self._wrong is not None:
+                raise self._wrong
+            if self._has_ended and not self._due:
+                await self._out.put(None)
+                return
+
+    async def _settle(self, due: list[Settlement]) -> None:
+        """Settle messages. Those that can't be settled go back at the end of the stream."""
+        self._due = []
+        settled: list[str] = []
         try:
-            await self._ask(settlement, attempt)
-        except BaseException:
-            self._held[settlement.id] = attempt
-            raise
-        return str(settlement.id)
+            for name in SETTLING:
+                chosen = [each for each in due if each[1].failed == (name == "fail")]
+                if chosen:
+                    await self._send(name, chosen, settled)
+        finally:
+            done = set(settled)
+            self._held |= {held.id: held for held, _ in due if held.id not in done}
+        await self._out.put(([], settled))
 
-    async def _ask(self, settlement: Any, attempt: int | None) -> None:
-        args: dict[str, Any] = {"id": settlement.id, "attempt": attempt}
-        name = "complete"
+    async def _send(self, name: str, due: list[Settlement], settled: list[str]) -> None:
+        """Send the commands in one pipeline, and note the ids of settled messages. Raises RefusedError."""
+        requests = [self._request(held, settlement) for held, settlement in due]
+
+        async def work(call: Call) -> list[Any]:
+            return await sent(call, requests)
+
+        found = await self._caller.ask_by(SETTLING[name], work, queue=self._queue)
+        wrong: RefusedError | None = None
+        for (held, settlement), outcome in zip(due, found, strict=True):
+            if isinstance(outcome, Exception):
+                refused = refusal_of(outcome)
+                if refused.code not in OVER:
+                    wrong = refused
+                    continue
+            elif not outcome and settlement.failed:
+                await self._fail_elsewhere(held, settlement)
+            settled.append(held.id)
+        if wrong is not None:
+            raise wrong
+
+    def _request(self, held: Held, settlement: Any) -> Request[int]:
         if settlement.failed:
-            name = "fail"
-            args |= {"reason": settlement.reason}
-            args["delay_ms"] = settlement.delay_ms if settlement.HasField("delay_ms") else None
+            args = self._caller.call("fail", self._failure(held, settlement)).args
+            delay, reason = ms(args.get("delay_ms")), args.get("reason")
+            request = commands.nack(held.id, delay=delay, reason=reason, attempt=held.attempt, fence=held.fence)
+        else:
+            request = commands.ack(held.id, attempt=held.attempt, fence=held.fence)
+        request.node = held.node
+        return request
+
+    async def _fail_elsewhere(self, held: Held, settlement: Any) -> None:
+        """Give a message back that the node which delivered it does not know any more."""
         try:
-            await self._caller.ask(name, **args)
+            await self._caller.ask("fail", **self._failure(held, settlement))
         except RefusedError as error:
-            if error.code != "STALE":  # Its lease was over: another consumer has it.
+            if error.code not in OVER:
                 raise
+
+    @staticmethod
+    def _failure(held: Held, settlement: Any) -> dict[str, Any]:
+        delay_ms = settlement.delay_ms if settlement.HasField("delay_ms") else None
+        return {"id": held.id, "attempt": held.attempt, "reason": settlement.reason, "delay_ms": delay_ms}
+
+    # -- messages ------------------------------------------------------------------------------------
 
     async def _take(self, start: Any) -> None:
         lease_ms = start.lease_ms if start.HasField("lease_ms") else None
         wait_ms = min(WAIT_MS, self._caller.service.settings.wait_max_ms)
+        where = dict(start.where)
         while True:
             await self._has_credit.wait()
-            found = await self._caller.ask(
-                "dequeue",
+            found = await self._caller.ask_by(
+                BY_NAME["dequeue"],
+                taken,
                 queue=start.queue,
                 max=min(self._credit, AT_ONCE),
                 wait_ms=wait_ms,
                 lease_ms=lease_ms,
-                where=dict(start.where),
+                where=where,
             )
-            jobs = found["jobs"]
-            self._held |= {job["id"]: job.get("attempt") for job in jobs}
-            self._credit -= len(jobs)
+            self._held |= {job.id: Held(job.id, job.attempt, job.fence, job.node) for job in found}
+            self._credit -= len(found)
             if not self._credit:
                 self._has_credit.clear()
-            if jobs:
-                await self._out.put((jobs, []))
+            if found:
+                await self._out.put((found, []))

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
+from disque_py.client import Job
 from disque_py.gateway.event_feed import EventFeed, EventFilter, parse_place
 from disque_py.gateway.operations import BY_NAME, STATUSES
 from disque_py.gateway.problems import RefusedError
@@ -59,6 +60,19 @@ def message_of(shape: dict[str, Any], status: str | None = None) -> Any:
         priority=shape.get("priority") or 0,
         error=shape.get("error") or "",
         created_ms=shape.get("created_ms") or 0,
+    )
+
+
+def taken_message(job: Job) -> Any:
+    """Return the Message of a job that was just taken."""
+    return message("Message")(
+        id=job.id,
+        queue=job.queue,
+        payload=job.body,
+        metadata=job.meta or None,
+        state=f"{STATE_PREFIX}RUNNING",
+        attempt=job.attempt,
+        lease_ms=job.lease_ms,
     )
 
 
@@ -181,10 +195,10 @@ class Queues:
 
     async def consume(self, caller: Caller, requests: AsyncIterator[Any]) -> AsyncIterator[Any]:
         """Give messages as long as there is credit."""
-        consumption = Consumption(caller, requests)
+        consumption, response = Consumption(caller, requests), message("ConsumeResponse")
         try:
             async for jobs, settled in consumption.parts():
-                yield made("ConsumeResponse", messages=[message_of(job, "running") for job in jobs], settled=settled)
+                yield response(messages=[taken_message(job) for job in jobs], settled=settled)
         finally:
             await consumption.close()
 

@@ -16,9 +16,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from cluster_bus.messages import DELJOB, LEFT, LEFT_OK, PAUSE, REPLJOB, SETACK, YOURJOBS
+from cluster_bus.messages import DELJOB, LEFT, LEFT_OK, PAUSE, REPLJOB, REPLMANY, SETACK, YOURJOBS
 from disque_py.core.job import ACKED, WAIT_REPL, Job
 from disque_py.core.replication import REPAIRED
+from disque_py.core.shared_copies import split_ids
 from disque_py.simulator.checks.cluster_invariants import may_have_died
 from disque_py.simulator.checks.pauses import Pauses
 from disque_py.simulator.checks.repairs import RepairChecker
@@ -90,6 +91,10 @@ class CollectionChecker:
             elif kind == REPLJOB:
                 for item in run[1:]:
                     self._come(machine, item[0][0])
+            elif kind == REPLMANY:
+                for item in run[1:]:
+                    for job_id in split_ids(item[0]):
+                        self._come(machine, job_id)
             elif kind == YOURJOBS:
                 for item in run[1:]:
                     for snapshot in item[2]:

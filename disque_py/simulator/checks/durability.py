@@ -14,9 +14,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from cluster_bus.codec import Decoder
-from cluster_bus.messages import DELJOB, GOTACK, GOTJOB, TOOK, YOURJOBS
+from cluster_bus.messages import DELJOB, GOTACK, GOTJOB, GOTMANY, TOOK, YOURJOBS
 from disque_py.core.handover import TAKEN, exchange
 from disque_py.core.job import ACKED, Handover, Job
+from disque_py.core.shared_copies import split_ids
 from disque_py.simulator.oracle import RuleBrokenError
 from disque_py.simulator.world.codecs import NEW, PREVIOUS
 from persistence.layouts import (
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from persistence.journal import Journal
 
 NOWHERE: Final = -1
-SAID: Final = frozenset((GOTJOB, GOTACK, YOURJOBS, TOOK, DELJOB))
+SAID: Final = frozenset((GOTJOB, GOTMANY, GOTACK, YOURJOBS, TOOK, DELJOB))
 
 
 class Noted:
@@ -189,6 +190,9 @@ class DurabilityChecker:
     def _check_said(self, node: Node, kind: int, item: Any) -> None:
         if kind == GOTJOB:
             self._check_here(item if isinstance(item, bytes) else item[0], "GOTJOB")
+        elif kind == GOTMANY:
+            for job_id in split_ids(item):
+                self._check_here(job_id, "GOTMANY")
         elif kind == GOTACK:
             if (item[1] or item[2]) and not self._was_held_for_a_moment(item[0]):
                 self.check_acked(item[0], "GOTACK")

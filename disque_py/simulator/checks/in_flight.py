@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from cluster_bus.messages import REPLJOB, YOURJOBS
+from cluster_bus.messages import REPLJOB, REPLMANY, YOURJOBS
+from disque_py.core.shared_copies import split_ids
 from disque_py.simulator.oracle import ids_in
 
 if TYPE_CHECKING:
@@ -38,6 +39,8 @@ def unsent_jobs(machine: Machine) -> Iterator[bytes]:
                 yield from (snapshot[0] for snapshot in item[2] if snapshot is not None)
             elif kind == REPLJOB:
                 yield item[0][0]
+            elif kind == REPLMANY:
+                yield from split_ids(item[0])
 
 
 def unsafe_ms(machine: Machine) -> int:

@@ -143,6 +143,10 @@ class Play:
         self.do(1, "QMOVE", SOURCE, TARGET, "LIMIT", 1)
         self.meet((ready - 1, 0, 0, 1, 0, 0))
         self._check_queue(hidden[0])
+        self.do(1, "MOVEJOB", hidden[0], "TO", SOURCE)
+        self.meet((ready, 0, 0, 0, 0, 0))
+        self.do(1, "MOVEJOB", hidden[0], "TO", TARGET)
+        self._check_queue(hidden[0])
         given_up = 0
         for operator in self._operators:
             got = self.ask(operator, "GETJOB", "NOHANG", "FROM", SOURCE)

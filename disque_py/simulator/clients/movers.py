@@ -1,8 +1,8 @@
 """Movers: operators who promote, reschedule, move, redrive and purge jobs, in any weather (spec MV1 to MV8).
 
-A *mover* promotes and reschedules any job, and moves jobs between the queues of all clients. It purges and redrives
-only in two queues of its own, which it fills itself, because a purged job is lost to the rules about other jobs. One
-of these is the dead-letter queue of the other. Jobs of its own are given up by a consumer of its own.
+A *mover* promotes, reschedules and moves any job, and moves jobs between the queues of all clients. It purges and
+redrives only in two queues of its own, which it fills itself, because a purged job is lost to the rules about other
+jobs. One of these is the dead-letter queue of the other. Jobs of its own are given up by a consumer of its own.
 
 The oracle counts the commands that may have moved, ended or renewed a job. The audit of events compares: while nothing
 is wrong, a job moves once per command at most.
@@ -73,9 +73,21 @@ class Mover(Quitter):
             promise = rng.choice(self.oracle.promises)
             how = rng.choice((("DELAYMS", 300), ("DELAY", 0), ("PRIORITY", rng.randrange(1 << 41)), ("DELAYMS", 2_000)))
             return words("RESCHEDULE", promise.id, *how) if promise.id else words("PING")
-        if dice < 0.6:
+        if dice < 0.57:
             return words("QTASK", "LIST")
+        if dice < 0.6:
+            return self._movejob()
         return self._task(dice)
+
+    def _movejob(self) -> Request:
+        rng = self.rng
+        promise = rng.choice(self.oracle.promises)
+        # Own jobs stay in the own queues: others must not be purged.
+        target = rng.choice(OWN if promise in self._mine else self._all)
+        if not promise.id:
+            return words("PING")
+        promise.moves += 1
+        return words("MOVEJOB", promise.id, "TO", target)
 
     def _addjob(self) -> Request:
         rng = self.rng
@@ -145,7 +157,7 @@ class Mover(Quitter):
             is_good = found[b"jobs"] >= 0 <= found[b"failed"] and len(set(missing)) == len(missing)
         elif command == b"PROMOTE":
             is_good = 0 <= reply < len(request)
-        elif command == b"RESCHEDULE":
+        elif command in (b"RESCHEDULE", b"MOVEJOB"):
             is_good = reply in (0, 1)
         else:
             is_good = True

@@ -78,9 +78,7 @@ class Line(Connection):
 
     def most_copies(self) -> int:
         """The most copies that an ADDJOB without an answer asked for; 0 without one."""
-        copies = [about.copies for _, about in self._waiting if isinstance(about, Promise)]
-        copies += [about.most_copies() for _, about in self._waiting if isinstance(about, Asked)]
-        return max(copies, default=0)
+        return max((_copies_of(about) for _, about in self._waiting), default=0)
 
     def has_found(self) -> bytes:
         """A queue that a GETJOB without TIMEOUT waits for though its node has jobs there; empty if there is none."""
@@ -121,6 +119,15 @@ class Line(Connection):
         """Note that open requests will never be answered."""
         self._waiting.clear()
         self._owner.on_lost(self)
+
+
+def _copies_of(about: Any) -> int:
+    """Return how many copies a request waits for: that of a placer, a publisher, or of another producer; else 0."""
+    if isinstance(about, Asked):
+        return about.most_copies()
+    if isinstance(about, list):
+        return max(map(_copies_of, about), default=0)
+    return about.copies if isinstance(about, Promise) else 0
 
 
 class Actor:

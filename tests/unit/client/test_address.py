@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from disque_py.client import Disque
 from disque_py.client.address import Address, parse_address, parse_url
 
 
@@ -93,3 +94,9 @@ def test_a_question_mark_in_a_password_is_escaped():
     assert parse_url("disque://:pa%3Fss@h?name=a%40b").password == "pa?ss"
     with pytest.raises(ValueError, match=r"URL.*%3F.*%40"):
         parse_url("disque://:pa?ss@h")
+
+
+def test_a_url_in_the_place_of_an_address_is_refused_without_its_password():
+    with pytest.raises(ValueError, match="from_url") as caught:
+        Disque("disque://:hidden@127.0.0.1:7711")
+    assert "hidden" not in str(caught.value)

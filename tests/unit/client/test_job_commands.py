@@ -25,6 +25,7 @@ A, B = Address("a", 1), Address("b", 1)
         (job_commands.dequeue("i"), "DEQUEUE i"),
         (job_commands.delete("i"), "DELJOB i"),
         (job_commands.promote("i", b"j"), "PROMOTE i j"),
+        (job_commands.move_jobs("i", b"j", to="q"), "MOVEJOB i j TO q"),
         (job_commands.reschedule("i", delay=60, priority=-2), "RESCHEDULE i DELAY 60 PRIORITY -2"),
         (job_commands.reschedule("i", delay=timedelta(milliseconds=1500)), "RESCHEDULE i DELAYMS 1500"),
         (job_commands.working("i"), "WORKING i"),

@@ -45,6 +45,8 @@ def request_of(unit, name="q"):
         return ["getjob", "nohang", "from", name]
     if command == "jscan":
         return ["jscan", "queue", name]
+    if command == "movejob":
+        return ["movejob", "x", "to", name]
     argv += ["x"] * (max(ARITY[command], 5 if subcommand == "acquire" else 0) - len(argv))
     return argv[: ARITY[command]] if command in EXACT else argv
 
@@ -99,9 +101,23 @@ def test_jobs_of_other_queues_are_out_of_reach_where_they_are_known():
     for words in (("ACKJOB",), ("FASTACK",), ("DELJOB",), ("SHOW",), ("NACK",), ("CANCELJOB",), ("ENQUEUE",),
                   ("DEQUEUE",), ("WORKING",), ("PROMOTE",), ("RESCHEDULE",)):  # fmt: skip
         assert ask(broker, client, *words, job_id) == NO_NAME, words
+    assert ask(broker, client, "MOVEJOB", job_id, "TO", "mine") == NO_NAME
     assert ask(broker, client, "ACKJOB", unknown, job_id) == NO_NAME
     assert broker.find(job_id) is not None
     assert ask(broker, client, "SHOW", unknown) == b"$-1\r\n"
+
+
+def test_a_job_is_moved_to_a_queue_of_the_user_only():
+    """Spec US4, MV10."""
+    broker = make_broker()
+    job_id = ask(broker, make_client(broker), "ADDJOB", "mine", "body", 0)[1:-2]
+    client = make_user(broker, "~mine", "~mine-*", "+@operate")
+    for words in (("TO", "other"), ("TO", "mine-2", "to", "other"), ("TO", "other", "TO", "mine-2")):
+        assert ask(broker, client, "MOVEJOB", job_id, *words) == NO_NAME
+    assert ask(broker, client, "MOVEJOB", job_id, "TO", "mine-2") == b":1\r\n"
+    assert ask(broker, make_user(broker, "~*", "+@consume", name="bob"), "MOVEJOB", job_id, "TO", "q").startswith(
+        NO_COMMAND + b"movejob'"
+    )
 
 
 def test_a_token_does_not_open_the_jobs_of_another_queue():

@@ -1,12 +1,13 @@
-"""commands/moving.py: words and errors of PROMOTE and RESCHEDULE."""
+"""commands/moving.py: words and errors of PROMOTE, RESCHEDULE and MOVEJOB."""
 
 from __future__ import annotations
 
 import pytest
 
 from brokers import add_node, ask, error_of, make_broker, make_client
-from copies import make_id
+from copies import advance, make_id
 from disque_py.core.errors import BAD_ID
+from disque_py.core.incremental import PART
 
 ID = make_id().decode()
 SYNTAX = "ERR syntax error"
@@ -23,11 +24,16 @@ SYNTAX = "ERR syntax error"
         (("RESCHEDULE", ID, "PRIORITY", "x"), "ERR PRIORITY must be a 64-bit integer"),
         (("RESCHEDULE", "no-id", "DELAY", "1"), BAD_ID),
         (("PROMOTE", ID, "no-id"), BAD_ID),
+        (("MOVEJOB", ID), "ERR wrong number of arguments for 'movejob' command"),
+        (("MOVEJOB", ID, "INTO", "r"), f"{SYNTAX}: MOVEJOB needs TO and a queue"),
+        (("MOVEJOB", ID, "TO", "r", "TO"), f"{SYNTAX}: MOVEJOB needs TO and a queue"),
+        (("MOVEJOB", "TO", "q", "TO", "r"), BAD_ID),
+        (("MOVEJOB", ID, "no-id", "TO", "r"), BAD_ID),
         (("PROMOTE",), "ERR wrong number of arguments for 'promote' command"),
     ],
 )
 def test_bad_words_are_refused_before_anything_is_done(words, text):
-    """Spec MV1, MV2."""
+    """Spec MV1, MV2, MV10."""
     broker = make_broker()
     assert error_of(broker, make_client(broker), *words) == text
 
@@ -50,6 +56,27 @@ def test_unknown_jobs_count_0():
     client = make_client(broker)
     assert ask(broker, client, "PROMOTE", ID) == b":0\r\n"
     assert ask(broker, client, "RESCHEDULE", ID, "DELAY", 1) == b":0\r\n"
+    assert ask(broker, client, "MOVEJOB", ID, "TO", "r") == b":0\r\n"
+
+
+def test_the_last_queue_counts():
+    """Spec MV10, Y11."""
+    broker = make_broker()
+    client = make_client(broker)
+    job_id = ask(broker, client, "ADDJOB", "q", "x", 0)[1:-2]
+    assert ask(broker, client, "MOVEJOB", job_id, job_id, "to", "r", "TO", "to") == b":1\r\n"
+    assert [name for name, queue in broker.queues.items() if queue.length] == [b"to"]
+
+
+def test_many_jobs_are_moved_in_parts():
+    """Spec MV10."""
+    broker = make_broker()
+    client = make_client(broker)
+    ids = [ask(broker, client, "ADDJOB", "q", "x", 0)[1:-2] for _ in range(3 * PART)]
+    assert ask(broker, client, "MOVEJOB", *ids, "TO", "r") == b""
+    advance(broker, 1_000)
+    assert b"".join(client.out) == b":%d\r\n" % len(ids)
+    assert broker.queues[b"r"].length == len(ids)
 
 
 def test_the_words_wait_for_older_nodes():
@@ -61,6 +88,7 @@ def test_the_words_wait_for_older_nodes():
     for words in (
         ("PROMOTE", ID),
         ("RESCHEDULE", ID, "DELAY", 1),
+        ("MOVEJOB", ID, "TO", "r"),
         ("QPURGE", "q"),
         ("QMOVE", "q", "r"),
         ("QREDRIVE", "q"),

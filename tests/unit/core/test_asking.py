@@ -11,6 +11,7 @@ from disque_py.core import acks
 from disque_py.core.asking import (
     CANCEL,
     COPY,
+    HAS_INVISIBLE,
     HAS_LEASED,
     HAS_QUEUED,
     NOTHING,
@@ -21,6 +22,9 @@ from disque_py.core.asking import (
 from disque_py.core.errors import CommandError
 from disque_py.core.job import Cancellation
 from disque_py.node import dispatch
+
+# The answer of a newer node.
+NEWER = 9
 
 
 def start(count=2):
@@ -59,12 +63,16 @@ def test_a_node_tells_what_it_has():
         ((COPY, COPY), 0),
         ((COPY, HAS_QUEUED), 1),
         ((HAS_QUEUED, HAS_LEASED), 1),
+        ((COPY, HAS_INVISIBLE), 1),
+        ((HAS_INVISIBLE, HAS_QUEUED), 1),
+        ((HAS_INVISIBLE, HAS_LEASED), 1),
+        ((NEWER, COPY), 1),
         ((NOTHING, COPY), 1),
         ((OVER, COPY), 1),
     ],
 )
 def test_the_best_holder_acts(answers, actor):
-    """The holder that delivered it, else the one that has it queued, else the one with the lowest id. Spec Y10."""
+    """The one that delivered it, else has it queued, else counts it, else the one with the lowest id. Spec Y10."""
     broker, client, nodes = start()
     job_id = make_id(1)
     number = asked(broker, client, job_id)

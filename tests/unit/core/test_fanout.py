@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from brokers import add_node, ask, make_broker, make_client
-from cluster_bus.messages import GOTJOB, REPLJOB
-from copies import advance, say, sent_of
+from cluster_bus.messages import GOTJOB, GOTMANY, REFUSED, REFUSED_PAUSED, REPLJOB, REPLMANY
+from copies import advance, say, sent, sent_of
 from disque_py.core.job import QUEUED, WAIT_REPL
 from disque_py.core.job_snapshot import job_of, snapshot_of
+from disque_py.core.shared_copies import split_ids
 from disque_py.node import dispatch
 from journaled import JournaledNode
 
@@ -21,7 +22,93 @@ def start():
 def publish(broker, client, *words):
     ask(broker, client, "ADDJOB", "t", "body", 1_000, "REPLICATE", 2, *words)
     dispatch.settle(broker)
-    return [item[0][0] for _, item in sent_of(broker, REPLJOB)]
+    ids = []
+    for _, kind, item in sent(broker):
+        if kind == REPLMANY:
+            ids += split_ids(item[0])
+        elif kind == REPLJOB:
+            ids.append(item[0][0])
+    return ids
+
+
+def test_jobs_that_are_made_together_go_in_one_message_and_are_confirmed_in_one():
+    """Spec TP10."""
+    broker, b, client = start()
+    ask(broker, client, "ADDJOB", "t", "body", 0, "META", "k", "v", "REPLICATE", 2)
+    ((_, item),) = sent_of(broker, REPLMANY)
+    first, second = split_ids(item[0])
+    assert item[2:4] == ([b"x", b"y"], b"body")
+    assert broker.find(first).work is broker.find(second).work
+    assert broker.waits.blocked_count == 1
+    say(broker, b, GOTMANY, item[0])
+    dispatch.settle(broker)
+    assert [broker.find(job_id).state for job_id in (first, second)] == [QUEUED, QUEUED]
+    assert [broker.find(job_id).attributes.meta for job_id in (first, second)] == [(b"k", b"v")] * 2
+    assert client.out == [b"+" + first + b"\r\n"]
+    assert not broker.producers.together
+    assert broker.waits.blocked_count == 0
+
+
+def test_a_refusal_of_one_job_parts_the_others_from_it():
+    """Spec TP10."""
+    broker, b, client = start()
+    first, second = publish(broker, client)
+    c = add_node(broker, 3)
+    say(broker, b, REFUSED, (second, REFUSED_PAUSED))
+    assert [(nodes, item[0][0]) for nodes, item in sent_of(broker, REPLJOB)] == [((c,), second)]
+    say(broker, c, GOTJOB, second)
+    say(broker, b, GOTMANY, first + second)
+    dispatch.settle(broker)
+    assert [broker.find(job_id).state for job_id in (first, second)] == [QUEUED, QUEUED]
+    assert client.out == [b"+" + first + b"\r\n"]
+    assert broker.waits.blocked_count == 0
+
+
+def test_jobs_whose_queue_has_settings_are_copied_one_by_one():
+    """They may differ in more than their ids. Spec TP10."""
+    broker, _, client = start()
+    ask(broker, client, "QUEUE", "SET", "y", "lease", 60)
+    advance(broker, 1_000)
+    client.out.clear()
+    sent(broker)
+    ask(broker, client, "ADDJOB", "t", "body", 0, "REPLICATE", 2)
+    kinds = [kind for _, kind, _ in sent(broker)]
+    assert REPLMANY not in kinds
+    assert kinds.count(REPLJOB) == 2
+
+
+def test_a_paused_queue_refuses_jobs_that_would_be_made_together():
+    broker, _, client = start()
+    ask(broker, client, "ADDJOB", "y", "body", 0, "REPLICATE", 1)
+    ask(broker, client, "PAUSE", "y", "in")
+    client.out.clear()
+    assert (
+        ask(broker, client, "ADDJOB", "t", "body", 0, "REPLICATE", 2)
+        == b"-PAUSED Queue paused in input, try later: y\r\n"
+    )
+    assert broker.job_count == 1
+
+
+def test_a_client_that_goes_takes_jobs_that_were_made_together_with_it():
+    broker, _, client = start()
+    publish(broker, client)
+    dispatch.disconnect(broker, client)
+    dispatch.settle(broker)
+    assert (broker.job_count, broker.waits.blocked_count) == (0, 0)
+    assert not broker.producers.fans
+    assert not broker.producers.together
+
+
+def test_publications_of_a_pipeline_do_not_wait_for_each_other():
+    broker, b, client = start()
+    for _ in range(2):
+        ask(broker, client, "TOPIC", "PUBLISH", "t", "body", 0, "REPLICATE", 2)
+    early, late = [item[0] for _, item in sent_of(broker, REPLMANY)]
+    for ids in (late, early):
+        assert not client.out
+        say(broker, b, GOTMANY, ids)
+        dispatch.settle(broker)
+    assert [early[:40] in client.out[0], late[:40] in client.out[1]] == [True, True]
 
 
 def test_no_job_is_queued_before_all_have_their_copies():

@@ -302,6 +302,22 @@ def test_a_node_whose_lease_is_over_does_not_object():
     assert sent(broker) == []
 
 
+def test_the_longer_of_two_leases_of_one_delivery_answers_for_the_job():
+    """WORKING at another node, for less time than the lease of the delivery. The job runs on one node. Spec L2, Z2."""
+    broker = make_broker()
+    b = add_node(broker)
+    job = hold_queued(broker, b, retry_s=30)
+    deliver(broker)
+    sent(broker)
+    say(broker, b, LEASED, (job.id, 5_000, 1))
+    assert job.is_leased_here
+    assert sent_of(broker, LEASED) == [((b,), (job.id, 30_000, 1, 2))]
+    say(broker, b, LEASED, (job.id, 60_000, 1))
+    assert not job.is_leased_here
+    say(broker, b, LEASED, (job.id, 10_000, 1))
+    assert sent_of(broker, LEASED) == []
+
+
 @pytest.mark.parametrize("kind", [WILLQUEUE, QUEUED, LEASED])
 def test_a_node_that_knows_the_job_as_done_says_so(kind):
     broker, b, _ = make_cluster()

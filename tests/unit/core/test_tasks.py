@@ -7,7 +7,7 @@ import pytest
 from brokers import add_node, ask, ask_parsed, error_of, make_broker, make_client
 from cluster_bus.messages import SYNC, SYNCED, TASK, TASK_STATE
 from copies import advance, deliver, hold_queued, say, sent, sent_of
-from disque_py.core import task_jobs, task_state, tasks
+from disque_py.core import acks, task_jobs, task_state, tasks
 from disque_py.core.job import GONE, QUEUED
 from disque_py.core.task_state import BEGIN, END, GO, GOES_ON, MOVE, OFFER_MAX, OVER, PURGE, REDRIVE, UNABLE
 from disque_py.node import dispatch
@@ -60,6 +60,24 @@ def test_a_share_offers_and_does_what_it_was_granted():
     advance(broker, 5)
     [(_, item)] = sent_of(broker, TASK_STATE)
     assert item == (1, 1, places[4:], 2, 0, GOES_ON)
+
+
+def test_jobs_that_changed_since_they_were_chosen_are_not_offered():
+    """Near its LIMIT a leader grants one job at a time: each of them would cost a round. Spec MV6."""
+    broker, _, [leader] = start()
+    jobs = [hold_queued(broker, number=number) for number in range(1, 2 * OFFER_MAX + 2)]
+    say(broker, leader, TASK, begin_item(command=MOVE, to=b"new", is_ordered=1))
+    advance(broker, 50)
+    for job in jobs[1:-1]:
+        acks.acknowledge(broker, job, is_news=True)
+    sent(broker)
+    say(broker, leader, TASK, [1, GO, 1, 1])
+    advance(broker, 50)
+    [(_, number)] = sent_of(broker, SYNC)
+    say(broker, leader, SYNCED, number)
+    advance(broker, 50)
+    [(_, item)] = sent_of(broker, TASK_STATE)
+    assert item == (1, 1, [jobs[-1].priority, jobs[-1].ctime], 1, 0, GOES_ON)
 
 
 def test_a_share_waits_for_slow_nodes_for_a_second_only():

@@ -107,6 +107,30 @@ def test_a_task_that_is_not_over_times_out(shown):
         Handle(Asked([JobEnd("D-1", "running", None, None)], shown), "D-1").wait(timeout=1)
 
 
+UNKNOWN = [JobEnd("D-1", "unknown", None, None)]
+DONE = [JobEnd("D-1", "completed", b"=1", None)]
+
+
+def test_a_task_that_is_unknown_before_the_time_out_is_gone():
+    """Spec RW6: every known node was asked."""
+    with pytest.raises(TaskGoneError):
+        Handle(Asked(UNKNOWN), "D-1").wait()
+
+
+def test_a_task_that_is_unknown_at_the_time_out_is_not_gone():
+    """Spec RW8: the node that has it may be away for a moment."""
+    with pytest.raises(TimeoutError, match="unknown"):
+        Handle(Asked(UNKNOWN, None), "D-1").wait(timeout=0.001)
+    with pytest.raises(TimeoutError, match="unknown"):
+        asyncio.run(Handle(Asked(UNKNOWN, None), "D-1").result(timeout=0.001))
+
+
+def test_the_progress_of_a_task_that_is_not_known_for_a_moment_goes_on(shown):
+    """The iterator ends with the task."""
+    later = dataclasses.replace(shown, more={"progress": 50})
+    assert [told.percent for told in Handle(Asked(shown, UNKNOWN, later, DONE), "D-1").updates(every=0.001)] == [50]
+
+
 def test_progress_is_told(shown):
     told = dataclasses.replace(shown, more={"progress": 40, "progress-text": "page 4"})
     assert progress_of(told) == Progress(40, "page 4")

@@ -40,6 +40,7 @@ def test_a_mover_is_answered_in_good_weather(simulation):
     [
         (("PROMOTE", "i"), 2),
         (("RESCHEDULE", "i", "DELAY", 0), 7),
+        (("MOVEJOB", "i", "TO", "q"), 2),
         (("QPURGE", "q"), [b"jobs", -1, b"failed", 0, b"nodes-missing", []]),
         (("QMOVE", "q", "r"), [b"jobs", 1, b"failed", 0, b"nodes-missing", [b"a", b"a"]]),
         (("QPURGE", "q"), ValueError("ERR odd")),

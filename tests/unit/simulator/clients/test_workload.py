@@ -117,3 +117,14 @@ def test_clients_may_live_apart(world, plan):
     assert {actors["consumer"].pick(anywhere=True).name for _ in range(30)} == {"a", "b"}
     world.machines["b"].die()
     assert actors["consumer"].pick().name == "a"
+
+
+def test_a_line_knows_for_how_many_copies_its_requests_wait(world, plan):
+    """Also a publication, which is about a job for each queue."""
+    oracle = Oracle()
+    line = Line(world, actor("producer", world, plan, oracle))
+    world.connect(world.machines["a"], line)
+    one, three = (oracle.add(b"q", 8, 1_000, 60_000, copies, world.now_ms) for copies in (1, 3))
+    for about, copies in (("others", 0), (one, 1), ([one, three], 3)):
+        line.ask([(words("PING"), lambda reply, about: None, about)], 1)
+        assert line.most_copies() == copies
