@@ -562,7 +562,6 @@ def _remains(broker: Broker) -> dict[str, int]:
         "questions to all nodes": len(broker.gatherings.asked),
         "shares of answers": len(broker.gatherings.shares),
         "questions about keys": len(broker.producers.lookups),
-        "reports of batches": len(broker.batches.reports),
     }
     for node in broker.cluster.nodes.values():
         if node.core is not None:
