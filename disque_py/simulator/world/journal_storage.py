@@ -3,8 +3,8 @@
 The folder outlives the process. Each run has a SimDisk and a JournalService of its own; the latter is the server's. A
 process that dies leaves what it had written. A power cut leaves what was synced, perhaps with a torn tail (folder.py).
 
-This module notes for every id the position of its base in the journal. That shows whether a node made a promise before
-its record. `replay` reads a copy of the folder, and shows whether a restart would find what memory knows.
+This module notes for every id when its base was recorded. That shows how old a record is that a power cut costs.
+`replay` reads a copy of the folder, and shows whether a restart would find what memory knows.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class JournalStorage:
     folder       the content of the disk
     disk         the disk of this run
     journal_service   the server's journal service of this run
-    recorded     id -> (position behind its base, when that was recorded); of an earlier run: (0, when it was read)
+    recorded     id -> (the job, when its first base was recorded); of an earlier run: when it was read
     noted        ids of which this run has recorded anything
     durability   the checker of its promises; None until its journal is read
     is_loaded    this run has read its journal
@@ -75,7 +75,7 @@ class JournalStorage:
         self.folder.has_windows = ord(machine.name[0]) % 3 != 1
         self.disk: SimDisk
         self.journal_service: JournalService
-        self.recorded: dict[bytes, tuple[int, int]] = {}
+        self.recorded: dict[bytes, tuple[Job | None, int]] = {}
         self.noted: dict[bytes, None] = {}
         self.is_loaded = False
         self.durability: DurabilityChecker | None = None
@@ -169,7 +169,7 @@ class JournalStorage:
     def read_back(self) -> None:
         """Memory has what the journal has."""
         now_ms = self.machine.world.now_ms
-        self.recorded = {job_id: (0, now_ms) for shard in self.machine.broker.shards for job_id in shard}
+        self.recorded = {job_id: (job, now_ms) for shard in self.machine.broker.shards for job_id, job in shard.items()}
         self._watch()
 
     def _failed(self, reason: str) -> None:
@@ -221,8 +221,12 @@ class JournalStorage:
         for run in runs:
             if run[0] == JOB:
                 for item in run[1:]:
-                    recorded.setdefault(item[ID_AT], (position, now_ms))
-                    noted[item[ID_AT]] = None
+                    job_id: bytes = item[ID_AT]
+                    job = self.machine.broker.find(job_id)
+                    known = recorded.get(job_id)
+                    if known is None or known[0] is not job:  # It may have gone, and come again.
+                        recorded[job_id] = (job, now_ms)
+                    noted[job_id] = None
             elif run[0] == STATE:
                 for item in run[1:]:
                     noted[item[ID_AT]] = None

@@ -86,6 +86,19 @@ def test_the_policy_limits_the_loss_of_a_crash(policy, power, may_lose):
     assert (journal_storage.lost_ms_max(world.now_ms) == LOST_MS_MAX) == (policy == "everysec")
 
 
+def test_a_job_that_went_and_came_again_is_recorded_anew(world):
+    """Its first record went with it, so a power cut may cost the second one (seed 1046)."""
+    world.add("b", journal="everysec")
+    world.join()
+    recorded = world.machines["b"].journal_storage.recorded
+    job_id = ask(world, "a", "ADDJOB", "q", "x", 1_000, "REPLICATE", 2)
+    first_ms = recorded[job_id][1]
+    ask(world, "b", "DEBUG", "FLUSHALL")
+    world.run(1_000)
+    assert ask(world, "b", "GETJOB", "FROM", "q")[0][1] == job_id
+    assert recorded[job_id][1] >= first_ms + 1_000
+
+
 def test_a_disk_in_trouble_excuses_what_was_recorded_then_and_nothing_later():
     world = World("")
     journal_storage = world.add("a", journal="everysec").journal_storage
