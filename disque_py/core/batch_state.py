@@ -392,6 +392,8 @@ class Batches:
             self.drop_ids(batch)
             if not batch.fields:
                 self._forget(batch)
+            else:  # No id is live here any more. Other keepers may know some, or the batch is done.
+                self.due[batch.name] = None
         self.noted.clear()
         self.reports.clear()
         self.pending.clear()

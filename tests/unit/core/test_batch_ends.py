@@ -67,6 +67,21 @@ def test_a_node_that_is_not_linked_any_more_is_not_waited_for():
     assert broker.batches.by_name[b"b"].is_done
 
 
+def test_a_closed_batch_whose_keeper_was_flushed_is_looked_at_again():
+    """Spec BT4: all its ids are gone here, so the other nodes are asked, and it is done where they have none either."""
+    broker, client, other = start(is_keeper=True)
+    add(broker, client)
+    ask(broker, make_client(broker), "BATCH", "CLOSE", "b")
+    advance(broker, 500)
+    assert sent_of(broker, BATCHFLUSH) == []
+    ask(broker, client, "DEBUG", "FLUSHALL")
+    advance(broker, 500)
+    questions = [item for _, item in sent_of(broker, BATCHFLUSH)]
+    assert len(questions) == 1
+    say(broker, other, BATCHFLUSHED, (questions[0][0], 0, 0))
+    assert broker.batches.by_name[b"b"].is_done
+
+
 def test_no_turn_looks_at_all_batches_that_may_be_done():
     """Spec BT4: of 600 one look takes 500."""
     broker, _, _ = start(is_keeper=True)
