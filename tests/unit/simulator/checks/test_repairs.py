@@ -98,9 +98,9 @@ def test_a_collection_ends_when_the_nodes_have_spoken_that_may_have_copies_of_re
         world.run(1)
 
 
-@pytest.mark.parametrize("why", ["evicted", "reset"])
+@pytest.mark.parametrize("why", ["evicted", "reset", "leaving"])
 def test_a_node_that_forgets_for_another_reason_has_ended_no_collection(why):
-    """It is short of memory. Or the last answer is of a node that has a new id since."""
+    """It is short of memory, or passes its acks on. Or the last answer is of a node that has a new id since."""
     world, checker, _, promise = make_world("ab" if why == "reset" else "abc")
     first, second = holders_of(world, promise)
     job = first.broker.find(promise.id)
@@ -111,6 +111,7 @@ def test_a_node_that_forgets_for_another_reason_has_ended_no_collection(why):
     checker.hear(second, first, [[GOTACK, [job.id, b"", 1]]])
     lifecycle.forget(first.broker, job)
     first.broker.stats.jobs_evicted += why == "evicted"
+    first.broker.is_leaving = why == "leaving"
     world.run(1)
 
 
