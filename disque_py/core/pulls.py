@@ -17,6 +17,7 @@ Spec I6, I9, I10.
 from __future__ import annotations
 
 from functools import partial
+from itertools import islice
 from typing import Any, Final
 
 from cluster_bus.messages import HINT, NEEDJOBS
@@ -38,6 +39,8 @@ NEAR_MS: Final = 20
 NOTABLE_MS: Final = 500
 NEEDJOBS_MIN: Final = 5
 NEEDJOBS_MAX: Final = 100
+# So many jobs that may not leave yet are looked through for one behind them. No more are asked for at once.
+HELD_MAX: Final = 2 * NEEDJOBS_MAX
 # Flags of NEEDJOBS: it answers a hint; no at-most-once jobs are wanted; jobs that come later are wanted, too.
 ANSWERS_HINT: Final = 1
 RETRIED_ONLY: Final = 2
@@ -157,16 +160,27 @@ def _give_better(broker: Broker, sender: Node, queue: Queue, count: int, limit: 
     if rivals is None:
         rivals = queue.rivals = Rivals()
     job = queue.first(is_picky=is_picky) if is_open else None
-    # A better job that stays came in a moment ago, or its body is on disk: the node hears of it when it may leave.
-    if job is None or notable(broker, job) or (not given and place_of(job) < limit):
+    is_held = job is not None and not given and place_of(job) < limit
+    if is_held:  # Better jobs came in a moment ago, or their bodies are on disk.
+        job = _first_from(queue, limit, is_picky=is_picky)
+    is_notable = job is not None and not notable(broker, job)
+    if is_held or (job is not None and not is_notable):  # The node hears of the others when they may leave.
+        broker.schedule.call_at(broker.now_ms + REST_MS, partial(broker.owe_hint, queue))
+    if job is None or not is_notable:
         rivals.told.pop(sender, None)
-        if job is not None:
-            broker.schedule.call_at(broker.now_ms + REST_MS, partial(broker.owe_hint, queue))
         broker.send(broker.sets.only(sender), HINT, (queue.name, queue.length, None, None, given))
     else:
-        best = queue.first(is_picky=is_disk_failing)
+        best = None if is_held else queue.first(is_picky=is_disk_failing)
         rivals.told[sender] = place_of(job if best is None else best)
         broker.send(broker.sets.only(sender), HINT, (queue.name, queue.length, *place_of(job), given))
+
+
+def _first_from(queue: Queue, limit: Place, *, is_picky: bool) -> Job | None:
+    """Return the first job at a place or behind it; None also if very many come before."""
+    for job in islice(queue.oldest(), HELD_MAX):
+        if place_of(job) >= limit and job.is_listed and (job.terms.retry_ms or not is_picky):
+            return job
+    return None
 
 
 def place_of(job: Job) -> Place:

@@ -361,6 +361,9 @@ def on_willqueue(broker: Broker, sender: Node, items: list[Any]) -> None:
         elif isinstance(job.work, Handover) and _is_limited(job):
             # The taker has it queued now, or will have in a moment, and did not hear the question.
             broker.send(sets.only(sender), QUEUED, _queued(job, QUEUED_WAITING))
+        elif attempt < job.attempt and job.requeue_at_ms > broker.now_ms and events.status_of(job) == RUNNING:
+            # The deliverer is not linked with the sender, or was not. The sender would queue a job that is out.
+            _tell_leased(broker, sets.only(sender), job)
         elif job.state == ACTIVE and _is_limited(job) and wins(sender, broker.me, job_id):
             # Both may be about to queue it, or to end its last lease. The sender does, and tells us: two deliveries at
             # the same moment would be one more than the job may have, and one transition is one event.

@@ -99,6 +99,22 @@ def test_a_node_gives_only_jobs_before_the_place_and_tells_what_is_left():
     assert (place[0], place[2]) == (8, 3)
 
 
+def test_a_job_behind_one_that_came_in_a_moment_ago_is_told_of():
+    """Spec F7: the first job may not leave yet, and hides no other."""
+    broker, other, client = make_cluster(3, priority=10**14)
+    say(broker, other, INTEREST, (b"q", -1, -1, 1))
+    advance(broker, 2_000)
+    say(broker, add_node(broker, 3), YOURJOBS, (1, 0, [snapshot(broker, other)]))
+    sent_of(broker, HINT)
+    say(broker, other, NEEDJOBS, (b"q", 50, 0, 10**14, 0))
+    [place] = places(broker)
+    assert (place[0], place[2]) == (10**14, 0)
+    advance(broker, 1_000)
+    dispatch.settle(broker)
+    [place] = places(broker)
+    assert place[0] < 10**14
+
+
 def test_at_most_once_jobs_stay_and_are_not_told_of_while_the_disk_fails():
     """Spec F7: they can't be handed over, so the answer ends where the others do."""
     broker, other, client = make_cluster()

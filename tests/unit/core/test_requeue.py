@@ -302,6 +302,22 @@ def test_a_node_whose_lease_is_over_does_not_object():
     assert sent(broker) == []
 
 
+def test_a_holder_that_heard_of_a_later_delivery_tells_the_asker_of_its_lease():
+    """Spec L3, Y4: the node that delivered the job may not have been linked with the asker, which would queue it."""
+    broker, b, c = make_cluster()
+    job = hold(broker, b, c, retry_s=30)
+    say(broker, b, LEASED, (job.id, 40_000, 1))
+    pass_time(broker, 5_000)
+    say(broker, c, WILLQUEUE, (job.id, 0))
+    [(receivers, kind, (job_id, left_ms, attempt, *_))] = sent(broker)
+    assert (receivers, kind, job_id, attempt) == ((c,), LEASED, job.id, 1)
+    assert 35_000 <= left_ms < 36_000
+    say(broker, c, WILLQUEUE, (job.id, 1))
+    say(broker, b, QUEUED, (job.id, QUEUED_RELEASED, 2, 1, 0))
+    say(broker, c, WILLQUEUE, (job.id, 1))
+    assert sent(broker) == []
+
+
 def test_the_longer_of_two_leases_of_one_delivery_answers_for_the_job():
     """WORKING at another node, for less time than the lease of the delivery. The job runs on one node. Spec L2, Z2."""
     broker = make_broker()
