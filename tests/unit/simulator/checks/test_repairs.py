@@ -7,6 +7,7 @@ from contextlib import nullcontext
 import pytest
 
 from cluster_bus.messages import DELJOB, GOTACK
+from cluster_bus.node import LEAVING
 from disque_py.core import lifecycle
 from disque_py.core.versions import REPAIR
 from disque_py.simulator.checks.cluster_invariants import Losses, jobs_of
@@ -111,7 +112,7 @@ def test_a_node_that_forgets_for_another_reason_has_ended_no_collection(why):
     checker.hear(second, first, [[GOTACK, [job.id, b"", 1]]])
     lifecycle.forget(first.broker, job)
     first.broker.stats.jobs_evicted += why == "evicted"
-    first.broker.is_leaving = why == "leaving"
+    first.broker.me.flags |= LEAVING if why == "leaving" else 0
     world.run(1)
 
 
