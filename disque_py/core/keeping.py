@@ -74,8 +74,12 @@ def begin(broker: Broker, name: bytes) -> None:
     batch.is_spreading = True
 
     def spread(failure: OSError | None) -> None:
+        batches = broker.batches
         batch.is_spreading = False
-        release(broker, [key for key, held in broker.batches.held.items() if _batch_of(held.job) == name])
+        held = [key for key, held in batches.held.items() if _batch_of(held.job) == name]
+        # Meanwhile others may have become keepers, and a report be on its way to them.
+        unreported = batches.pending.keys() | batches.noted.get(name, {}).keys()
+        release(broker, [key for key in held if key not in unreported])
 
     settings_sync.change(broker, key, values, spread)
 

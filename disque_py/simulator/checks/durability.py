@@ -147,10 +147,15 @@ class DurabilityChecker:
     # -- to clients ----------------------------------------------------------------------------------
 
     def check_added(self, job_id: bytes, copies: int) -> None:
-        """An ADDJOB is answered: our copy is safe, or there are enough others and ours was not counted."""
+        """An ADDJOB is answered: our copy is safe, or there are enough others and ours was not counted.
+
+        A job may also be done by then, as another node knows.
+        """
         if not self.is_kept(job_id):
             machine = self._machine
             others = [other for other in machine.world.machines.values() if other is not machine]
+            if any(_knows_done(other, job_id) for other in others):
+                return
             if sum(_has(other, job_id) for other in others) < max(1, copies):
                 self._check_here(job_id, "the answer to an ADDJOB")
 
@@ -276,3 +281,9 @@ def _has(machine: Machine, job_id: bytes) -> bool:
     if journal_storage is None or journal_storage.durability is None:
         return machine.broker.find(job_id) is not None
     return journal_storage.durability.is_kept(job_id)
+
+
+def _knows_done(machine: Machine, job_id: bytes) -> bool:
+    """Return whether a node has the record of a done job."""
+    job = machine.broker.find(job_id) if machine.is_up else None
+    return job is not None and job.state == ACKED

@@ -142,6 +142,8 @@ class RepairChecker:
             return
         if machine.count("jobs_evicted") != evicted:
             return  # It may have forgotten the record for lack of memory.
+        if machine.broker.is_leaving:
+            return  # It may have passed the ack on to a node that stays, and this one collects it.
         promise = self._oracle.by_id.get(job_id)
         if machine.broker.find(job_id) is not None or promise is None or may_have_died(promise, self._world.now_ms):
             return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from brokers import add_node, ask, make_broker
+from brokers import add_node, ask, make_broker, make_client
 from cluster_bus.messages import BATCHADD, BATCHFLUSH, BATCHFLUSHED, BATCHGOT, BATCHSUM, SETTING
 from copies import advance, say, sent_of
 from disque_py.core import batch_ends, keeping
@@ -24,6 +24,20 @@ def test_a_producer_is_answered_when_a_keeper_has_recorded_the_job():
     ((nodes, (number, name, data)),) = sent_of(broker, BATCHADD)
     assert (nodes, name, len(data)) == ((other,), b"b", ENTRY_BYTES)
     say(broker, other, BATCHGOT, number)
+    assert b"".join(client.out).startswith(b"+D-")
+
+
+def test_a_producer_that_makes_a_batch_waits_for_keepers_that_another_node_chose_meanwhile():
+    """Spec BT1: two nodes made the batch at once, and the other one's list of keepers stays."""
+    broker = make_broker()
+    client, other = make_client(broker), add_node(broker, number=2)
+    ask(broker, client, "ADDJOB", "q", "x", 0, "REPLICATE", 1, "BATCH", "b")
+    say(broker, other, SETTING, (KEY, MADE, b"2-x", 2, other.id), (KEY, KEEPERS, other.id, 2, other.id))
+    dispatch.settle(broker)
+    advance(broker, 10_000)
+    assert not broker.batches.by_name[b"b"].is_spreading
+    assert b"".join(client.out) == b""
+    say(broker, other, BATCHGOT, sent_of(broker, BATCHADD)[-1][1][0])
     assert b"".join(client.out).startswith(b"+D-")
 
 

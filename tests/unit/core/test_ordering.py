@@ -101,7 +101,7 @@ def test_a_node_gives_only_jobs_before_the_place_and_tells_what_is_left():
 
 def test_a_job_behind_one_that_came_in_a_moment_ago_is_told_of():
     """Spec F7: the first job may not leave yet, and hides no other."""
-    broker, other, _ = make_cluster(3, priority=10**14)
+    broker, other, _client = make_cluster(3, priority=10**14)
     say(broker, other, INTEREST, (b"q", -1, -1, 1))
     advance(broker, 2_000)
     say(broker, add_node(broker, 3), YOURJOBS, (1, 0, [snapshot(broker, other)]))

@@ -70,6 +70,20 @@ def test_a_copy_that_was_not_counted_need_not_be_safe(world):
     free(world)
 
 
+def test_a_job_that_is_done_on_another_node_need_not_be_safe_here(world):
+    """Its ack came before the copies, and the producer is answered then."""
+    connection = asker(world, "a")
+    stuck(world)
+    connection.send([words("ADDJOB", "q", "x", 0, "REPLICATE", 2)])
+    world.run(100)
+    [job_id] = connection.unseen()
+    with pytest.raises(RuleBrokenError, match="the answer to an ADDJOB"):
+        durability(world).check_added(job_id, 3)
+    assert ask(world, "b", "ACKJOB", job_id) == 1
+    durability(world).check_added(job_id, 3)
+    free(world)
+
+
 @pytest.mark.parametrize(("kind", "item"), [(GOTJOB, []), (GOTACK, [b"some", 1]), (DELJOB, [b"some"])])
 def test_messages_wait_for_their_records(world, kind, item):
     """GOTJOB for the job, GOTACK for the ack, DELJOB until it is gone."""

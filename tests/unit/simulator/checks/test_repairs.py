@@ -7,6 +7,7 @@ from contextlib import nullcontext
 import pytest
 
 from cluster_bus.messages import DELJOB, GOTACK
+from cluster_bus.node import LEAVING
 from disque_py.core import lifecycle
 from disque_py.core.versions import REPAIR
 from disque_py.simulator.checks.cluster_invariants import Losses, jobs_of
@@ -98,9 +99,9 @@ def test_a_collection_ends_when_the_nodes_have_spoken_that_may_have_copies_of_re
         world.run(1)
 
 
-@pytest.mark.parametrize("why", ["evicted", "reset"])
+@pytest.mark.parametrize("why", ["evicted", "reset", "leaving"])
 def test_a_node_that_forgets_for_another_reason_has_ended_no_collection(why):
-    """It is short of memory. Or the last answer is of a node that has a new id since."""
+    """It is short of memory, or passes its acks on. Or the last answer is of a node that has a new id since."""
     world, checker, _, promise = make_world("ab" if why == "reset" else "abc")
     first, second = holders_of(world, promise)
     job = first.broker.find(promise.id)
@@ -111,6 +112,7 @@ def test_a_node_that_forgets_for_another_reason_has_ended_no_collection(why):
     checker.hear(second, first, [[GOTACK, [job.id, b"", 1]]])
     lifecycle.forget(first.broker, job)
     first.broker.stats.jobs_evicted += why == "evicted"
+    first.broker.me.flags |= LEAVING if why == "leaving" else 0
     world.run(1)
 
 
