@@ -231,7 +231,9 @@ class BatchBook:
                 elif self.has_losses:
                     continue
                 elif not batch.is_done:
-                    found.append(f"{name!r} is not done on {machine.name}")
+                    # The only node that had heard of the CLOSE may be lost.
+                    if batch.is_closed or not self._excuse(known):
+                        found.append(f"{name!r} is not done on {machine.name}")
                 elif CALLBACK_QUEUE in batch.fields and CALLBACK_ID not in batch.fields:
                     found.append(f"{name!r} has no callback on {machine.name}")
         return found

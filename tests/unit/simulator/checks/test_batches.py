@@ -130,3 +130,14 @@ def test_a_batch_that_lost_ids_with_a_node_is_excused_by_name(story):
     story.losses.amnesia_ms = story.world.now_ms
     assert story.book.unfinished() == []
     assert story.book.excused == {NAME: "a node forgot ids since the batch began"}
+
+
+def test_a_close_that_was_lost_with_its_node_is_excused(story):
+    """Spec BT6: CLOSE is shared state, and was answered by a node that no other one could hear."""
+    for promise in story.jobs:
+        ask(story.world, "a", "ACKJOB", promise.id)
+    story.world.run(2_000)
+    story.book.closed(NAME)
+    assert story.book.unfinished() == [f"b'b' is not done on {name}" for name in story.world.machines]
+    story.losses.amnesia_ms = story.world.now_ms
+    assert story.book.unfinished() == []
