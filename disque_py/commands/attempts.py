@@ -131,11 +131,11 @@ def _workable(broker: Broker, job_id: bytes, attempt: int, fence: int) -> Job:
     """Return the job of a WORKING, if its lease may be extended. CommandError."""
     job = broker.find(job_id)
     if job is None:
-        exclusive.end_over(broker, job_id, fence)
+        exclusive.end_heard(broker, None, job_id, fence)
         raise CommandError("NOJOB Job not known in the context of this node.")
     exclusive.refuse_fenced(job, fence)
     if job.state == ACKED:
-        exclusive.end_over(broker, job_id, fence)
+        exclusive.end_heard(broker, job, job_id, fence)
         if isinstance(job.work, Cancellation):
             raise CommandError("CANCELED The job was canceled")
         raise CommandError("NOJOB Job already acknowledged.")

@@ -93,11 +93,11 @@ def progress(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
     versions.refuse_older(broker, versions.FLOWS)
     job = broker.find(argv[1])
     if job is None:
-        exclusive.end_over(broker, argv[1], fence)
+        exclusive.end_heard(broker, None, argv[1], fence)
         raise CommandError("NOJOB Job not known in the context of this node.")
     exclusive.refuse_fenced(job, fence)
     if job.state == ACKED:
-        exclusive.end_over(broker, argv[1], fence)
+        exclusive.end_heard(broker, job, argv[1], fence)
         if isinstance(job.work, Cancellation):
             raise CommandError("CANCELED The job was canceled")
         raise CommandError("NOJOB Job already acknowledged.")

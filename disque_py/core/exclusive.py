@@ -39,9 +39,10 @@ from disque_py.core.exclusive_state import GRANTED, LACKING, OVER, REFUSED, UNDE
 from disque_py.core.fetch_options import FetchOptions
 from disque_py.core.grants import GRANTED as IS_GRANTED
 from disque_py.core.grants import HELD
-from disque_py.core.job import ACKED, QUEUED, Job
+from disque_py.core.job import ACKED, QUEUED, Cancellation, Job
 from disque_py.core.queue import PAUSED_OUT, Queue
 from disque_py.core.spilled import Spilled
+from disque_py.event_format import CANCELED
 
 # A claim's lease is so much longer than the job's, because the job's begins when the grant has come.
 SLACK_MS: Final = 50
@@ -469,6 +470,21 @@ def end_over(broker: Broker, job_id: bytes, fence: int) -> None:
         end(broker, job_id)
     elif broker.find(job_id) is not None or job_id in broker.tombstones:
         end_fenced(broker, job_id, fence)
+
+
+def end_heard(broker: Broker, job: Job | None, job_id: bytes, fence: int) -> None:
+    """End the claim of a job that is over, as its worker hears now, in answer to a WORKING or a PROGRESS.
+
+    The worker goes on until it hears that. So the claim ends early for a canceled job only, and at the node that made
+    the delivery. An ack at another node without FENCE leaves the claim to the lease.
+    """
+    is_canceled = isinstance(job.work, Cancellation) if job is not None else broker.ends.get(job_id) == CANCELED
+    if is_canceled:
+        end_over(broker, job_id, fence)
+    elif fence:
+        end_same(broker, job_id, fence)
+    else:
+        end(broker, job_id)
 
 
 def _claims_of(job: Job, stamp: Stamp) -> list[tuple[bytes, int]]:

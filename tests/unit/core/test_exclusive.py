@@ -256,6 +256,23 @@ def test_each_command_of_the_worker_of_a_canceled_job_frees_the_value(name, word
     assert [each.id for each in get(world, "a")] == [second]
 
 
+@pytest.mark.parametrize("word", ["WORKING", "PROGRESS"])
+def test_a_worker_that_hears_elsewhere_of_an_ack_goes_on_until_then(word):
+    """Spec EX5: an ack at another node without FENCE leaves the claim to the lease, and so does its news."""
+    world = exclusive()
+    first = add(world, "a", "ann", retry=600)
+    world.run(5)
+    add(world, "a", "ann", retry=600)
+    fence = get(world, "a")[0].fence
+    world.run(50)
+    assert world.ask("b", "ACKJOB", first) == 1
+    named = (word, first, 50) if word == "PROGRESS" else (word, first)
+    for _ in range(2):
+        assert refused(world.ask("b", *named, "FENCE", fence)) == "NOJOB"
+        world.run(1_000)
+        assert get(world, "a") == []
+
+
 def test_a_cancellation_with_the_fence_ends_the_claim():
     """Spec EX5."""
     world = exclusive()
