@@ -83,7 +83,7 @@ def test_a_question_looks_at_a_few_ids_only():
     """With more stale ones the queue stays until a later question."""
     looked = []
     errored_ids = ErroredIds(lambda queue, job_id: bool(looked.append(job_id)))
-    errored_ids.by_queue[b"q"] = OrderedDict.fromkeys(range(LOOKED_PER_QUESTION + 1))
+    errored_ids.by_queue[b"q"] = OrderedDict.fromkeys(b"%d" % number for number in range(LOOKED_PER_QUESTION + 1))
     assert errored_ids.has(b"q")
     assert not errored_ids.has(b"q")
     assert errored_ids.by_queue == {}
