@@ -127,8 +127,8 @@ def _renew(broker: Broker, client: Client, job: Job, work: Work) -> bytes | None
     return deferred_reply.begin(broker, client, start, reply)
 
 
-def _workable(broker: Broker, job_id: bytes, attempt: int, fence: int) -> Job:
-    """Return the job of a WORKING, if its lease may be extended. CommandError."""
+def held_job(broker: Broker, job_id: bytes, attempt: int, fence: int) -> Job:
+    """Return the job that a worker holds, for a WORKING or a PROGRESS. CommandError if the worker has it no more."""
     job = broker.find(job_id)
     if job is None:
         exclusive.end_heard(broker, None, job_id, fence)
@@ -144,6 +144,12 @@ def _workable(broker: Broker, job_id: bytes, attempt: int, fence: int) -> Job:
         raise CommandError("STALE A later delivery of the job is known")
     if part is not None and (part.is_errored or (part.is_spent(job.attempt) and job.state == QUEUED)):
         raise CommandError("NOJOB No attempts of the job are left. ENQUEUE gives it fresh ones.")
+    return job
+
+
+def _workable(broker: Broker, job_id: bytes, attempt: int, fence: int) -> Job:
+    """Return the job of a WORKING, if its lease may be extended. CommandError."""
+    job = held_job(broker, job_id, attempt, fence)
     if job.is_half_over(broker.now_ms, broker.wall_ms):
         raise CommandError(
             "TOOLATE Half of job TTL already elapsed, you are no longer allowed to postpone the next delivery."

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from disque_py import event_format
-from disque_py.commands.id_lists import count_done, only_id
+from disque_py.commands.id_lists import check_in_parts, count_done, only_id
 from disque_py.commands.options import ONE_ID, options_at, read_attempt, read_fence, read_ids, value_of
 from disque_py.commands.subcommands import syntax_error
 from disque_py.core import asking, client_acks, events, exclusive, fencing, incremental, replication, versions
@@ -117,11 +117,7 @@ def _not_fenced(count: int) -> int:
 
 
 def _cancel_in_parts(broker: Broker, client: Client, argv: list[bytes]) -> incremental.Steps:
-    for at in range(1, len(argv), 8 * PART):
-        if not all(map(is_valid_id, argv[at : at + 8 * PART])):
-            raise CommandError(BAD_ID)
-        if at > 1:
-            yield
+    yield from check_in_parts(argv)
     total = 0
     for at in range(1, len(argv), PART):
         if at > 1:

@@ -9,15 +9,16 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
+from disque_py.commands.attempts import held_job
 from disque_py.commands.options import INT64_MAX, OPTION_WORDS_MAX, between, read_attempt, read_ids
 from disque_py.commands.subcommands import syntax_error
-from disque_py.core import client_acks, exclusive, job_waits, telling, versions
+from disque_py.core import job_waits, telling, versions
 from disque_py.core.broker import Broker
 from disque_py.core.client import Blocked, Client
 from disque_py.core.errors import BAD_ID, CommandError
 from disque_py.core.grants import FENCE_LIMIT
 from disque_py.core.ids import ID_BYTES, is_valid_id
-from disque_py.core.job import ACKED, ATTEMPT_MAX, QUEUED, Cancellation
+from disque_py.core.job import ATTEMPT_MAX
 from disque_py.core.progress import PERCENT_MAX, TEXT_BYTES_MAX
 from disque_py.resp.replies import OK
 
@@ -91,20 +92,6 @@ def progress(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
     if not is_valid_id(argv[1]):
         raise CommandError(BAD_ID)
     versions.refuse_older(broker, versions.FLOWS)
-    job = broker.find(argv[1])
-    if job is None:
-        exclusive.end_heard(broker, None, argv[1], fence)
-        raise CommandError("NOJOB Job not known in the context of this node.")
-    exclusive.refuse_fenced(job, fence)
-    if job.state == ACKED:
-        exclusive.end_heard(broker, job, argv[1], fence)
-        if isinstance(job.work, Cancellation):
-            raise CommandError("CANCELED The job was canceled")
-        raise CommandError("NOJOB Job already acknowledged.")
-    part = job.part
-    if attempt and (client_acks.is_stale(job, attempt) or (part is not None and part.ended >= attempt)):
-        raise CommandError("STALE A later delivery of the job is known")
-    if part is not None and (part.is_errored or (part.is_spent(job.attempt) and job.state == QUEUED)):
-        raise CommandError("NOJOB No attempts of the job are left. ENQUEUE gives it fresh ones.")
+    job = held_job(broker, argv[1], attempt, fence)
     telling.progress(broker, job, percent, text, min(attempt, ATTEMPT_MAX))
     return OK

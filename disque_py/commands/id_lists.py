@@ -6,7 +6,7 @@ whole, before anything is done. Spec R11.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from disque_py.commands.options import ONE_ID, read_ids
 from disque_py.core import incremental
@@ -36,11 +36,18 @@ def count_done(
     return incremental.begin(broker, client, _count_in_parts(broker, argv, deed, check))
 
 
-def _count_in_parts(broker: Broker, argv: list[bytes], deed: Deed, check: Check | None) -> incremental.Steps:
+def check_in_parts(argv: list[bytes]) -> Iterator[None]:
+    """Check the ids behind the name of a command, some at a time. CommandError: with one bad id nothing is done."""
     for at in range(1, len(argv), 8 * PART):
+        if at > 1:
+            yield
         if not all(map(is_valid_id, argv[at : at + 8 * PART])):
-            raise CommandError(BAD_ID)  # With one bad id nothing is done.
-        yield
+            raise CommandError(BAD_ID)
+
+
+def _count_in_parts(broker: Broker, argv: list[bytes], deed: Deed, check: Check | None) -> incremental.Steps:
+    yield from check_in_parts(argv)
+    yield
     if check is not None:
         for at in range(1, len(argv), PART):
             check(broker, argv[at : at + PART])

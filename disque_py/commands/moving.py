@@ -9,13 +9,13 @@ from __future__ import annotations
 from typing import Final
 
 from disque_py.commands.adding import PRIORITY_ERROR
+from disque_py.commands.id_lists import check_in_parts
 from disque_py.commands.options import MS_MAX, SECONDS_MAX, between, read_ids, read_integer
 from disque_py.commands.subcommands import text_of
 from disque_py.core import asking, incremental
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
-from disque_py.core.errors import BAD_ID, SYNTAX, CommandError
-from disque_py.core.ids import is_valid_id
+from disque_py.core.errors import SYNTAX, CommandError
 from disque_py.core.incremental import PART
 from disque_py.core.moving import NO_DELAY
 from disque_py.core.versions import FLOWS, refuse_older
@@ -57,11 +57,7 @@ def _changed(broker: Broker, client: Client, argv: list[bytes], deed: int, words
 
     argv   the name of the command and the ids
     """
-    for at in range(1, len(argv), 8 * PART):
-        if not all(map(is_valid_id, argv[at : at + 8 * PART])):
-            raise CommandError(BAD_ID)
-        if at > 1:
-            yield
+    yield from check_in_parts(argv)
     total = 0
     for at in range(1, len(argv), PART):
         if at > 1:
