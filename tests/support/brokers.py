@@ -286,6 +286,12 @@ def add_node(
     return node
 
 
+def make_cluster(count: int = 2) -> tuple[Any, ...]:
+    """A broker, and the other nodes of its cluster."""
+    broker = make_broker()
+    return broker, *[add_node(broker, number) for number in range(2, 2 + count)]
+
+
 def ask(broker: Broker, client: Client, *words: str | bytes | int) -> bytes:
     """Execute one command as its connection would; the bytes of all replies that are ready, b"" for none."""
     from disque_py.node import dispatch

@@ -4,19 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from brokers import add_node, ask, ask_parsed, make_broker, make_client
+from brokers import add_node, ask, ask_parsed, make_broker, make_client, make_cluster
 from cluster_bus.messages import DELJOB, GOTACK, REPLJOB, SETACK
 from copies import advance, deliver, hold, hold_queued, make_id, pack, say, sent, sent_of, snapshot
 from disque_py.core import acks, client_acks
 from disque_py.core.changing import OUTCOME_DOUBTED
 from disque_py.core.job import ACKED, JOB_BYTES
 from world import World
-
-
-def make_cluster(count=2):
-    """A broker, and its other nodes."""
-    broker = make_broker()
-    return broker, *[add_node(broker, number) for number in range(2, 2 + count)]
 
 
 def ack(broker, job):

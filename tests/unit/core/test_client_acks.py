@@ -4,18 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from brokers import add_node, make_broker
+from brokers import add_node, make_broker, make_cluster
 from cluster_bus.messages import DELJOB, GOTACK, GOTJOB, REPLJOB, SETACK
 from copies import advance, hold, hold_queued, make_id, pack, say, sent, sent_of, snapshot
 from disque_py.core import acks, client_acks
 from disque_py.core.job import ACKED
 from world import World
-
-
-def make_cluster(count=2):
-    """A broker, and its other nodes."""
-    broker = make_broker()
-    return broker, *[add_node(broker, number) for number in range(2, 2 + count)]
 
 
 def ack(broker, job):

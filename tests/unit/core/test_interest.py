@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from brokers import add_node, ask, make_broker, make_client
+from brokers import ask, make_client, make_cluster
 from cluster_bus.messages import HINT, INTEREST, NEEDJOBS
 from copies import advance, hold_queued, say, sent, sent_of
 from disque_py.core import interest, reset
@@ -15,11 +15,6 @@ from disque_py.core.interest import DECREASE_MS, GONE, HINT_MS, LINGER_MS
 from disque_py.core.pulls import ANSWERS_HINT
 from disque_py.node import dispatch
 from world import World
-
-
-def make_cluster(count=1):
-    broker = make_broker()
-    return broker, *[add_node(broker, number) for number in range(2, 2 + count)]
 
 
 def wait(broker, queue="q", **fields):
@@ -48,7 +43,7 @@ def test_a_waiting_client_is_told_to_all_in_the_same_turn():
 
 
 def test_many_changes_of_one_turn_are_one_message():
-    broker, *_ = make_cluster()
+    broker, *_ = make_cluster(1)
     for _ in range(10):
         ask(broker, make_client(broker), "GETJOB", "FROM", "q")
     dispatch.settle(broker)
@@ -56,7 +51,7 @@ def test_many_changes_of_one_turn_are_one_message():
 
 
 def test_a_consumer_that_comes_back_at_once_costs_no_message():
-    broker, *_ = make_cluster()
+    broker, *_ = make_cluster(1)
     client = wait(broker)
     told(broker)
     for number in range(20):
@@ -69,7 +64,7 @@ def test_a_consumer_that_comes_back_at_once_costs_no_message():
 
 
 def test_a_client_that_stops_waiting_is_interested_for_another_second():
-    broker, *_ = make_cluster()
+    broker, *_ = make_cluster(1)
     client = wait(broker)
     told(broker)
     dispatch.disconnect(broker, client)
@@ -84,7 +79,7 @@ def test_a_client_that_stops_waiting_is_interested_for_another_second():
 
 
 def test_a_poll_with_nohang_counts_as_having_waited():
-    broker, *_ = make_cluster()
+    broker, *_ = make_cluster(1)
     ask(broker, make_client(broker), "GETJOB", "NOHANG", "FROM", "q")
     dispatch.settle(broker)
     assert told(broker) == [(b"q", 0)]
@@ -95,7 +90,7 @@ def test_a_poll_with_nohang_counts_as_having_waited():
 @pytest.mark.parametrize("direction", ["in", "out", "all"])
 def test_a_paused_queue_tells_at_once_that_it_wants_no_jobs(direction):
     """Spec I3."""
-    broker, *_ = make_cluster()
+    broker, *_ = make_cluster(1)
     wait(broker)
     told(broker)
     client = make_client(broker)
@@ -108,7 +103,7 @@ def test_a_paused_queue_tells_at_once_that_it_wants_no_jobs(direction):
 
 
 def test_a_leaving_node_wants_no_jobs():
-    broker, *_ = make_cluster()
+    broker, *_ = make_cluster(1)
     wait(broker)
     told(broker)
     ask(broker, make_client(broker), "CLUSTER", "LEAVING", "yes")
@@ -128,7 +123,7 @@ def test_a_new_link_is_told_everything_and_earlier_values_are_void():
 
 def test_a_timer_of_a_flushed_queue_does_not_speak_for_the_new_one():
     """A consumer was here a moment ago, everything is flushed, and it waits again."""
-    broker, *_ = make_cluster()
+    broker, *_ = make_cluster(1)
     client = wait(broker, timeout_ms=10)
     advance(broker, 100)
     assert client.out.pop() == b"*-1\r\n"
@@ -140,7 +135,7 @@ def test_a_timer_of_a_flushed_queue_does_not_speak_for_the_new_one():
 
 
 def test_a_queue_with_an_interest_that_others_know_is_not_dropped():
-    broker, *_ = make_cluster()
+    broker, *_ = make_cluster(1)
     wait(broker)
     advance(broker, 400_000)
     assert b"q" in broker.queues
@@ -178,7 +173,7 @@ def test_the_interest_of_a_node_ends_with_its_link(how):
 
 
 def test_interest_that_is_over_leaves_no_trace():
-    broker, b = make_cluster()
+    broker, b = make_cluster(1)
     say(broker, b, INTEREST, (b"q", 1))
     say(broker, b, INTEREST, (b"q", GONE))
     assert broker.consumers.interest == {}
@@ -186,7 +181,7 @@ def test_interest_that_is_over_leaves_no_trace():
 
 def test_interest_in_a_queue_that_is_dropped_later_leaves_no_trace():
     """Remote calls have a queue name per reply, and each would stay for ever."""
-    broker, b = make_cluster()
+    broker, b = make_cluster(1)
     say(broker, b, INTEREST, (b"reply-1", 1))
     queue = broker.queue(b"reply-1")
     say(broker, b, INTEREST, (b"reply-1", GONE))
@@ -197,7 +192,7 @@ def test_interest_in_a_queue_that_is_dropped_later_leaves_no_trace():
 @pytest.mark.plain
 def test_the_memory_of_one_nodes_interest_is_bounded(monkeypatch):
     monkeypatch.setattr(interest, "ENTRIES_PER_LINK_MAX", 10)
-    broker, b = make_cluster()
+    broker, b = make_cluster(1)
     say(broker, b, INTEREST, *[(b"%d" % number, 1) for number in range(20)], (b"3", 7))
     assert len(exchange(b).interest) == 10
     assert broker.consumers.interest[b"3"] == {b: 7}
@@ -215,14 +210,14 @@ def hints(broker):
 
 def test_a_job_that_comes_is_hinted_at_in_the_same_turn():
     """Spec I4."""
-    broker, b = make_cluster()
+    broker, b = make_cluster(1)
     say(broker, b, INTEREST, (b"q", 1))
     hold_queued(broker)
     assert hints(broker) == [(b, (b"q", 1))]
 
 
 def test_interest_that_comes_is_answered_with_a_hint():
-    broker, b = make_cluster()
+    broker, b = make_cluster(1)
     hold_queued(broker)
     assert hints(broker) == []
     say(broker, b, INTEREST, (b"q", 1))
@@ -231,7 +226,7 @@ def test_interest_that_comes_is_answered_with_a_hint():
 
 @pytest.mark.parametrize("reason", ["clients here", "paused", "no link"])
 def test_no_hint_is_owed(reason):
-    broker, b = make_cluster()
+    broker, b = make_cluster(1)
     say(broker, b, INTEREST, (b"q", 1))
     client = make_client(broker)
     if reason == "clients here":
@@ -256,7 +251,7 @@ def test_a_node_whose_clients_waited_a_moment_ago_gets_a_hint_only_if_none_waits
 
 
 def test_a_node_whose_clients_poll_is_hinted_at_ten_times_a_second_at_most():
-    broker, b = make_cluster()
+    broker, b = make_cluster(1)
     say(broker, b, INTEREST, (b"q", 0))
     for number in range(100):
         hold_queued(broker, number=number)
@@ -272,7 +267,7 @@ def test_a_node_whose_clients_poll_is_hinted_at_ten_times_a_second_at_most():
 
 def test_the_only_node_is_hinted_at_more_slowly_when_it_does_not_answer():
     """Its link may just be a long one."""
-    broker, b = make_cluster()
+    broker, b = make_cluster(1)
     say(broker, b, INTEREST, (b"q", 1))
     hold_queued(broker)
     hints(broker)
@@ -286,7 +281,7 @@ def test_the_only_node_is_hinted_at_more_slowly_when_it_does_not_answer():
 
 
 def test_unpausing_owes_a_hint():
-    broker, b = make_cluster()
+    broker, b = make_cluster(1)
     client = make_client(broker)
     ask(broker, client, "PAUSE", "q", "out")
     say(broker, b, INTEREST, (b"q", 1))
@@ -297,7 +292,7 @@ def test_unpausing_owes_a_hint():
 
 
 def test_when_the_last_local_client_goes_a_hint_is_owed():
-    broker, b = make_cluster()
+    broker, b = make_cluster(1)
     queue = broker.queue(b"q")
     client = wait(broker)
     say(broker, b, INTEREST, (b"q", 1))
@@ -364,7 +359,7 @@ def test_the_node_with_the_fewest_hints_per_waiting_client_is_next():
 
 
 def test_after_an_answered_pull_the_next_hint_is_sent():
-    broker, b = make_cluster()
+    broker, b = make_cluster(1)
     say(broker, b, INTEREST, (b"q", 5))
     for number in range(10):
         hold_queued(broker, number=number)
@@ -374,7 +369,7 @@ def test_after_an_answered_pull_the_next_hint_is_sent():
 
 
 def test_a_hint_is_answered_with_a_pull_where_clients_wait():
-    broker, b = make_cluster()
+    broker, b = make_cluster(1)
     wait(broker)
     sent(broker)
     say(broker, b, HINT, (b"q", 3))
@@ -385,7 +380,7 @@ def test_a_hint_is_answered_with_a_pull_where_clients_wait():
 
 @pytest.mark.parametrize("reason", ["no client waited lately", "unknown", "paused", "leaving"])
 def test_a_hint_is_not_answered(reason):
-    broker, b = make_cluster()
+    broker, b = make_cluster(1)
     if reason != "unknown":
         client = wait(broker)
         if reason == "no client waited lately":

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from brokers import add_node, ask, ask_parsed, make_broker, make_client, pass_time
+from brokers import add_node, ask, ask_parsed, make_broker, make_client, make_cluster, pass_time
 from cluster_bus.messages import (
     DELJOB,
     ENQUEUE,
@@ -30,11 +30,6 @@ from disque_py.core.lifecycle import WILLQUEUE_LEAD_MS
 from disque_py.core.replication import EXTEND_MS
 from disque_py.node import dispatch
 from world import World
-
-
-def make_cluster(count=2):
-    broker = make_broker()
-    return broker, *[add_node(broker, number) for number in range(2, 2 + count)]
 
 
 def add(broker, *words, producer=None):
