@@ -22,9 +22,8 @@ from cluster_bus.messages import HAVE, HAVEARE, REPLJOB, RESTORED, SETACK, SHORT
 from cluster_bus.node import FORGOTTEN, LEAVING, UNKNOWN, Node
 from disque_py import event_format
 from disque_py.core import changing, events, spilling, zones
-from disque_py.core.acks import UNTOLD
 from disque_py.core.broker import Broker
-from disque_py.core.changing import OUTCOME_CANCELED
+from disque_py.core.changing import OUTCOME_CANCELED, UNTOLD
 from disque_py.core.ids import is_valid_id
 from disque_py.core.job import ACKED, ACTIVE, GONE, QUEUED, WAIT_REPL, Cancellation, Job
 from disque_py.core.job_snapshot import snapshot_of
