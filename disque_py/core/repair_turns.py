@@ -412,6 +412,18 @@ def _end(broker: Broker, job: Job, turn: Turn, kind: int) -> None:
             _note(broker, kind, others, job)
 
 
+def give_turn(broker: Broker, job: Job) -> None:
+    """Tell another holder to look for copies of a job that this node gives up."""
+    others = list(filter(is_reachable, broker.sets.others(job.holders)))
+    if others and in_scope(broker, job):
+        first = min(others, key=_id_of)
+        broker.send(broker.sets.only(first), TAKETURN, ([job.id],))
+
+
+def _id_of(node: Node) -> bytes:
+    return node.id
+
+
 def _note(broker: Broker, kind: int, nodes: tuple[Node, ...], job: Job) -> None:
     broker.repairs.to_tell.setdefault(kind, {}).setdefault(nodes, []).append(job.id)
 
