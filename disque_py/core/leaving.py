@@ -4,8 +4,8 @@ Queued jobs go by hand-over. A copy goes by REPLJOB to a node that is not a hold
 LEFT tells all holders which node replaces us. When every one of them has answered, our copy is dropped.
 
 If every usable node is said to hold the job already, LEFT without a new holder asks them whether they do. One that does
-is enough, and the missing copy is counted; if none does, ours stays. A holder that says that it has no copy lost it. The
-node that replaces us may have asked it for other jobs already. So a node that has a copy is told to take a turn.
+is enough, and the missing copy is counted; if none does, ours stays. A holder that says that it has no copy lost it.
+The node that replaces us may have asked it for other jobs already. So a node with a copy is told to take a turn.
 
 Leased jobs wait for their ack or for the end of the lease. Delivered at-most-once jobs are dropped. Acks are collected
 or passed on. Jobs that can't go stay, and `blocked_by` says why.
