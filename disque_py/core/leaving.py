@@ -243,7 +243,7 @@ def _send_left(broker: Broker, job: Job, move: Move) -> None:
     new = move.new.id if move.new is not None else b""
     linked = broker.sets.of(node for node in move.unanswered if node.is_linked)
     if linked:
-        item = (job.id, broker.me.id, new, broker.sets.pack(job.holders))
+        item = (job.id, broker.me.id, new, broker.sets.pack(job.holders), job.version)
         broker.send(broker.sets.others(linked), LEFT, item)
 
 
@@ -325,7 +325,7 @@ def on_left(broker: Broker, sender: Node, items: list[Any]) -> None:
     """Merge what a holder knows that gives up its copy, perhaps for another node's, and say whether we have one."""
     only = broker.sets.only(sender)
     sets = broker.sets
-    for job_id, old, new, packed, *_ in items:
+    for job_id, old, new, packed, *more in items:
         if len(old) != ID_BYTES or len(new) not in (0, ID_BYTES):
             raise ValueError("a node id that is none")
         holders = sets.unpack(packed)
@@ -338,6 +338,8 @@ def on_left(broker: Broker, sender: Node, items: list[Any]) -> None:
             changing.send_ack(broker, sender, job)
             broker.send(only, LEFT_OK, (job_id, HAS_ACK))
         else:
+            if more:
+                events.heard(job, more[0])  # The leaver may hold the job again one day, and go on from a copy of ours.
             merged = sets.union(job.holders, holders)
             if new:
                 merged = sets.add(merged, broker.cluster.intern(new))
