@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-<<<<<<< HEAD
-from cluster_bus.messages import SETACK
-=======
-from cluster_bus.messages import GOTJOB
->>>>>>> main
+from cluster_bus.messages import GOTJOB, SETACK
 from disque_py.core.batch_state import CALLBACK_ID
 from world import Talker, World
 
@@ -200,7 +196,6 @@ def test_a_node_without_a_keeper_in_reach_becomes_one() -> None:
         assert counts(world, name)[0] == 2
 
 
-<<<<<<< HEAD
 def test_a_holder_reports_an_ack_of_a_node_that_got_the_job_after_it() -> None:
     """Spec BT3: the node that took the ACKJOB knew nothing of the batch."""
     world = joined("ab")
@@ -212,7 +207,8 @@ def test_a_holder_reports_an_ack_of_a_node_that_got_the_job_after_it() -> None:
     assert counts(world, "a") == (1, 0, 0, 1, 0, 0, 0, 0)
     assert not jobs_of(world, "a")
     assert not jobs_of(world, "b")
-=======
+
+
 def test_a_job_whose_addjob_fails_stops_counting_after_it_was_reported_to_new_keepers() -> None:
     """Spec BT8: its copy looked like that of a job whose creator is lost."""
     world = joined("abcde", cluster_node_timeout=1_000)
@@ -243,7 +239,6 @@ def test_a_job_whose_addjob_fails_stops_counting_after_it_was_reported_to_new_ke
         world.ask(name, "ACKJOB", take(world, name))
     world.run(5_000)
     assert counts(world, holder) == (2, 0, 0, 2, 0, 0, 0, 1)
->>>>>>> main
 
 
 def test_a_deleted_batch_is_gone_and_its_jobs_stay() -> None:
