@@ -376,6 +376,7 @@ class Transport(virtual.Transport):
         """Hand over one message, or wait for it. Raises socket.timeout."""
         until = None if timeout is None else time.monotonic() + timeout
         while not self._deliver(1):
+            self.courier.hurry()
             left = None if until is None else max(0.0, until - time.monotonic())
             ready, _, _ = select.select([self.courier.wake_fd], [], [], left)
             if not ready:
@@ -399,12 +400,14 @@ class Transport(virtual.Transport):
         """Hand over what is in the inbox now, and return the number of messages."""
         self.courier.drain_wake()
         inbox = self.courier.inbox
+        channel: Channel | None = None
         delivered = 0
         for _ in range(len(inbox)):
             if not inbox or delivered == most:  # A callback may close the connection.
                 break
             feed, tag, job = inbox.popleft()
-            channel = next((each for each in self.channels if each.number == feed), None)
+            if channel is None or channel.number != feed:
+                channel = next((each for each in self.channels if each.number == feed), None)
             if channel is None:
                 self.courier.nack(feed, tag, AT_ONCE)
             elif channel.deliver(tag, job):
@@ -422,8 +425,9 @@ class Transport(virtual.Transport):
             self._deliver(READ_MAX)
 
     def _watch(self) -> None:
-        hub = self._hub
-        if hub is not None and self.courier.is_ours and self.courier.wake_fd not in hub.readers:
+        hub, courier = self._hub, self.courier
+        courier.turn()
+        if hub is not None and courier.wake_fd not in hub.readers and courier.is_ours:
             hub.add_reader(self.courier.wake_fd, self._on_readable)
 
     def unregister_from_event_loop(self, connection: Any, loop: Any) -> None:
