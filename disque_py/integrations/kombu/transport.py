@@ -42,7 +42,7 @@ from disque_py.integrations.kombu import wire
 from disque_py.integrations.kombu.bindings import Bindings, address, binding
 from disque_py.integrations.kombu.courier import AT_ONCE, Courier
 from disque_py.integrations.kombu.urls import masked, read_options, split_urls
-from disque_py.integrations.patience import persist
+from disque_py.integrations.patience import persist, unique
 
 # A message that was delivered before and is given back waits. Otherwise a consumer that always rejects would spin.
 # A program that polls decides itself how fast it does so.
@@ -209,6 +209,10 @@ class Channel(virtual.Channel):
             return body, TEXT
         encoded, name = super().encode_body(body, "base64")
         return encoded, name
+
+    def _next_delivery_tag(self) -> str:
+        """Return the tag of a publication. It makes the publication unique; its delivery has another."""
+        return unique()
 
     def _put(self, queue: str, message: dict[str, Any], ttl_ms: int | None = None, **options: Any) -> None:
         transport = self.connection

@@ -8,7 +8,7 @@ properties of a message become options of ADDJOB:
   their order.
 * `expiration` of a message: its TTL. A task is different. Its worker must see it even when it has expired, to record
   the state REVOKED. So a task's TTL ends a day after its expiry at the earliest.
-* `publish_once`: each publication has a KEY of its own, so it may be sent again after a lost answer.
+* `publish_once`: the tag of each publication is its KEY, so it may be sent again after a lost answer.
 * `delivery_mode` 1: the job has one copy, and ends after a day.
 """
 
@@ -76,7 +76,7 @@ def options_of(
     # A lease can be extended in the first half of a TTL only, so the delay counts twice.
     found["ttl"] = timedelta(milliseconds=max(1, round((ttl_s + 2 * delay_s) * 1000)))
     if options.publish_once and not is_transient:
-        found.update(once())
+        found.update(once(properties.get("delivery_tag")))
     if is_transient:
         found.update(replicate=1, async_=True)
     priority = min(max(int(_number(properties.get("priority"), 1) or 0), 0), PRIORITY_MAX)

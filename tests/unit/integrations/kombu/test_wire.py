@@ -63,6 +63,7 @@ def test_priorities_are_served_in_order_and_by_age():
 def test_each_publication_has_a_key_unless_it_is_switched_off():
     assert options()["key"] != options()["key"]
     assert "key" not in options(settings=TransportOptions((), {}, publish_once=False))
+    assert options(delivery_tag="publication-1")["key"] == "publication-1"
 
 
 def test_a_message_comes_back_with_its_tag_and_whether_it_is_redelivered():
