@@ -67,6 +67,8 @@ class Pool:
         if self._pid != os.getpid():
             self._begin()
         is_counted = request.lane is not Lane.OWN
+        if is_counted and (ready := self._ready(request)) is not None:
+            return ready
         if is_counted:
             self._take_place()
         try:
@@ -77,6 +79,22 @@ class Pool:
             raise
         connection.is_counted = is_counted
         return connection
+
+    def _ready(self, request: Request[Any]) -> SocketConnection | None:
+        """Return an idle connection to the home, with a place. Nearly all commands take this way, under one lock."""
+        with self.lock:
+            idle = self._idle.get(self.cluster.home) if self.cluster.home is not None else None
+            is_bound = request.node is not None or (request.is_consumers and self.cluster.feeder is not None)
+            if not idle or is_bound or self._is_closed or self._counted >= self._options.pool_size:
+                return None
+            connection = idle.pop()
+            if connection.is_stale():
+                idle.append(connection)
+                return None
+            self._busy.add(connection)
+            self._counted += 1
+            connection.is_counted = True
+            return connection
 
     def _take_place(self) -> None:
         with self._room:
@@ -193,12 +211,16 @@ class Pool:
         """Keep the connection for the next command, unless its node failed."""
         with self._room:
             self._forget(connection)
-            idle = self._idle.setdefault(connection.address, [])
+            address = connection.address
+            idle = self._idle.get(address)
+            if idle is None:
+                idle = self._idle[address] = []
             if (
                 not self._is_closed
                 and not connection.is_closed
                 and len(idle) < self._options.pool_size
-                and self.cluster.is_due(connection.address, time.monotonic())
+                # The home is never in its pause.
+                and (address is self.cluster.home or self.cluster.is_due(address, time.monotonic()))
             ):
                 idle.append(connection)
                 return

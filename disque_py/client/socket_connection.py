@@ -34,6 +34,8 @@ READ_BYTES: Final = 65_536
 # Commands in flight at a time. The node always has work, and its replies fit into the system's buffers.
 WINDOW_COMMANDS: Final = 1_024
 
+NO_BYTES: Final = memoryview(b"")
+
 
 class SocketConnection:
     """A connection to one node.
@@ -66,8 +68,18 @@ class SocketConnection:
 
     def ask(self, payload: bytes, limit_s: float | None) -> Reply:
         """Send one command, return its reply (also a ReplyError). Raises ConnectionLostError, ProtocolError."""
+        self.sent_count = 1
         replies: list[Reply] = []
-        self.exchange(iter(((payload, 1),)), limit_s, replies)
+        try:
+            sent = self._send(payload)
+            if sent < len(payload):
+                self._exchange(iter(()), limit_s, replies, memoryview(payload)[sent:])
+            while not replies:
+                self._wait(limit_s, wants_room=False)
+                self._receive(replies)
+        except BaseException as error:
+            self._broke(error, replies)
+            raise
         return replies[0]
 
     def exchange(self, chunks: Iterator[tuple[bytes, int]], limit_s: float | None, replies: list[Reply]) -> None:
@@ -79,14 +91,23 @@ class SocketConnection:
         self.sent_count = 0
         try:
             self._exchange(chunks, limit_s, replies)
-        except BaseException as error:  # An interrupt leaves half of an exchange behind.
-            self.close()
-            if isinstance(error, OSError) and not isinstance(error, DisqueError):
-                raise ConnectionLostError(f"{self.address}: {error}", sent=self.sent_count > len(replies)) from error
+        except BaseException as error:
+            self._broke(error, replies)
             raise
 
-    def _exchange(self, chunks: Iterator[tuple[bytes, int]], limit_s: float | None, replies: list[Reply]) -> None:
-        out = memoryview(b"")
+    def _broke(self, error: BaseException, replies: list[Reply]) -> None:
+        """Close: an interrupt, too, leaves half of an exchange behind. Raises ConnectionLostError for an OSError."""
+        self.close()
+        if isinstance(error, OSError) and not isinstance(error, DisqueError):
+            raise ConnectionLostError(f"{self.address}: {error}", sent=self.sent_count > len(replies)) from error
+
+    def _exchange(
+        self,
+        chunks: Iterator[tuple[bytes, int]],
+        limit_s: float | None,
+        replies: list[Reply],
+        out: memoryview = NO_BYTES,
+    ) -> None:
         more = True
         while True:
             if not out and more and self.sent_count - len(replies) < WINDOW_COMMANDS:
@@ -104,7 +125,7 @@ class SocketConnection:
             self._wait(limit_s, wants_room=len(out) > 0)
             self._receive(replies)
 
-    def _send(self, out: memoryview) -> int:
+    def _send(self, out: memoryview | bytes) -> int:
         try:
             return self._sock.send(out)
         except (BlockingIOError, ssl.SSLWantWriteError, ssl.SSLWantReadError):
