@@ -96,7 +96,7 @@ def acknowledge(broker: Broker, job: Job, *, is_news: bool = False, is_canceled:
         replication.tell_taken(broker, job)  # The consumer had it from the node that took it.
     if is_canceled:
         if is_news:
-            events.canceled(broker, job)
+            events.canceled(broker, job, windows.replacement(job))
             broker.stats.jobs_canceled += 1
         elif broker.events is not None:
             events.learn(broker, job, event_format.CANCELED)
