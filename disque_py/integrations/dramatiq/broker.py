@@ -2,6 +2,9 @@
 
 * A delay is the job's own, so a message with one waits on the nodes. There are no `.DQ` queues.
 * A consumer waits in GETJOB. Acks use other connections of the client, which any number of threads may share.
+* While the queue has messages, acks leave together, before the next GETJOB (_Acks). A round trip for each would cost
+  the worker more than a quick task, because each one hands Python's lock to another thread and back. A worker without
+  another message, and one whose queue is empty, acknowledges at once.
 * A thread extends the leases of all messages that this process holds (leases.py), fetched ones and running ones.
 * A message that failed for good gets NACK FINAL: it is errored, or goes to the dead-letter queue that the queue's
   settings name. A node that does not know the word gets it as a job of `<queue>.XQ`, for seven days.
@@ -15,7 +18,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import Any, Final
 
@@ -38,6 +41,8 @@ BEYOND_AGE_S: Final = 86_400
 DEAD_S: Final = 7 * 86_400
 # The figures of a queue are exact while its jobs stand still. One that becomes due meanwhile may be missing in a look.
 EMPTY_LOOKS: Final = 2
+# A busy consumer waits so long for more messages, and for room for more of them, before it acknowledges the last ones.
+LINGER_MS: Final = 5
 # `broker_priority` comes before the time of creation in milliseconds.
 PRIORITY_STEP: Final = 10**13
 
@@ -88,6 +93,7 @@ class DisqueBroker(Broker):
         self._client = ProcessClient(url, "dramatiq")
         self._running: dict[str, int] = {}
         self.leases = LeaseKeeper(self._client, lease, on_canceled=self._interrupt)
+        self.acks = _Acks(self._client, self.leases)
         self.add_middleware(_Threads(self._running))
 
     @property
@@ -271,6 +277,44 @@ class DisqueMessage(MessageProxy):
         return (self.job.delivery_count or 1) > 1
 
 
+class _Acks:
+    """The messages that are done and not acknowledged yet, of all consumers of a process.
+
+    They outlive the consumer, which Dramatiq replaces after an outage. Their leases are extended until then.
+    """
+
+    def __init__(self, client: ProcessClient, leases: LeaseKeeper) -> None:
+        self._client = client
+        self._leases = leases
+        self._jobs: deque[Job] = deque()
+
+    def add(self, job: Job) -> None:
+        """Acknowledge this job with the next `flush`."""
+        self._jobs.append(job)
+
+    def flush(self) -> None:
+        """Acknowledge all jobs. Those that could not be acknowledged because of an outage are kept.
+
+        Raises DisqueError.
+        """
+        jobs: dict[str, Job] = {}
+        while self._jobs:
+            with suppress(IndexError):  # Another thread has taken it.
+                job = self._jobs.popleft()
+                jobs[job.id] = job
+        if not jobs:
+            return
+        for job in jobs.values():  # Nothing is left to be extended when the node has the acknowledgements.
+            self._leases.remove(job)
+        try:
+            self._client().ack_jobs(jobs.values())
+        except DisqueError as error:
+            if is_outage(error):
+                self._leases.add(*jobs.values())
+                self._jobs.extend(jobs.values())
+            raise
+
+
 class _DisqueConsumer(Consumer):
     """The messages of one queue that this worker takes."""
 
@@ -282,6 +326,9 @@ class _DisqueConsumer(Consumer):
         self._fetched: deque[Job] = deque()
         self._out: set[str] = set()
         self._has_room = threading.Event()
+        self._wanted_room = 1
+        # The queue has messages, so this thread fetches again soon, and sends the acknowledgements before.
+        self._is_busy = False
 
     def __next__(self) -> DisqueMessage | None:
         """Return the next message; None if there is none in time, or no room for more."""
@@ -298,27 +345,50 @@ class _DisqueConsumer(Consumer):
         return DisqueMessage(message.copy(options={"disque_job_id": job.id}), job)
 
     def _fetch(self) -> bool:
-        self._has_room.clear()
-        room = self._prefetch - len(self._out)
-        if room <= 0:
-            self._has_room.wait(self._timeout_ms / 1000)
+        if not self._await_room(1, self._timeout_ms):
             return False
+        self._await_room(self._prefetch // 2, LINGER_MS)
         leases = self._broker.leases
         with _outages():
-            jobs = self._broker.client.get_jobs(
-                self._queue, count=room, timeout_ms=self._timeout_ms, withlease=True, lease=leases.lease
-            )
+            while True:
+                self._broker.acks.flush()
+                is_busy = self._is_busy
+                jobs = self._broker.client.get_jobs(
+                    self._queue,
+                    count=self._prefetch - len(self._out),
+                    timeout_ms=min(LINGER_MS, self._timeout_ms) if is_busy else self._timeout_ms,
+                    withlease=True,
+                    lease=leases.lease,
+                )
+                self._is_busy = len(jobs) > 1  # A GETJOB that had to wait brings one.
+                if jobs or not is_busy:
+                    break
         leases.add(*jobs)
         self._out.update(job.id for job in jobs)
         self._fetched.extend(jobs)
         return bool(jobs)
 
+    def _await_room(self, wanted: int, timeout_ms: int) -> bool:
+        """Wait until so many more messages may be fetched. Return whether they may."""
+        self._wanted_room = wanted
+        self._has_room.clear()
+        if self._prefetch - len(self._out) < wanted:
+            self._has_room.wait(timeout_ms / 1000)
+        return self._prefetch - len(self._out) >= wanted
+
     def ack(self, message: DisqueMessage) -> None:
-        """Acknowledge a message. Raises ConnectionClosed."""
-        job = message.job
+        """Acknowledge a message, now or with those that are done in the next moment. Raises ConnectionClosed."""
+        job, acks = message.job, self._broker.acks
         with _outages():
-            self._broker.client.ack(job)
-        self._settled(job)
+            if job.fence:
+                self._broker.client.ack(job)
+                self._broker.leases.remove(job)
+            else:
+                acks.add(job)
+                # `add` comes first: the consumer's thread is not busy any more, and then flushes.
+                if not self._is_busy or self._out <= {job.id}:
+                    acks.flush()
+        self._make_room(job)
 
     def nack(self, message: DisqueMessage) -> None:
         """Set a message aside that failed for good. Raises ConnectionClosed."""
@@ -345,7 +415,10 @@ class _DisqueConsumer(Consumer):
         """Put back the messages that were fetched and not handed out."""
         jobs = list(self._fetched)
         self._fetched.clear()
+        self._is_busy = False
         try:
+            with _outages():
+                self._broker.acks.flush()
             self._put_back(jobs)
         except (BrokerConnectionError, DisqueError):
             self._broker.logger.warning("%d messages come back when their lease is over", len(jobs))
@@ -361,5 +434,9 @@ class _DisqueConsumer(Consumer):
 
     def _settled(self, job: Job) -> None:
         self._broker.leases.remove(job)
+        self._make_room(job)
+
+    def _make_room(self, job: Job) -> None:
         self._out.discard(job.id)
-        self._has_room.set()
+        if self._prefetch - len(self._out) >= self._wanted_room:
+            self._has_room.set()
