@@ -24,12 +24,15 @@ from typing import Any, Final
 
 from dramatiq.broker import Broker, Consumer, MessageProxy
 from dramatiq.errors import BrokerConnectionError, ConnectionClosed, QueueJoinTimeout, QueueNotFound
-from dramatiq.message import Message
+from dramatiq.message import Message, get_encoder
 from dramatiq.middleware import Interrupt, Middleware, raise_thread_exception
 
 from disque_py.client import DisqueError, Job, ReplyError
+from disque_py.client.commands import add_job
 from disque_py.client.dialect import is_misunderstood
 from disque_py.client.processes import ProcessClient
+from disque_py.client.request import Request
+from disque_py.client.templates import AddTemplate, template_of
 from disque_py.integrations.leases import LEASE_S, LeaseKeeper
 from disque_py.integrations.patience import is_outage, once, persist
 
@@ -41,6 +44,8 @@ BEYOND_AGE_S: Final = 86_400
 DEAD_S: Final = 7 * 86_400
 # The figures of a queue are exact while its jobs stand still. One that becomes due meanwhile may be missing in a look.
 EMPTY_LOOKS: Final = 2
+# Commands of plain messages that are kept, by queue and age limit.
+TEMPLATES_MAX: Final = 1_000
 # A busy consumer waits so long for more messages, and for room for more of them, before it acknowledges the last ones.
 LINGER_MS: Final = 5
 # `broker_priority` comes before the time of creation in milliseconds.
@@ -91,6 +96,7 @@ class DisqueBroker(Broker):
         self.publish_once = publish_once
         self.actor_options.add("broker_priority")
         self._client = ProcessClient(url, "dramatiq")
+        self._templates: dict[tuple[str, int], AddTemplate] = {}
         self._running: dict[str, int] = {}
         self.leases = LeaseKeeper(self._client, lease, on_canceled=self._interrupt)
         self.acks = _Acks(self._client, self.leases)
@@ -135,24 +141,42 @@ class DisqueBroker(Broker):
             raise QueueNotFound(queue_name)
         message = message.copy(options={"disque_job_id": None})
         self.emit_before("enqueue", message, delay)
-        options = {name: value for name, value in message.options.items() if name != "disque_job_id"}
-        body = Message(**{**message.asdict(), "options": options}).encode()
+        fields = message.asdict()
+        fields["options"] = options = dict(message.options)
+        options.pop("disque_job_id", None)
+        request = self._request(message, get_encoder().encode(fields), delay or 0)
+        with _outages():
+            job_id = persist(lambda: self._client().run(request))
+        message.options["disque_job_id"] = job_id  # A copy has options of its own.
+        self.emit_after("enqueue", message, delay)
+        return message
+
+    def _request(self, message: Message, body: bytes, delay_ms: int) -> Request[str]:
         priority = message.options.get("broker_priority", self._actor_option(message, "broker_priority"))
+        ttl_s = self._ttl_s(message, delay_ms)
+        if priority is None and not delay_ms and not self.publish_once:
+            return self._template(message.queue_name, ttl_s).one(body)
         words: dict[str, Any] = {
             "replicate": self.replicate,
-            "delay": timedelta(milliseconds=delay) if delay else None,
+            "delay": timedelta(milliseconds=delay_ms) if delay_ms else None,
             "retry": self.leases.lease,
-            "ttl": self._ttl_s(message, delay or 0),
+            "ttl": ttl_s,
         }
         if priority is not None:
             words["priority"] = int(1000 * time.time()) - int(priority) * PRIORITY_STEP
         if self.publish_once:
             words |= once()
-        with _outages():
-            job_id = persist(lambda: self._client().add_job(self.queue_of(queue_name), body, **words))
-        message = message.copy(options={"disque_job_id": job_id})
-        self.emit_after("enqueue", message, delay)
-        return message
+        return add_job(self.queue_of(message.queue_name), body, **words)
+
+    def _template(self, queue_name: str, ttl_s: int) -> AddTemplate:
+        """Return the command of plain messages, whose options are the same for all of a queue."""
+        found = self._templates.get((queue_name, ttl_s))
+        if found is None:
+            if len(self._templates) >= TEMPLATES_MAX:
+                self._templates.clear()
+            found = template_of(self.queue_of(queue_name), replicate=self.replicate, retry=self.leases.lease, ttl=ttl_s)
+            self._templates[queue_name, ttl_s] = found
+        return found
 
     def _actor_option(self, message: Message, name: str) -> Any:
         actor = self.actors.get(message.actor_name)
