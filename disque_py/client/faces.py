@@ -1,8 +1,8 @@
 """The commands as methods: one class per kind of client, all derived from the commands.
 
 A method is a function of a module of commands (commands.py lists them) with `self` in front. Its name, parameters and
-documentation are written there once, and type checkers see them through `ParamSpec`. Methods that need more than one
-command are written here: acks of jobs that several nodes have delivered.
+documentation are written there once, and type checkers see them through `ParamSpec`. Acks of jobs that several nodes
+have delivered are a command for each of these nodes, and the answers are added up. Methods that wait are written here.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import asyncio
 import inspect
 import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterable, Iterator
-from functools import partial, wraps
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterator
+from functools import wraps
 from typing import Any, Concatenate, Final, Generic, ParamSpec, TypeAlias, TypeVar
 
 from disque_py.client import (
@@ -26,14 +26,14 @@ from disque_py.client import (
 )
 from disque_py.client.arguments import JobRef
 from disque_py.client.batch import AsyncBatch, Batch, Callback
-from disque_py.client.commands import by_node
 from disque_py.client.errors import ReplyError
 from disque_py.client.job_stream import JobStream
 from disque_py.client.protocol import text, word
 from disque_py.client.request import Request
 from disque_py.client.results import Job, Outcome
 from disque_py.client.scans import Scan
-from disque_py.client.spans import Seconds, Span
+from disque_py.client.several_nodes import ack_jobs, fast_ack_jobs, nack_jobs, spread
+from disque_py.client.spans import Span
 from disque_py.client.templates import Adding
 from disque_py.client.waiting import Waiting, is_older, outcome_of
 
@@ -97,13 +97,6 @@ def _id_of(job: JobRef) -> str:
     return job.id if isinstance(job, Job) else text(word(job))
 
 
-def _one_delivery(jobs: tuple[JobRef, ...], attempt: int | None, fence: int | None) -> tuple[JobRef, ...]:
-    """Return the jobs. Raises ValueError before anything is sent if `attempt` or `fence` is about several."""
-    if (attempt is not None or fence is not None) and len(jobs) != 1:
-        raise ValueError("attempt and fence are about the delivery of exactly one job")
-    return jobs
-
-
 def _awaited(build: Callable[P, Request[T]]) -> Callable[Concatenate[AsyncCommands, P], Coroutine[Any, Any, T]]:
     @wraps(build)
     def method(self: AsyncCommands, /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]:
@@ -148,6 +141,26 @@ def _called_many(build: Callable[P, Adding]) -> Callable[Concatenate[BlockingCom
         return self.run_adding(build(*args, **kwargs))
 
     _dress(method, build, "list[str]")
+    return method
+
+
+def _awaited_sum(
+    build: Callable[P, list[Request[int]]],
+) -> Callable[Concatenate[AsyncCommands, P], Coroutine[Any, Any, int]]:
+    @wraps(build)
+    def method(self: AsyncCommands, /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, int]:
+        return self._run_each(build(*args, **kwargs))
+
+    _dress(method, build, "int")
+    return method
+
+
+def _called_sum(build: Callable[P, list[Request[int]]]) -> Callable[Concatenate[BlockingCommands, P], int]:
+    @wraps(build)
+    def method(self: BlockingCommands, /, *args: P.args, **kwargs: P.kwargs) -> int:
+        return self._run_each(build(*args, **kwargs))
+
+    _dress(method, build, "int")
     return method
 
 
@@ -210,96 +223,11 @@ class AsyncCommands(ABC):
     def scan(self, page: Scan[T]) -> AsyncIterator[T]:
         """Return an iterator over all pages of a scan. Raises DisqueConnectionError if its node is lost."""
 
-    async def _run_by_node(self, build: Callable[..., Request[int]], jobs: Iterable[JobRef]) -> int:
-        groups = by_node(jobs)
-        if len(groups) <= 1:
-            return await self.run(build(*next(iter(groups.values()), ())))
-        return sum(await asyncio.gather(*(self.run(build(*group)) for group in groups.values())))
+    def _run_each(self, requests: list[Request[int]]) -> Coroutine[Any, Any, int]:
+        return self.run(requests[0]) if len(requests) == 1 else self._sum_of(requests)
 
-    async def ack(
-        self,
-        *jobs: JobRef,
-        attempt: int | None = None,
-        fence: int | None = None,
-        result: str | bytes | None = None,
-    ) -> int:
-        """ACKJOB, at the nodes that delivered the jobs → number of those known there. Others are acknowledged too.
-
-        jobs      jobs, or their ids
-        attempt   the number of the delivery of exactly one job (`Job.attempt`): if a later delivery is known, nothing
-                  is done and the answer is 0. By default the job is acknowledged whichever delivery it is
-        fence     the fence of the delivery's claim, of exactly one job; by default that of a single `Job`
-        result    the result of exactly one job, for clients that wait for it; None, the default: none
-
-        Raises BadIdError, FencedError, ValueError for `attempt`, `fence` or `result` with several jobs, and the errors
-        of every command.
-        """
-        if result is not None:
-            return await self.run(commands.ack(*jobs, attempt=attempt, fence=fence, result=result))
-        build = partial(commands.ack, attempt=attempt, fence=fence)
-        return await self._run_by_node(build, _one_delivery(jobs, attempt, fence))
-
-    async def fast_ack(self, *jobs: JobRef) -> int:
-        """FASTACK → number of jobs that were known. It is cheaper than `ack`; failing nodes cause more redeliveries.
-
-        jobs   jobs, or their ids
-
-        Raises BadIdError, and the errors of every command.
-        """
-        return await self._run_by_node(commands.fast_ack, jobs)
-
-    async def nack(
-        self,
-        *jobs: JobRef,
-        delay: Seconds | None = None,
-        reason: str | bytes | None = None,
-        final: bool = False,
-        attempt: int | None = None,
-        fence: int | None = None,
-    ) -> int:
-        """NACK, at the nodes that delivered the jobs → number of jobs that were given back.
-
-        jobs      jobs, or their ids
-        delay     seconds until the next delivery, or a timedelta; by default the job's back-off decides, else its
-                  queue's, else it is queued at once
-        reason    the error, which SHOW tells until the next NACK; none by default. Longer ones are cut to 1024 bytes
-        final     spend all attempts that are left: the job is errored, or a dead letter
-        attempt   the number of the delivery of exactly one job (`Job.attempt`): if that delivery is over, nothing is
-                  done and the answer is 0. So the client may repeat the command. By default any delivery is meant
-        fence     the fence of the delivery's claim, of exactly one job; by default that of a single `Job`
-
-        Raises BadIdError, FencedError, ValueError for `attempt` or `fence` with several jobs, and the errors of every
-        command.
-        """
-        build = partial(commands.nack, delay=delay, reason=reason, final=final, attempt=attempt, fence=fence)
-        return await self._run_by_node(build, _one_delivery(jobs, attempt, fence))
-
-    async def ack_jobs(self, jobs: Iterable[JobRef]) -> int:
-        """`ack` for a collection → number of jobs that were known.
-
-        jobs   jobs, or their ids
-
-        Raises BadIdError, and the errors of every command.
-        """
-        return await self._run_by_node(commands.ack, jobs)
-
-    async def fast_ack_jobs(self, jobs: Iterable[JobRef]) -> int:
-        """`fast_ack` for a collection → number of jobs that were known.
-
-        jobs   jobs, or their ids
-
-        Raises BadIdError, and the errors of every command.
-        """
-        return await self._run_by_node(commands.fast_ack, jobs)
-
-    async def nack_jobs(self, jobs: Iterable[JobRef]) -> int:
-        """`nack` for a collection → number of jobs that went back into their queues.
-
-        jobs   jobs, or their ids
-
-        Raises BadIdError, and the errors of every command.
-        """
-        return await self._run_by_node(commands.nack, jobs)
+    async def _sum_of(self, requests: list[Request[int]]) -> int:
+        return sum(await asyncio.gather(*map(self.run, requests)))
 
     def batch(self, name: str | bytes, callback: Callback | None = None) -> AsyncBatch:
         """Return a batch, to be used as a context. It is closed at the end of the block.
@@ -347,6 +275,12 @@ class AsyncCommands(ABC):
     get_job = _awaited(commands.get_job)
     get_jobs = _awaited(commands.get_jobs)
     jobs = _async_iterated(commands.jobs)
+    ack = _awaited_sum(spread(commands.ack))
+    ack_jobs = _awaited_sum(ack_jobs)
+    fast_ack = _awaited_sum(spread(commands.fast_ack))
+    fast_ack_jobs = _awaited_sum(fast_ack_jobs)
+    nack = _awaited_sum(spread(commands.nack))
+    nack_jobs = _awaited_sum(nack_jobs)
     ack_token = _awaited(commands.ack_token)
     nack_token = _awaited(commands.nack_token)
     extend_token = _awaited(commands.extend_token)
@@ -444,96 +378,8 @@ class BlockingCommands(ABC):
     def scan(self, page: Scan[T]) -> Iterator[T]:
         """Return an iterator over all pages of a scan. Raises DisqueConnectionError if its node is lost."""
 
-    def _run_by_node(self, build: Callable[..., Request[int]], jobs: Iterable[JobRef]) -> int:
-        groups = by_node(jobs)
-        if not groups:
-            return self.run(build())
-        return sum(self.run(build(*group)) for group in groups.values())
-
-    def ack(
-        self,
-        *jobs: JobRef,
-        attempt: int | None = None,
-        fence: int | None = None,
-        result: str | bytes | None = None,
-    ) -> int:
-        """ACKJOB, at the nodes that delivered the jobs → number of those known there. Others are acknowledged too.
-
-        jobs      jobs, or their ids
-        attempt   the number of the delivery of exactly one job (`Job.attempt`): if a later delivery is known, nothing
-                  is done and the answer is 0. By default the job is acknowledged whichever delivery it is
-        fence     the fence of the delivery's claim, of exactly one job; by default that of a single `Job`
-        result    the result of exactly one job, for clients that wait for it; None, the default: none
-
-        Raises BadIdError, FencedError, ValueError for `attempt`, `fence` or `result` with several jobs, and the errors
-        of every command.
-        """
-        if result is not None:
-            return self.run(commands.ack(*jobs, attempt=attempt, fence=fence, result=result))
-        build = partial(commands.ack, attempt=attempt, fence=fence)
-        return self._run_by_node(build, _one_delivery(jobs, attempt, fence))
-
-    def fast_ack(self, *jobs: JobRef) -> int:
-        """FASTACK → number of jobs that were known. It is cheaper than `ack`; failing nodes cause more redeliveries.
-
-        jobs   jobs, or their ids
-
-        Raises BadIdError, and the errors of every command.
-        """
-        return self._run_by_node(commands.fast_ack, jobs)
-
-    def nack(
-        self,
-        *jobs: JobRef,
-        delay: Seconds | None = None,
-        reason: str | bytes | None = None,
-        final: bool = False,
-        attempt: int | None = None,
-        fence: int | None = None,
-    ) -> int:
-        """NACK, at the nodes that delivered the jobs → number of jobs that were given back.
-
-        jobs      jobs, or their ids
-        delay     seconds until the next delivery, or a timedelta; by default the job's back-off decides, else its
-                  queue's, else it is queued at once
-        reason    the error, which SHOW tells until the next NACK; none by default. Longer ones are cut to 1024 bytes
-        final     spend all attempts that are left: the job is errored, or a dead letter
-        attempt   the number of the delivery of exactly one job (`Job.attempt`): if that delivery is over, nothing is
-                  done and the answer is 0. So the client may repeat the command. By default any delivery is meant
-        fence     the fence of the delivery's claim, of exactly one job; by default that of a single `Job`
-
-        Raises BadIdError, FencedError, ValueError for `attempt` or `fence` with several jobs, and the errors of every
-        command.
-        """
-        build = partial(commands.nack, delay=delay, reason=reason, final=final, attempt=attempt, fence=fence)
-        return self._run_by_node(build, _one_delivery(jobs, attempt, fence))
-
-    def ack_jobs(self, jobs: Iterable[JobRef]) -> int:
-        """`ack` for a collection → number of jobs that were known.
-
-        jobs   jobs, or their ids
-
-        Raises BadIdError, and the errors of every command.
-        """
-        return self._run_by_node(commands.ack, jobs)
-
-    def fast_ack_jobs(self, jobs: Iterable[JobRef]) -> int:
-        """`fast_ack` for a collection → number of jobs that were known.
-
-        jobs   jobs, or their ids
-
-        Raises BadIdError, and the errors of every command.
-        """
-        return self._run_by_node(commands.fast_ack, jobs)
-
-    def nack_jobs(self, jobs: Iterable[JobRef]) -> int:
-        """`nack` for a collection → number of jobs that went back into their queues.
-
-        jobs   jobs, or their ids
-
-        Raises BadIdError, and the errors of every command.
-        """
-        return self._run_by_node(commands.nack, jobs)
+    def _run_each(self, requests: list[Request[int]]) -> int:
+        return sum(map(self.run, requests))
 
     def batch(self, name: str | bytes, callback: Callback | None = None) -> Batch:
         """Return a batch, to be used as a context. It is closed at the end of the block.
@@ -580,6 +426,12 @@ class BlockingCommands(ABC):
     get_job = _called(commands.get_job)
     get_jobs = _called(commands.get_jobs)
     jobs = _iterated(commands.jobs)
+    ack = _called_sum(spread(commands.ack))
+    ack_jobs = _called_sum(ack_jobs)
+    fast_ack = _called_sum(spread(commands.fast_ack))
+    fast_ack_jobs = _called_sum(fast_ack_jobs)
+    nack = _called_sum(spread(commands.nack))
+    nack_jobs = _called_sum(nack_jobs)
     ack_token = _called(commands.ack_token)
     nack_token = _called(commands.nack_token)
     extend_token = _called(commands.extend_token)

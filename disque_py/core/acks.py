@@ -458,6 +458,8 @@ def on_deljob(broker: Broker, sender: Node, items: list[Any]) -> None:
                         broker.stats.ignored("deljob of a job that was named meanwhile")
                         continue  # A producer was told that it exists, while its creator could not be asked.
                     lifecycle.creation_aborted(broker, job)
+                elif flag == replication.NOT_CREATED:
+                    lifecycle.creation_aborted(broker, job)
                 if job.state == ACKED:
                     done.add(job_id, now_ms)  # The sender had not heard of the ack; a copy may still be on its way.
                 replication.remove(broker, job)

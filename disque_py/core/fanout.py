@@ -9,7 +9,7 @@ Keys are looked up one queue after the other, in the order of the queues' names.
 that want its key. Because all fan-outs take keys in the same order, no two of them wait for each other.
 
 The usual jobs of a fan-out differ in their ids and queues only. They are made *together*: one set of nodes gets their
-copies in one message, and they share one wait (shared_copies.py, replication.py). If something concerns one of them
+copies in one message, and they share one wait (shared_copies.py). If something concerns one of them
 alone, they are parted, and the fan-out goes on as if they had been begun one by one.
 
 Each job waits in a slot of its own, which no client sees, so replication.py and keying.py treat it as they treat every
@@ -166,7 +166,7 @@ def start_together(
     broker.waits.blocked_count += 1
     fan = Fanout(client, [], slot, marker, is_listed=is_listed)
     fan.together = together = Together(fan, marker, jobs, shared_copies.ids_of(jobs))
-    replication.start_together(broker, client, together, timeout_ms, slot, is_default=is_default)
+    shared_copies.start(broker, client, together, timeout_ms, slot, is_default=is_default)
 
 
 def _has_batch(job: Job) -> bool:
@@ -198,7 +198,7 @@ def settle(broker: Broker) -> None:
 def _commit_together(broker: Broker, fan: Fanout, together: Together) -> None:
     """Queue all jobs, in one turn, and answer the producer."""
     fan.together = None
-    replication.achieve_together(broker, broker.producers.together[fan.marker])
+    shared_copies.achieve(broker, broker.producers.together[fan.marker])
     made = [(job.terms.queue, job.id) for job in together.jobs]
     replication.answer(broker, fan.client, fan.marker, fan.slot, _reply_of(made, is_listed=fan.is_listed))
 

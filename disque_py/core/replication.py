@@ -1,7 +1,4 @@
-"""Copies before the reply: REPLJOB, GOTJOB, REFUSED, HOLDERS, ENQUEUE; REPLMANY and GOTMANY for jobs made together.
-
-Jobs of one fan-out go to the same nodes in one message, are confirmed in one, and share one Replication. As soon as
-something concerns one of them alone (a refusal, a deadline, silence for EXTEND_MS, an ack), `part` gives each its own.
+"""Copies before the reply: REPLJOB, GOTJOB, REFUSED, HOLDERS, ENQUEUE.
 
 An ADDJOB with REPLICATE R is answered when R nodes hold the job. The creator sends it to R-1 usable nodes in random
 order. A creator that replicates *externally* keeps no copy and sends the job to R nodes: it is leaving, or short of
@@ -13,6 +10,9 @@ EXTEND_MS. A node that has the job receives only the longer list of holders, nev
 `holders` grows when a copy is *sent*, and never shrinks: a node that refused simply confirms the ack later. An
 at-most-once job must not exist twice. So when we keep no copy, it leaves by an acknowledged hand-over instead
 (handover.py; spec O6).
+
+Jobs of one fan-out share one Replication (shared_copies.py). As soon as something concerns one of them alone (a
+refusal, a deadline, silence for EXTEND_MS, an ack), `part` gives each its own.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from cluster_bus.messages import (
     DELJOB,
     ENQUEUE,
     GOTJOB,
-    GOTMANY,
     HOLDERS,
     REFUSED,
     REFUSED_BUSY,
@@ -34,12 +33,11 @@ from cluster_bus.messages import (
     REFUSED_MEMORY,
     REFUSED_PAUSED,
     REPLJOB,
-    REPLMANY,
     SETACK,
 )
 from cluster_bus.node import Node
 from disque_py import event_format
-from disque_py.core import changing, events, lifecycle, shared_copies, windows, zones
+from disque_py.core import changing, events, lifecycle, windows, zones
 from disque_py.core.broker import Broker
 from disque_py.core.client import RUNNING, WAITS_FOR_COPIES, WROTE, Client
 from disque_py.core.job import (
@@ -51,11 +49,11 @@ from disque_py.core.job import (
     Handover,
     Job,
     Replication,
-    Together,
     Wanted,
     memory_of,
     terms_of,
 )
+from disque_py.core.job_attributes import BATCH
 from disque_py.core.job_snapshot import SPAN_BITS, job_of, snapshot_of
 from disque_py.core.journaling import mark_holders_dirty
 from disque_py.core.keys import KEY_AT, KEY_END
@@ -86,6 +84,7 @@ REPAIRED: Final = 4  # … a lost copy is replaced; milliseconds until the copy'
 TIMER_AT: Final = 2
 NEW_KEY: Final = 2  # … a new job with a key: to be refused if another job uses the key (keying.py).
 CREATION_ABORTED: Final = 2  # Third field of DELJOB: the job was not created, so its key is free.
+NOT_CREATED: Final = 3  # … the job was not created. It is in a batch, and has no key.
 
 
 def start(
@@ -132,10 +131,10 @@ def start(
     if 0 < timeout_ms < EXTEND_MS:
         _schedule(broker, job, work, EXTEND_MS)
     else:
-        _line_up(broker, job)
+        line_up(broker, job)
 
 
-def _line_up(broker: Broker, job: Job) -> None:
+def line_up(broker: Broker, job: Job) -> None:
     """Have the job looked at in EXTEND_MS.
 
     Nearly all jobs have their copies long before: an entry in this list costs less than a timer.
@@ -146,32 +145,6 @@ def _line_up(broker: Broker, job: Job) -> None:
         broker.copies.extending = []
         broker.copies.extensions.append((now_ms + EXTEND_MS, broker.copies.extending))
     broker.copies.extending.append(job)
-
-
-def start_together(
-    broker: Broker, client: Client, together: Together, timeout_ms: int, slot: list[bytes | None], *, is_default: bool
-) -> None:
-    """Register new jobs that differ in their ids and queues only, and send their copies to the same nodes.
-
-    timeout_ms   0, or at least EXTEND_MS
-    slot         the reply slot of the command
-    """
-    jobs = together.jobs
-    sets = broker.sets
-    targets, holders = broker.copies.replica_sets.draw(broker, jobs[0].terms.replicate - 1)
-    assert broker.me in holders
-    now_ms = broker.now_ms
-    deadline_ms = now_ms + timeout_ms if timeout_ms else 0
-    work = Replication(client, slot, sets.only(broker.me), now_ms, deadline_ms, False, is_default)
-    work.together = together
-    for job in jobs:
-        job.holders = holders
-        job.work = work
-        lifecycle.register_waiting(broker, job)
-    broker.producers.together[together.marker] = work
-    if targets:
-        broker.send(targets, REPLMANY, shared_copies.item_of(broker, jobs, together.ids))
-    _line_up(broker, jobs[0])
 
 
 def part(broker: Broker, work: Replication, *, lines_up: bool = True) -> list[Job]:
@@ -194,24 +167,8 @@ def part(broker: Broker, work: Replication, *, lines_up: bool = True) -> list[Jo
         broker.waits.blocked_count += 1
         broker.producers.fans[job] = together.fan
         if lines_up and job is not together.jobs[0]:
-            _line_up(broker, job)
+            line_up(broker, job)
     return together.jobs
-
-
-def achieve_together(broker: Broker, work: Replication) -> None:
-    """Queue all jobs that share this work, because enough nodes hold them. The caller answers the producer."""
-    together = work.together
-    assert together is not None
-    assert len(work.confirmed) >= together.jobs[0].terms.replicate
-    del broker.producers.together[together.marker]
-    work.together = None
-    is_journaling = broker.is_journaling
-    for job in together.jobs:
-        lifecycle.achieve(broker, job)
-        queue_or_delay(broker, job)
-        if is_journaling:
-            lifecycle.mark_dirty(broker, job)
-    broker.stats.jobs_added += len(together.jobs)
 
 
 def _flags(job: Job) -> int:
@@ -315,13 +272,13 @@ def on_repljob(broker: Broker, sender: Node, items: list[Any]) -> None:
         wait_ms = job.terms.delay_ms + job.terms.retry_ms
         if item[1] == REPAIRED and job.terms.retry_ms:
             wait_ms = _timer_of(item[TIMER_AT])
-        _take_in(broker, job, wait_ms)
+        take_in(broker, job, wait_ms)
         if wants_answer:
             taken.append(job_id)
     broker.send_all(only, GOTJOB, taken)
 
 
-def _take_in(broker: Broker, job: Job, wait_ms: int) -> None:
+def take_in(broker: Broker, job: Job, wait_ms: int) -> None:
     """Account for a new copy, which is in the index, and set its timer to so many milliseconds from now."""
     broker.job_count += 1
     broker.used_memory += JOB_BYTES + len(job.body)
@@ -344,41 +301,6 @@ def _take_in(broker: Broker, job: Job, wait_ms: int) -> None:
         lifecycle.arm(broker, job)
     if broker.is_journaling:
         broker.dirty[job] = False
-
-
-def on_replmany(broker: Broker, sender: Node, items: list[Any]) -> None:
-    """Hold copies of jobs that were made together. If all are new and welcome, one answer confirms them.
-
-    Otherwise each gets its answer, as if it had come alone.
-    """
-    only = broker.sets.only(sender)
-    shards = broker.shards
-    not_held = broker.acks.not_held
-    for item in items:
-        jobs = shared_copies.jobs_of(broker, item)
-        done, done_before = broker.tombstones.generations()
-        is_choosy = broker.is_leaving or broker.pauses.paused_count > 0 or broker.journal.disk_level > 0
-        more_bytes = len(jobs) * (JOB_BYTES + len(jobs[0].body))
-        if is_choosy or broker.used_memory + more_bytes > broker.memory.limits[1]:
-            on_repljob(broker, sender, [(snapshot, 0) for snapshot in shared_copies.snapshots_of(item)])
-            continue
-        wait_ms = jobs[0].terms.delay_ms + jobs[0].terms.retry_ms
-        taken: list[bytes] = []
-        for job in jobs:
-            job_id = job.id
-            shard = shards[(job_id[12] & 63) << 6 | job_id[13] & 63]
-            if job_id in shard or job_id in done or job_id in done_before or (not_held and job_id in not_held):
-                continue
-            shard[job_id] = job
-            _take_in(broker, job, wait_ms)
-            taken.append(job_id)
-        if len(taken) == len(jobs):
-            broker.send(only, GOTMANY, item[0])
-            continue
-        broker.send_all(only, GOTJOB, taken)
-        known = set(taken)
-        others = [(each, 0) for each in shared_copies.snapshots_of(item) if each[0] not in known]
-        on_repljob(broker, sender, others)
 
 
 def _timer_of(span_ms: Any) -> int:
@@ -484,22 +406,6 @@ def on_gotjob(broker: Broker, sender: Node, items: list[Any]) -> None:
                 work.confirmed = confirmed = confirmed + only
                 if len(confirmed) >= job.terms.replicate and (not work.zones or zones.count(confirmed) >= work.zones):
                     achieve(broker, job, work)
-
-
-def on_gotmany(broker: Broker, sender: Node, items: list[Any]) -> None:
-    """Note confirmed copies of jobs that were made together."""
-    for ids in items:
-        job_ids = shared_copies.split_ids(ids)
-        job = broker.find(job_ids[0])
-        work = job.work if job is not None else None
-        if not isinstance(work, Replication) or (together := work.together) is None or together.ids != ids:
-            on_gotjob(broker, sender, job_ids)
-            continue
-        if sender not in work.confirmed:
-            work.confirmed = work.confirmed + broker.sets.only(sender)
-            if len(work.confirmed) >= together.jobs[0].terms.replicate:
-                work.is_held = True
-                broker.producers.fans_due[together.fan] = None
 
 
 def achieve(broker: Broker, job: Job, work: Replication) -> None:
@@ -759,7 +665,12 @@ def give_up(broker: Broker, job: Job, reply: bytes | None) -> None:
         work = job.work
     others = broker.sets.others(job.holders)
     if others:
-        broker.send(others, DELJOB, (job.id, None, CREATION_ABORTED) if _flags(job) else (job.id, None))
+        if _flags(job):
+            broker.send(others, DELJOB, (job.id, None, CREATION_ABORTED))
+        elif job.attributes is not None and job.attributes.extra(BATCH) is not None:
+            broker.send(others, DELJOB, (job.id, None, NOT_CREATED))
+        else:
+            broker.send(others, DELJOB, (job.id, None))
     if job.attributes is not None:
         lifecycle.creation_aborted(broker, job)
     if isinstance(work, Replication):

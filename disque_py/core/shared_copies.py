@@ -6,24 +6,27 @@ receivers, and creation times in a row. So one item says all this once, and the 
     REPLMANY   [ids in one byte string, header of the first job, [queue, …], body, holders, attributes]
     GOTMANY    the ids, when the receiver has taken all of these jobs
 
-A receiver that has a reason to take some of them only treats the item as that many REPLJOBs (replication.py). Nodes of
-an older version of the bus get REPLJOBs and GOTJOBs: `for_older` is called when a frame for such a node is written.
+The jobs share one wait for their copies (`Replication.together`), and one turn queues all of them. When something
+concerns one of them alone, replication.py parts them, and each waits as a job of its own. A receiver that has a reason
+to take some of them only treats the item as that many REPLJOBs. Nodes of an older version of the bus get REPLJOBs and
+GOTJOBs: `for_older` is called when a frame for such a node is written.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from cluster_bus.messages import GOTJOB, GOTMANY, REPLJOB, REPLMANY
+from cluster_bus.node import Node
+from disque_py.core import lifecycle, replication
+from disque_py.core.broker import Broker
+from disque_py.core.client import Client
 from disque_py.core.ids import ID_BYTES, is_valid_id
-from disque_py.core.job import Job
+from disque_py.core.job import JOB_BYTES, Job, Replication, Together
 from disque_py.core.job_attributes import pack_topic
 from disque_py.core.job_snapshot import header_of, job_of
 from persistence.layouts import HEADER
-
-if TYPE_CHECKING:
-    from disque_py.core.broker import Broker
 
 # More jobs than this are copied one by one: a receiver handles an item at once, which must not take long.
 JOBS_MAX: Final = 128
@@ -34,6 +37,99 @@ _CTIME_BYTES: Final = 8
 _WANTS_ANSWER: Final = 0
 
 Item = tuple[Any, ...]
+
+
+def start(
+    broker: Broker, client: Client, together: Together, timeout_ms: int, slot: list[bytes | None], *, is_default: bool
+) -> None:
+    """Register new jobs that differ in their ids and queues only, and send their copies to the same nodes.
+
+    timeout_ms   0, or at least EXTEND_MS
+    slot         the reply slot of the command
+    """
+    jobs = together.jobs
+    sets = broker.sets
+    targets, holders = broker.copies.replica_sets.draw(broker, jobs[0].terms.replicate - 1)
+    assert broker.me in holders
+    now_ms = broker.now_ms
+    deadline_ms = now_ms + timeout_ms if timeout_ms else 0
+    work = Replication(client, slot, sets.only(broker.me), now_ms, deadline_ms, False, is_default)
+    work.together = together
+    for job in jobs:
+        job.holders = holders
+        job.work = work
+        lifecycle.register_waiting(broker, job)
+    broker.producers.together[together.marker] = work
+    if targets:
+        broker.send(targets, REPLMANY, item_of(broker, jobs, together.ids))
+    replication.line_up(broker, jobs[0])
+
+
+def on_replmany(broker: Broker, sender: Node, items: list[Any]) -> None:
+    """Hold copies of jobs that were made together. If all are new and welcome, one answer confirms them.
+
+    Otherwise each gets its answer, as if it had come alone.
+    """
+    only = broker.sets.only(sender)
+    shards = broker.shards
+    not_held = broker.acks.not_held
+    for item in items:
+        jobs = jobs_of(broker, item)
+        done, done_before = broker.tombstones.generations()
+        is_choosy = broker.is_leaving or broker.pauses.paused_count > 0 or broker.journal.disk_level > 0
+        more_bytes = len(jobs) * (JOB_BYTES + len(jobs[0].body))
+        if is_choosy or broker.used_memory + more_bytes > broker.memory.limits[1]:
+            replication.on_repljob(broker, sender, [(snapshot, _WANTS_ANSWER) for snapshot in snapshots_of(item)])
+            continue
+        wait_ms = jobs[0].terms.delay_ms + jobs[0].terms.retry_ms
+        taken: list[bytes] = []
+        for job in jobs:
+            job_id = job.id
+            shard = shards[(job_id[12] & 63) << 6 | job_id[13] & 63]
+            if job_id in shard or job_id in done or job_id in done_before or (not_held and job_id in not_held):
+                continue
+            shard[job_id] = job
+            replication.take_in(broker, job, wait_ms)
+            taken.append(job_id)
+        if len(taken) == len(jobs):
+            broker.send(only, GOTMANY, item[0])
+            continue
+        broker.send_all(only, GOTJOB, taken)
+        known = set(taken)
+        others = [(each, _WANTS_ANSWER) for each in snapshots_of(item) if each[0] not in known]
+        replication.on_repljob(broker, sender, others)
+
+
+def on_gotmany(broker: Broker, sender: Node, items: list[Any]) -> None:
+    """Note confirmed copies of jobs that were made together."""
+    for ids in items:
+        job_ids = split_ids(ids)
+        job = broker.find(job_ids[0])
+        work = job.work if job is not None else None
+        if not isinstance(work, Replication) or (together := work.together) is None or together.ids != ids:
+            replication.on_gotjob(broker, sender, job_ids)
+            continue
+        if sender not in work.confirmed:
+            work.confirmed = work.confirmed + broker.sets.only(sender)
+            if len(work.confirmed) >= together.jobs[0].terms.replicate:
+                work.is_held = True
+                broker.producers.fans_due[together.fan] = None
+
+
+def achieve(broker: Broker, work: Replication) -> None:
+    """Queue all jobs that share this work, because enough nodes hold them. The caller answers the producer."""
+    together = work.together
+    assert together is not None
+    assert len(work.confirmed) >= together.jobs[0].terms.replicate
+    del broker.producers.together[together.marker]
+    work.together = None
+    is_journaling = broker.is_journaling
+    for job in together.jobs:
+        lifecycle.achieve(broker, job)
+        replication.queue_or_delay(broker, job)
+        if is_journaling:
+            lifecycle.mark_dirty(broker, job)
+    broker.stats.jobs_added += len(together.jobs)
 
 
 def ids_of(jobs: Sequence[Job]) -> bytes:

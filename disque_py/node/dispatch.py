@@ -56,6 +56,7 @@ from disque_py.core import (
     replication,
     requeue,
     settings_sync,
+    shared_copies,
     spilling,
     taking,
     tasks,
@@ -110,8 +111,8 @@ MessageHandler = Callable[[Broker, Node, list[Any]], None]
 MESSAGES: Final[dict[int, MessageHandler]] = {
     messages.REPLJOB: replication.on_repljob,
     messages.GOTJOB: replication.on_gotjob,
-    messages.REPLMANY: replication.on_replmany,
-    messages.GOTMANY: replication.on_gotmany,
+    messages.REPLMANY: shared_copies.on_replmany,
+    messages.GOTMANY: shared_copies.on_gotmany,
     messages.REFUSED: replication.on_refused,
     messages.HOLDERS: replication.on_holders,
     messages.ENQUEUE: replication.on_enqueue,
