@@ -15,7 +15,7 @@ from disque_py.commands.name_lists import list_names
 from disque_py.commands.options import INT64_MAX, between
 from disque_py.commands.subcommands import Form, run_form, syntax_error
 from disque_py.core import batch_ends, census, deferred_reply, gathering, incremental, keeping, settings_sync, versions
-from disque_py.core.batch_state import CALLBACK_ID, Batch
+from disque_py.core.batch_state import ABORTED, CALLBACK_ID, Batch
 from disque_py.core.broker import SHARDS, Broker
 from disque_py.core.client import Blocked, Client
 from disque_py.core.deferred_reply import Done
@@ -30,9 +30,11 @@ from disque_py.event_format import CANCELED, COMPLETED, ERRORED, EXPIRED, RUNNIN
 from disque_py.resp.replies import OK, array, bulk, integer, nil_array, nil_bulk
 
 TOPIC_BATCH: Final[bytes] = b"batch"
-# Share: is it a keeper, ids, and how many of them have each status; jobs that run there.
+# Share: is it a keeper, ids, and how many of them have each status; jobs that run there. Nodes of this version add how
+# many ids do not count (spec BT8).
 COUNTED: Final = (COMPLETED, CANCELED, ERRORED, EXPIRED)
 FIELDS: Final = 3 + len(COUNTED)
+ABORTED_AT: Final = FIELDS
 LOOKED_PER_PART: Final = 2_000
 NAME_ERROR: Final = f"ERR BATCH must have 1 to {NAME_BYTES_MAX} bytes"
 NO_SUCH: Final = "ERR no such batch"
@@ -79,20 +81,22 @@ def share(broker: Broker, words: list[Any]) -> Share:
                 yield
     counts = known.counts()
     is_keeper = int(broker.me in known.keepers or bool(known.parts))
-    return [is_keeper, known.count, *[counts[status] for status in COUNTED], running]
+    return [is_keeper, known.count, *[counts[status] for status in COUNTED], running, counts[ABORTED]]
 
 
 def _no_share() -> Share:
     yield from ()
-    return [0] * FIELDS
+    return [0] * (FIELDS + 1)
 
 
-def _check(value: Any) -> list[int]:
+def check_share(value: Any) -> list[int]:
+    """Return a share as this version makes it. ValueError if no node sends this."""
     if type(value) not in (list, tuple) or len(value) < FIELDS:
         raise ValueError("a share of a batch that is none")
-    if not all(type(each) is int and 0 <= each < 1 << 53 for each in value[:FIELDS]):
+    share_of = [*value, 0][: FIELDS + 1]
+    if not all(type(each) is int and 0 <= each < 1 << 53 for each in share_of):
         raise ValueError("a share of a batch with something else than numbers")
-    return list(value[:FIELDS])
+    return share_of
 
 
 def _show(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
@@ -103,15 +107,15 @@ def _show(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
 
 
 def _shown(broker: Broker, client: Client, name: bytes) -> Generator[None, None, bytes]:
-    question = gathering.ask(broker, client, TOPIC_BATCH, [name], _check)
-    shares = [_check((yield from share(broker, [name])))]
+    question = gathering.ask(broker, client, TOPIC_BATCH, [name], check_share)
+    shares = [check_share((yield from share(broker, [name])))]
     shares += yield from gathering.answers(broker, question)
     known = _known(broker, name)
     if known is None:
         return nil_array(client.protocol)
     # Keepers hear of a job at about the same time: the one that knows most is ahead of the others.
     best = max(shares, key=_knowledge)
-    total = best[1]
+    total = best[1] - best[ABORTED_AT]
     ends = dict(zip(COUNTED, best[2:], strict=False))
     over = sum(ends[status] for status in COUNTED)
     running = min(sum(each[FIELDS - 1] for each in shares), total - over)
@@ -130,7 +134,7 @@ def _shown(broker: Broker, client: Client, name: bytes) -> Generator[None, None,
 
 
 def _knowledge(share_of: list[int]) -> tuple[int, int]:
-    return share_of[1], sum(share_of[2 : FIELDS - 1])
+    return share_of[1], sum(share_of[2 : FIELDS - 1]) + share_of[ABORTED_AT]
 
 
 def _wait(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:

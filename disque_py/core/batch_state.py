@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 # The status of a job that is not over, in an entry.
 LIVE: Final = 0
+# That of a job whose ADDJOB failed, after a node with a copy of it may have reported it as live. It does not count.
+ABORTED: Final = 1
 # A batch besides its ids, and an id in it, in `used_memory`.
 BATCH_BYTES: Final = 1_000
 ID_BYTES: Final = 38
@@ -71,6 +73,7 @@ class Batch:
     touched_ms   when they changed last
     held         jobs of it that this node has
     is_spreading the state was made a moment ago, and is on its way to the disk and to other nodes
+    is_renewed   all of its keepers were replaced at once since this node knows it, or it came out of the journal
     flush        number of the question whether all reports have arrived; 0: none
     """
 
@@ -80,6 +83,7 @@ class Batch:
         "fields",
         "flush",
         "held",
+        "is_renewed",
         "is_spreading",
         "keepers",
         "name",
@@ -101,6 +105,7 @@ class Batch:
         self.touched_ms = 0
         self.held = 0
         self.is_spreading = False
+        self.is_renewed = False
         self.flush = 0
 
     def counts(self) -> list[int]:
@@ -297,6 +302,13 @@ class Batches:
         if name is not None:
             self.report(name, job, LIVE)
 
+    def note_aborted(self, job: Job) -> None:
+        """Note that the job's ADDJOB failed, if a node may have reported a copy of it to new keepers. Spec BT8."""
+        attributes = job.attributes
+        name: bytes | None = None if attributes is None else attributes.extra(BATCH)
+        if name is not None and self.by_name[name].is_renewed:
+            self.report(name, job, ABORTED)
+
     def hold(self, client: Client, job: Job, slot: list[bytes | None], reply: bytes) -> None:
         """Let the reply of an ADDJOB wait until a keeper has recorded the job."""
         key = pack_id(job.id)
@@ -375,8 +387,11 @@ class Batches:
         self._broker.used_memory -= BATCH_BYTES + len(batch.name)
 
     def job_in(self, name: bytes) -> None:
-        """Count a job of a batch that this node has."""
-        self.get(name).held += 1
+        """Count a job of a batch that this node has. Before a restart it may have been reported again."""
+        batch = self.get(name)
+        batch.held += 1
+        if self._broker.is_loading:
+            batch.is_renewed = True
 
     def job_out(self, name: bytes) -> None:
         """Count a job less."""

@@ -24,7 +24,7 @@ from disque_py.core.batch_state import KEEPERS, MADE, PARTS, Batch, Push, Report
 from disque_py.core.broker import SHARDS, Broker
 from disque_py.core.errors import CommandError
 from disque_py.core.id_sets import ENTRY_BYTES, KEY_BYTES, check_entries
-from disque_py.core.job import ACKED, WAIT_REPL, Job
+from disque_py.core.job import ACKED, WAIT_REPL, Handover, Job
 from disque_py.core.job_attributes import BATCH
 from disque_py.core.queue_settings import BATCH as BATCH_STATE
 from disque_py.core.queue_settings import state_key
@@ -289,8 +289,10 @@ def _keepers_changed(broker: Broker, name: bytes, old: tuple[Node, ...]) -> None
         send_digests(broker, batch, batch.keepers)
     elif batch.parts:
         push_ids(broker, batch)
-    if old and batch.held and not any(node in batch.keepers for node in old):
-        broker.schedule.walk(_reported_again(broker, name))
+    if old and not any(node in batch.keepers for node in old):
+        batch.is_renewed = True
+        if batch.held:
+            broker.schedule.walk(_reported_again(broker, name))
     for number, report in list(batches.reports.items()):
         if report.name == name:
             del batches.reports[number]
@@ -385,14 +387,17 @@ def _end_push(broker: Broker, push: Push) -> None:
 def _reported_again(broker: Broker, name: bytes) -> Iterator[None]:
     """Report all jobs of a batch that this node has, because all its keepers are others now.
 
-    A job whose producer still waits for copies is reported when it has them (spec BT1).
+    A job whose producer still waits is reported when the producer is told (spec BT1). A copy of such a job on another
+    node looks like any other one. If the ADDJOB fails, that node reports this, too (`note_aborted`, spec BT8).
     """
     looked = 0
     for number in range(SHARDS):
         shard = broker.shards[number]
         for job in list(shard.values()):
             if job.attributes is not None and job.state not in (ACKED, WAIT_REPL) and _batch_of(job) == name:
-                broker.batches.note_added(job)
+                work = job.work
+                if not isinstance(work, Handover) or work.client is None:
+                    broker.batches.note_added(job)
         looked += len(shard)
         if looked >= LOOKED_PER_PART:
             looked = 0

@@ -186,8 +186,10 @@ def attributes_out(broker: Broker, job: Job, attributes: JobAttributes) -> None:
 
 
 def creation_aborted(broker: Broker, job: Job) -> None:
-    """Free the key of a job that is about to be forgotten, because its creation failed."""
+    """Free the key of a job that is about to be forgotten, because its creation failed. Tell keepers of its batch."""
     attributes = job.attributes
+    if attributes is not None and attributes.extras is not None:
+        broker.batches.note_aborted(job)
     if attributes is not None and attributes.is_keyed:
         attributes.is_keyed = False
         broker.producers.keys.leave(job.id)

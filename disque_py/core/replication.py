@@ -53,6 +53,7 @@ from disque_py.core.job import (
     memory_of,
     terms_of,
 )
+from disque_py.core.job_attributes import BATCH
 from disque_py.core.job_snapshot import SPAN_BITS, job_of, snapshot_of
 from disque_py.core.journaling import mark_holders_dirty
 from disque_py.core.keys import KEY_AT, KEY_END
@@ -83,6 +84,7 @@ REPAIRED: Final = 4  # … a lost copy is replaced; milliseconds until the copy'
 TIMER_AT: Final = 2
 NEW_KEY: Final = 2  # … a new job with a key: to be refused if another job uses the key (keying.py).
 CREATION_ABORTED: Final = 2  # Third field of DELJOB: the job was not created, so its key is free.
+NOT_CREATED: Final = 3  # … the job was not created. It is in a batch, and has no key.
 
 
 def start(
@@ -336,7 +338,8 @@ def _on_known(broker: Broker, sender: Node, job: Job, known: Job | None, snapsho
         broker.send(only, REFUSED, (job.id, REFUSED_BUSY))
         return
     known.holders = sets.union(known.holders, job.holders)
-    events.heard(known, job.version)
+    if known.version != changing.UNTOLD:
+        events.heard(known, job.version)
     mark_holders_dirty(broker, known)
     if known.state != ACKED and (job.attributes is not None or known.attributes is not None):
         changing.merge(broker, sender, known, job, snapshot)
@@ -663,7 +666,12 @@ def give_up(broker: Broker, job: Job, reply: bytes | None) -> None:
         work = job.work
     others = broker.sets.others(job.holders)
     if others:
-        broker.send(others, DELJOB, (job.id, None, CREATION_ABORTED) if _flags(job) else (job.id, None))
+        if _flags(job):
+            broker.send(others, DELJOB, (job.id, None, CREATION_ABORTED))
+        elif job.attributes is not None and job.attributes.extra(BATCH) is not None:
+            broker.send(others, DELJOB, (job.id, None, NOT_CREATED))
+        else:
+            broker.send(others, DELJOB, (job.id, None))
     if job.attributes is not None:
         lifecycle.creation_aborted(broker, job)
     if isinstance(work, Replication):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from cluster_bus.messages import GOTJOB, SETACK
 from disque_py.core.batch_state import CALLBACK_ID
 from world import Talker, World
 
@@ -193,6 +194,51 @@ def test_a_node_without_a_keeper_in_reach_becomes_one() -> None:
     world.run(20_000)
     for name in "abcd":
         assert counts(world, name)[0] == 2
+
+
+def test_a_holder_reports_an_ack_of_a_node_that_got_the_job_after_it() -> None:
+    """Spec BT3: the node that took the ACKJOB knew nothing of the batch."""
+    world = joined("ab")
+    job = add(world, "a", "b", "REPLICATE", 1)
+    world.drop = lambda sender, receiver, kind, item: kind == SETACK and not item[1]
+    assert world.ask("b", "ACKJOB", job) == 0
+    world.client("b").say("GETJOB", "FROM", "q")  # The node that holds the job gives it away, and is refused.
+    world.run(3_000)
+    assert counts(world, "a") == (1, 0, 0, 1, 0, 0, 0, 0)
+    assert not jobs_of(world, "a")
+    assert not jobs_of(world, "b")
+
+
+def test_a_job_whose_addjob_fails_stops_counting_after_it_was_reported_to_new_keepers() -> None:
+    """Spec BT8: its copy looked like that of a job whose creator is lost."""
+    world = joined("abcde", cluster_node_timeout=1_000)
+    add(world, "a", "b", "REPLICATE", 1)
+    keepers = [node.id[:1].decode() for node in world.machines["a"].broker.batches.by_name[b"b"].keepers]
+    creator, holder = (name for name in "abcde" if name not in keepers)
+    for keeper in keepers:
+        world.cut(keeper, creator)
+        world.cut(keeper, holder)
+    world.run(5_000)
+    world.drop = lambda sender, receiver, kind, item: kind == GOTJOB
+    producer = world.client(creator)
+    producer.say("ADDJOB", "q", "body", 5_000, "REPLICATE", 2, "BATCH", "b")
+    world.run(100)
+    add(world, creator, "b", "REPLICATE", 1)  # It makes both nodes keepers.
+    world.run(1_000)
+    assert counts(world, creator)[:2] == (2, 2)
+    world.run(5_000)
+    assert producer.replies[0].args[0].startswith("NOREPL")
+    assert counts(world, creator)[:2] == counts(world, holder)[:2] == (1, 1)
+    world.drop = None
+    world.heal()
+    world.run(20_000)
+    for name in "abcde":
+        assert counts(world, name)[:2] == (2, 2)
+    assert world.ask(holder, "BATCH", "CLOSE", "b") == b"OK"
+    for name in ("a", creator):
+        world.ask(name, "ACKJOB", take(world, name))
+    world.run(5_000)
+    assert counts(world, holder) == (2, 0, 0, 2, 0, 0, 0, 1)
 
 
 def test_a_deleted_batch_is_gone_and_its_jobs_stay() -> None:

@@ -15,8 +15,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from disque_py.core.batch_callbacks import META_BATCH
-from disque_py.core.batch_state import CALLBACK_ID, CALLBACK_QUEUE, DONE, LIVE
-from disque_py.core.id_sets import ENTRY_BYTES, KEY_BYTES, pack_id
+from disque_py.core.batch_state import CALLBACK_ID, CALLBACK_QUEUE, DONE
+from disque_py.core.id_sets import pack_id
 from disque_py.simulator.checks.cluster_invariants import jobs_of, may_have_died
 from disque_py.simulator.clients.connection import Connection, words
 from disque_py.simulator.oracle import Oracle, Promise, RuleBrokenError
@@ -274,23 +274,7 @@ class BatchBook:
             self.excused[known.name] = "a node forgot ids since the batch began"
         elif self.has_losses:
             self.excused[known.name] = "a report may have vanished"
-        elif self._has_only_untold(known):
-            self.excused[known.name] = "an ADDJOB failed, and a copy of its job was reported"
         return self.excused.get(known.name, "")
-
-    def _has_only_untold(self, known: Known) -> bool:
-        """Whether ids of the batch are live, and no producer was told any of them (spec BT8)."""
-        told = {pack_id(promise.id) for promise in known.jobs if promise.answered_ms}
-        live = [
-            data[at : at + KEY_BYTES]
-            for machine in self._world.running()
-            if (batch := machine.broker.batches.by_name.get(known.name)) is not None
-            for part in batch.parts.values()
-            for data in part.entries()
-            for at in range(0, len(data), ENTRY_BYTES)
-            if data[at + KEY_BYTES] == LIVE
-        ]
-        return bool(live) and told.isdisjoint(live)
 
     def check_counts(self, name: bytes, reply: Any, node: str) -> None:
         """Check the counts of a batch whose jobs are all over, as a node tells them; RuleBrokenError."""

@@ -6,6 +6,9 @@ import pytest
 
 from brokers import ask, ask_parsed, error_of, make_broker, make_client, pass_time
 from copies import advance
+from disque_py.commands import batches
+from disque_py.core.batch_state import ABORTED, LIVE
+from disque_py.core.id_sets import pack_id
 from disque_py.node import dispatch
 
 LONG = "x" * 65_537
@@ -123,3 +126,22 @@ def test_a_batch_that_was_never_closed_is_forgotten_a_day_after_its_last_job():
     pass_time(broker, 86_400_000)
     advance(broker, 11_000)
     assert broker.batches.by_name == {}
+
+
+def test_a_job_whose_addjob_failed_does_not_count():
+    """Spec BT8: its id stays, so that an earlier report does not make it live again."""
+    broker, client, ids = start()
+    batch = broker.batches.by_name[b"b"]
+    assert broker.batches.enter(batch, pack_id(ids[0]), ABORTED, 1)
+    assert not broker.batches.enter(batch, pack_id(ids[0]), LIVE, 1)
+    shown = ask_parsed(broker, client, "BATCH", "SHOW", "b")
+    assert dict(zip(shown[::2], shown[1::2], strict=True))[b"total"] == 1
+    ask(broker, client, "BATCH", "CLOSE", "b")
+    ask(broker, client, "ACKJOB", ids[1])
+    advance(broker, 1_000)
+    assert batch.is_done
+
+
+def test_a_share_of_a_node_of_an_older_version_has_all_ids_count():
+    """Spec BT8: such a node does not say how many do not."""
+    assert batches.check_share([1, 3, 2, 0, 0, 0, 1]) == [1, 3, 2, 0, 0, 0, 1, 0]

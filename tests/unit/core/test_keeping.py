@@ -5,11 +5,14 @@ from __future__ import annotations
 import pytest
 
 from brokers import add_node, ask, make_broker, make_client
-from cluster_bus.messages import BATCHADD, BATCHFLUSH, BATCHFLUSHED, BATCHGOT, BATCHSUM, SETTING
-from copies import advance, say, sent_of
-from disque_py.core import batch_ends, keeping
-from disque_py.core.batch_state import CLOSED, KEEPERS, MADE, PARTS
+from cluster_bus.messages import BATCHADD, BATCHFLUSH, BATCHFLUSHED, BATCHGOT, BATCHSUM, DELJOB, REPLJOB, SETTING
+from copies import advance, make_job, say, sent, sent_of
+from disque_py.core import batch_ends, keeping, replication
+from disque_py.core.batch_state import ABORTED, CLOSED, KEEPERS, LIVE, MADE, PARTS
 from disque_py.core.id_sets import ENTRY_BYTES
+from disque_py.core.job_attributes import BATCH as BATCH_EXTRA
+from disque_py.core.job_attributes import JobAttributes
+from disque_py.core.job_snapshot import snapshot_of
 from disque_py.core.queue_settings import BATCH, state_key
 from disque_py.event_format import COMPLETED
 from disque_py.node import dispatch
@@ -76,6 +79,84 @@ def test_a_job_that_still_waits_for_copies_is_not_reported_to_new_keepers():
     dispatch.settle(broker)
     advance(broker, 2_000)
     assert broker.batches.by_name[b"b"].count == 0
+
+
+def hold_copy(broker, creator):
+    """A copy of a job of batch b that another node is adding."""
+    job = make_job(broker, creator, is_mine=False)
+    job.attributes = JobAttributes(None, ())
+    job.attributes.set_extra(BATCH_EXTRA, b"b")
+    say(broker, creator, REPLJOB, (snapshot_of(broker, job), 0))
+    dispatch.settle(broker)
+    return job.id
+
+
+def replace_keepers(broker, other, *keepers):
+    """Another list of keepers wins. Return the entries that this node reports."""
+    say(broker, other, SETTING, (KEY, KEEPERS, b"".join(node.id for node in keepers), 2, other.id))
+    dispatch.settle(broker)
+    advance(broker, 100)
+    return reported(broker)
+
+
+def reported(broker):
+    """Return the statuses that this node has reported since the last look."""
+    dispatch.settle(broker)
+    return [data[24] for _, (_, _, data) in sent_of(broker, BATCHADD)]
+
+
+def test_a_copy_that_was_reported_to_new_keepers_is_taken_back_if_its_addjob_fails():
+    """Spec BT8."""
+    broker, _, other = start()
+    third = add_node(broker, number=3)
+    job_id = hold_copy(broker, other)
+    assert replace_keepers(broker, other, third) == [LIVE]
+    say(broker, other, DELJOB, (job_id, None, replication.NOT_CREATED))
+    assert reported(broker) == [ABORTED]
+    assert broker.find(job_id) is None
+
+
+def test_a_copy_that_no_keeper_was_told_of_is_not_reported_if_its_addjob_fails():
+    """Spec BT1: one of the keepers stayed, so it knows what is so."""
+    broker, _, other = start()
+    third = add_node(broker, number=3)
+    job_id = hold_copy(broker, other)
+    assert replace_keepers(broker, other, other, third) == []
+    say(broker, other, DELJOB, (job_id, None, replication.NOT_CREATED))
+    assert reported(broker) == []
+
+
+def test_a_copy_from_the_journal_may_have_been_reported_before_the_restart():
+    """Spec BT8."""
+    broker, _, other = start()
+    broker.is_loading = True
+    broker.batches.job_in(b"b")
+    broker.is_loading = False
+    job_id = hold_copy(broker, other)
+    say(broker, other, DELJOB, (job_id, None, replication.NOT_CREATED))
+    assert reported(broker) == [ABORTED]
+
+
+def test_a_creator_that_gives_up_tells_new_keepers_too():
+    """Spec BT8: the node that has reported the copy may be lost by then."""
+    broker, client, other = start()
+    third = add_node(broker, number=3)
+    ask(broker, client, "ADDJOB", "q", "x", 5000, "REPLICATE", 2, "BATCH", "b")
+    assert replace_keepers(broker, other, third) == []
+    advance(broker, 5_100)
+    assert b"".join(client.out).startswith(b"-NOREPL")
+    told = [(kind, item) for _, kind, item in sent(broker)]
+    assert [item[2] for kind, item in told if kind == DELJOB] == [replication.NOT_CREATED]
+    assert [item[2][24] for kind, item in told if kind == BATCHADD] == [ABORTED]
+
+
+def test_a_job_whose_producer_waits_for_a_hand_over_is_not_reported_to_new_keepers():
+    """Spec BT1: no node may take it in the end."""
+    broker, client, other = start()
+    third = add_node(broker, number=3)
+    broker.membership.set_leaving(True)
+    ask(broker, client, "ADDJOB", "q", "x", 0, "REPLICATE", 1, "RETRY", 0, "BATCH", "b")
+    assert replace_keepers(broker, other, third) == []
 
 
 def test_a_report_waits_until_all_of_an_unknown_batch_is_heard():

@@ -141,16 +141,3 @@ def test_a_close_that_was_lost_with_its_node_is_excused(story):
     assert story.book.unfinished() == [f"b'b' is not done on {name}" for name in story.world.machines]
     story.losses.amnesia_ms = story.world.now_ms
     assert story.book.unfinished() == []
-
-
-def test_a_live_id_that_no_producer_was_told_is_excused(story):
-    """Spec BT8: the ADDJOB failed, and a node had reported its copy before it heard of that."""
-    untold = story.jobs[0]
-    for promise in story.jobs[1:]:
-        ask(story.world, "a", "ACKJOB", promise.id)
-    ask(story.world, "a", "BATCH", "CLOSE", NAME)
-    story.book.closed(NAME)
-    story.world.run(2_000)
-    assert "has live ids" in story.book.unfinished()[0]
-    untold.answered_ms = 0
-    assert story.book.unfinished() == []
