@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 from disque_py.simulator.checks.claims import ClaimBook
 from disque_py.simulator.clients.connection import words
-from disque_py.simulator.clients.workload import LEASE_TOO_LONG, OLDER_NODE, RECONNECT_MS, Actor, Line
+from disque_py.simulator.clients.workload import LEASE_TOO_LONG, OLDER_NODE, Actor, Line
 
 if TYPE_CHECKING:
     from disque_py.simulator.oracle import Oracle
@@ -67,11 +67,9 @@ class ClaimProducer(Actor):
 
     def act(self) -> int:
         """Set a queue up, or add a job."""
-        line = self.reach()
-        if line is None:
-            return RECONNECT_MS
-        if line.outstanding:
-            return 20
+        line = self.free_line()
+        if isinstance(line, int):
+            return line
         if self._missing:
             name = self._missing[0]
             line.ask([(words("QUEUE", "SET", name, "retention", 5, *SETTINGS[name]), self._set, name)], self.travel())
@@ -118,11 +116,9 @@ class ClaimWorker(Actor):
 
     def act(self) -> int:
         """Fetch, if the last fetch is over."""
-        line = self.reach()
-        if line is None:
-            return RECONNECT_MS
-        if line.outstanding:
-            return 20
+        line = self.free_line()
+        if isinstance(line, int):
+            return line
         rng = self.rng
         options: list[str | int] = ["WHERE", "user", rng.choice(USERS)] if rng.random() < 0.2 else []
         options += ["NOHANG"] if rng.random() < 0.3 else ["TIMEOUT", 400]
