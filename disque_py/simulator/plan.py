@@ -40,11 +40,12 @@ WEATHER: Final[dict[str, tuple[str, ...]]] = {
     "upgrade": ("upgrade", "upgrade"),
     "restarts": ("restart",),
     "disks": ("disk", "disk", "kill", "rewrite"),
+    "stale": ("stale", "stale"),
     "votes": ("wipe-votes", "wipe-votes", "kill"),
     "lost": ("lose", "wipe", "late", "kill"),
 }
 # Kinds that no seed chooses: plans with locks, and a share of the others, have their faults besides.
-BY_NAME: Final = ("fair", "votes", "lost")
+BY_NAME: Final = ("fair", "stale", "votes", "lost")
 # Nodes lost for ever, wiped, or forgotten and back, in this share of the plans that have faults.
 LOST_FAULTS: Final = ("lose", "wipe", "late")
 LOST_SHARE: Final = 0.25
