@@ -42,11 +42,12 @@ WEATHER: Final[dict[str, tuple[str, ...]]] = {
     "disks": ("disk", "disk", "kill", "rewrite"),
     "stale": ("stale", "stale"),
     "drift": (),
+    "claims": ("pause-claims", "pause-claims"),
     "votes": ("wipe-votes", "wipe-votes", "kill"),
     "lost": ("lose", "wipe", "late", "kill"),
 }
 # Kinds that no seed chooses: plans with locks, and a share of the others, have their faults besides.
-BY_NAME: Final = ("fair", "stale", "drift", "votes", "lost")
+BY_NAME: Final = ("fair", "stale", "drift", "claims", "votes", "lost")
 # Clocks at the bound that `claim-drift-max` allows, and workers that ask for the longest lease and let it run out.
 DRIFT: Final = "drift"
 DRIFT_PPM: Final = 5_000

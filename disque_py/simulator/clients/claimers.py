@@ -145,6 +145,7 @@ class ClaimWorker(Actor):
         if not isinstance(reply, list):
             return
         machine, sent_ms = about
+        self.world.watcher.on_delivered(machine, reply)
         for entry in reply:
             work = Work(entry[1], entry[FENCE_AT], entry[ATTEMPT_AT], entry[LEASE_AT])
             self.claims.delivered(
