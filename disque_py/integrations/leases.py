@@ -15,6 +15,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
@@ -66,6 +67,7 @@ class LeaseKeeper:
         if lease_s < 1:
             raise ValueError("a lease lasts a second at least")
         self.lease = timedelta(milliseconds=round(1000 * lease_s))
+        self._lease_s = lease_s
         self._tick_s = min(lease_s / 3, CHECK_S)
         self._client = client
         self._on_canceled = on_canceled
@@ -76,6 +78,7 @@ class LeaseKeeper:
     def _begin(self) -> None:
         self._pid = os.getpid()
         self._jobs: dict[str, Job] = {}
+        self._ending: dict[str, float] = {}
         self._stopped = threading.Event()
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
@@ -96,7 +99,18 @@ class LeaseKeeper:
 
     def remove(self, job: Job) -> bool:
         """Leave this job alone from now on. Return whether it was held."""
+        if self._ending:
+            self._ending.pop(job.id, None)
         return self._jobs.pop(job.id, None) is not None
+
+    def remove_later(self, job: Job) -> None:
+        """Extend the lease of this job for the time of one lease, and then leave it alone."""
+        if job.id in self._jobs:
+            self._ending[job.id] = time.monotonic() + self._lease_s
+
+    def is_ending(self, job: Job) -> bool:
+        """Return whether `remove_later` was called for this job, which is still held."""
+        return job.id in self._ending
 
     def holds(self, job: Job) -> bool:
         """Return whether the lease of this job is being extended."""
@@ -116,6 +130,7 @@ class LeaseKeeper:
         wait_s = self._tick_s
         while not stopped.wait(wait_s):
             wait_s = self._tick_s
+            self._remove_ended()
             for node, jobs in by_node(list(self._jobs.values())).items():
                 try:
                     is_done = self.extend(node, [job for job in jobs if isinstance(job, Job)])
@@ -123,6 +138,13 @@ class LeaseKeeper:
                     is_done = False
                 if not is_done:
                     wait_s = min(AGAIN_S, self._tick_s)
+
+    def _remove_ended(self) -> None:
+        now = time.monotonic()
+        for job_id, until in list(self._ending.items()):
+            if until <= now:
+                self._ending.pop(job_id, None)
+                self._jobs.pop(job_id, None)
 
     def extend(self, node: Address | None, jobs: list[Job]) -> bool:
         """Extend the leases of jobs of one node now. Return whether each of them was answered."""

@@ -37,6 +37,17 @@ def client(shared_node):
 
 
 @pytest.fixture
+def calls(client):
+    """Returns how often the shared node was sent a command."""
+
+    def calls(command):
+        stat = client.info("commandstats").get(f"cmdstat_{command}", "calls=0,")
+        return int(stat.removeprefix("calls=").partition(",")[0])
+
+    return calls
+
+
+@pytest.fixture
 def run(tmp_path):
     """Starts a program in the test's folder; it ends with the test."""
     started = []

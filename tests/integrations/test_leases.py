@@ -92,3 +92,23 @@ def test_a_keeper_that_is_closed_extends_nothing(client, name, make_keeper):
     keeper.add(fetched(client, name))
     keeper.close()
     assert client.get_job(name, timeout_ms=60_000) is not None
+
+
+def test_a_lease_is_extended_for_one_more_lease_after_the_end_of_the_work(client, name, make_keeper):
+    keeper = make_keeper(2)
+    job = fetched(client, name, 2)
+    keeper.add(job)
+    keeper.remove_later(job)
+    assert keeper.is_ending(job)
+    assert client.get_job(name, timeout_ms=60_000).id == job.id
+    assert not keeper.holds(job)
+
+
+def test_a_settled_job_is_not_ending(client, name, make_keeper):
+    keeper = make_keeper(60)
+    job = fetched(client, name, 60)
+    keeper.add(job)
+    keeper.remove_later(job)
+    assert keeper.remove(job)
+    keeper.remove_later(job)
+    assert not keeper.is_ending(job)

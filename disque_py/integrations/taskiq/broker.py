@@ -1,10 +1,14 @@
 """The broker of Taskiq: a message is a job.
 
 * The labels `delay` (seconds) and `priority` (larger first) become the job's own, and `queue_name` its queue.
-* A worker waits in GETJOB. Acks of one turn of the event loop leave in one command.
+* A worker waits in GETJOB. It fetches as many messages as it finishes in a short time (pace.py).
 * A thread extends the leases of all jobs that this process holds (leases.py), also while a task blocks the loop.
 * Taskiq decides when a message is acknowledged. If Taskiq drops a message that nothing acknowledged, as with manual
   acknowledgements or after an error in a middleware, its lease runs out and the message comes again.
+* Acks leave together, because a command for each costs the worker and the node more than the task's own commands. An
+  ack after the end of a task (`when_saved`) returns at once, and leaves within ACK_S: at once when the worker has no
+  other task, and before the next GETJOB. Any other ack is waited for, because the task may rely on it. Those of one
+  turn of the event loop share a command. A job under a claim is acknowledged alone, with its fence.
 * While no node can be used, a worker goes on with the tasks that it has, and keeps their acknowledgements.
 * Jobs of a schedule share one body. Their task ids are made of the schedule and the tick, so each has its own result.
 """
@@ -13,26 +17,34 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import time
-import weakref
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import suppress
 from datetime import timedelta
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from taskiq import AckableMessage, AsyncBroker, BrokerMessage, TaskiqMessage, TaskiqMiddleware, TaskiqResult
 
 from disque_py.client import AsyncDisque, DisqueError, Job
+from disque_py.client.commands import add_job
 from disque_py.client.processes import ProcessClient
+from disque_py.client.request import Request
+from disque_py.client.templates import AddTemplate, template_of
 from disque_py.integrations.leases import LEASE_S, LeaseKeeper
+from disque_py.integrations.pace import COUNT_MAX, Pace
 from disque_py.integrations.patience import apersist, is_outage, once
 
 # A message lives so long. Its lease can be extended for half of this time.
 TTL_S: Final = 30 * 86_400
 # The label `priority` comes before the time of creation in milliseconds.
 PRIORITY_STEP: Final = 10**13
-# Jobs that one GETJOB brings at most. More of them would wait here while other workers are free.
-FETCH_COUNT: Final = 10
+# Commands of plain messages that are kept, by queue.
+TEMPLATES_MAX: Final = 1_000
+# An ack that Taskiq does not wait for leaves within this time.
+ACK_S: Final = 0.005
+# So long, a stopping worker waits for its last acks.
+LAST_ACKS_S: Final = 2.0
 
 # The pause after an error of the connection; the client has tried for its own patience before.
 PAUSE_S: Final = 0.5
@@ -40,6 +52,12 @@ PAUSE_S: Final = 0.5
 # The task id of a schedule's body begins so, and its tick is appended.
 TICKING: Final = "schedule:"
 TICK: Final = "x-disque-tick"
+
+# META costs the nodes a quarter more for each message, so it is left out where the body begins with the task id.
+SHOWN_TASK: Final = re.compile(rb'\{"task_id": ?"([\w.:-]+)"', re.ASCII).match
+
+# A job that is done, and the future of a caller that waits for its acknowledgement.
+Ack: TypeAlias = "tuple[Job, asyncio.Future[None] | None]"
 
 _log = logging.getLogger(__name__)
 
@@ -55,6 +73,17 @@ def add_options(labels: dict[str, Any], lease: timedelta) -> dict[str, Any]:
     return options
 
 
+def shown_task(body: bytes) -> str | None:
+    """Return the task id with which Taskiq's JSON begins; None for another format, or an id with odd characters."""
+    found = SHOWN_TASK(body)
+    return None if found is None else found[1].decode("ascii")
+
+
+def shows_task(message: BrokerMessage) -> bool:
+    """Return whether workers read the task id from the body. If not, the message needs META."""
+    return shown_task(message.message) == str(message.task_id)
+
+
 class DisqueBroker(AsyncBroker):
     """A broker of Taskiq.
 
@@ -62,7 +91,7 @@ class DisqueBroker(AsyncBroker):
     queue_name    queue of messages without the label `queue_name`, "taskiq" by default
     queues        further queues that workers take messages from, after the first; none by default
     lease         seconds after which the messages of a dead worker come back, 60 by default. Tasks may take longer
-    fetch_count   messages that a worker fetches at once at most, 10 by default
+    fetch_count   messages that a worker fetches at once at most, 100 by default. It begins with 10
     replicate     number of copies of each message; by default the node chooses
     publish_once   send a message again when its answer was lost, and make one job of both. It costs a round trip
                   between the nodes; by default the error is raised
@@ -75,7 +104,7 @@ class DisqueBroker(AsyncBroker):
         queue_name: str = "taskiq",
         queues: Sequence[str] = (),
         lease: float = LEASE_S,
-        fetch_count: int = FETCH_COUNT,
+        fetch_count: int = COUNT_MAX,
         replicate: int | None = None,
         publish_once: bool = False,
         task_id_generator: Callable[[], str] | None = None,
@@ -87,13 +116,19 @@ class DisqueBroker(AsyncBroker):
         self.queue_name = queue_name
         self.queues = (queue_name, *queues)
         self.fetch_count = fetch_count
+        self._pace = Pace(fetch_count)
         self.replicate = replicate
         self.publish_once = publish_once
+        self._templates: dict[str, AddTemplate] = {}
         self._client: AsyncDisque | None = None
         self._extender = ProcessClient(url, "taskiq-leases")
         self.leases = LeaseKeeper(self._extender, lease)
         self.held: dict[str, Job] = {}
-        self._acks: list[tuple[Job, asyncio.Future[None]]] = []
+        self._acks: list[Ack] = []
+        self._flushes: list[asyncio.Handle] = []
+        self._is_flushed_soon = False
+        self._has_more = False
+        self._given_back: set[str] = set()
         self._sending: set[asyncio.Task[None]] = set()
         self._is_closing = False
         self.add_middlewares(_Ends(self))
@@ -109,7 +144,11 @@ class DisqueBroker(AsyncBroker):
         """Put back what is not done, and close the connections."""
         self._is_closing = True
         await super().shutdown()
+        self._flush()
+        if self._sending:
+            await asyncio.wait(self._sending, timeout=LAST_ACKS_S)
         held, self.held = list(self.held.values()), {}
+        self._given_back.update(job.id for job in held)
         with suppress(DisqueError):
             await self._put_back(held)
         self.leases.close()
@@ -119,14 +158,37 @@ class DisqueBroker(AsyncBroker):
             self._client = None
         self._is_closing = False
 
+    async def startup(self) -> None:
+        """Begin anew, also after a shutdown."""
+        self._given_back.clear()
+        await super().startup()
+
     async def kick(self, message: BrokerMessage) -> None:
         """Add a message. Raises the client library's errors; Taskiq raises SendTaskError for them."""
-        words = add_options(message.labels, self.leases.lease)
-        words.update(replicate=self.replicate, meta={"task": message.task_id})
+        request = self._request(message)
+        await apersist(lambda: self.client.run(request))
+
+    def _request(self, message: BrokerMessage) -> Request[str]:
+        labels = message.labels
+        queue = labels.get("queue_name") or self.queue_name
+        if labels.get("priority") is None and not labels.get("delay") and not self.publish_once:
+            meta = (b"META", b"task", message.task_id.encode())
+            return self._template(queue).one(message.message, () if shows_task(message) else meta)
+        words = add_options(labels, self.leases.lease)
+        words.update(replicate=self.replicate, meta=None if shows_task(message) else {"task": message.task_id})
         if self.publish_once:
             words |= once()
-        queue = message.labels.get("queue_name") or self.queue_name
-        await apersist(lambda: self.client.add_job(queue, message.message, **words))
+        return add_job(queue, message.message, **words)
+
+    def _template(self, queue: str) -> AddTemplate:
+        """Return the command of plain messages, whose options are the same for all of a queue."""
+        found = self._templates.get(queue)
+        if found is None:
+            if len(self._templates) >= TEMPLATES_MAX:
+                self._templates.clear()
+            options = add_options({}, self.leases.lease)
+            found = self._templates[queue] = template_of(queue, replicate=self.replicate, **options)
+        return found
 
     async def listen(self) -> AsyncGenerator[AckableMessage, None]:
         """Yield messages. Those that were fetched and not yielded go back when the generator is closed."""
@@ -137,7 +199,9 @@ class DisqueBroker(AsyncBroker):
                 self.leases.add(*fetched)
                 fetched.reverse()
                 while fetched:
-                    yield self._message(fetched.pop())
+                    job = fetched.pop()
+                    self._has_more = bool(fetched)
+                    yield self._message(job)
         finally:
             with suppress(DisqueError):
                 await self._put_back(fetched)
@@ -145,9 +209,11 @@ class DisqueBroker(AsyncBroker):
     async def _fetch(self) -> list[Job]:
         is_told = False
         while True:
+            self._flush()  # A cap of the queue counts the leases that run.
+            count = self._pace.count(asyncio.get_running_loop().time())
             try:
                 return await self.client.get_jobs(
-                    *self.queues, count=self.fetch_count, withlease=True, withmeta=True, lease=self.leases.lease
+                    *self.queues, count=count, withlease=True, withmeta=True, lease=self.leases.lease
                 )
             except DisqueError as error:  # It would end the worker and the tasks that run.
                 if not is_told:
@@ -157,16 +223,14 @@ class DisqueBroker(AsyncBroker):
 
     def _message(self, job: Job) -> AckableMessage:
         meta = job.meta or {}
-        data, task_id = job.body, meta.get("task", job.id)
+        data = job.body
+        task_id = meta.get("task") or shown_task(data) or job.id
         if TICK in meta and task_id.startswith(TICKING):
             message = self.formatter.loads(data)
             message.task_id = task_id = f"{task_id.removeprefix(TICKING)}:{meta[TICK]}"
             data = self.formatter.dumps(message).message
         self.held[task_id] = job
-        made = AckableMessage(data=data, ack=lambda: self._ack(task_id, job))
-        # Taskiq drops the message without a word if a middleware or a label is in error.
-        weakref.finalize(made, self.leases.remove, job).atexit = False
-        return made
+        return AckableMessage(data=data, ack=_Acknowledge(self, task_id, job))
 
     async def _put_back(self, jobs: list[Job]) -> None:
         for job in jobs:
@@ -176,39 +240,63 @@ class DisqueBroker(AsyncBroker):
 
     # Acks.
 
-    def _ack(self, task_id: str, job: Job) -> asyncio.Future[None]:
+    def _ack(self, task_id: str, job: Job) -> asyncio.Future[None] | None:
+        """Acknowledge a job soon → a future if Taskiq goes on when that is done."""
+        if job.id in self._given_back:
+            return None  # The shutdown has cut its task off, and another worker runs it.
         loop = asyncio.get_running_loop()
-        done = loop.create_future()
-        done.add_done_callback(lambda _: self._settled(task_id, job))
+        is_over = self.leases.is_ending(job)
+        done = None if is_over else loop.create_future()
         self._acks.append((job, done))
-        if len(self._acks) == 1:
-            loop.call_soon(self._flush)
+        self._pace.finish()
+        self._let_go(task_id, job)
+        if not is_over or not (self.held or self._has_more):
+            if not self._is_flushed_soon:
+                self._is_flushed_soon = True
+                self._flushes.append(loop.call_soon(self._flush))
+        elif not self._flushes:
+            self._flushes.append(loop.call_later(ACK_S, self._flush))
         return done
 
-    def _settled(self, task_id: str, job: Job) -> None:
-        self.leases.remove(job)
+    def _let_go(self, task_id: str, job: Job) -> None:
         if self.held.get(task_id) is job:
             del self.held[task_id]
 
-    def _flush(self) -> None:
-        acks, self._acks = self._acks, []
-        task = asyncio.get_running_loop().create_task(self._send_acks(acks))
-        self._sending.add(task)
-        task.add_done_callback(self._sending.discard)
+    def _drop(self, task_id: str, job: Job) -> None:
+        """Taskiq has dropped a message that was not acknowledged."""
+        self.leases.remove(job)
+        self._let_go(task_id, job)
 
-    async def _send_acks(self, acks: list[tuple[Job, asyncio.Future[None]]]) -> None:
+    def _flush(self) -> None:
+        for flush in self._flushes:
+            flush.cancel()
+        self._flushes.clear()
+        self._is_flushed_soon = False
+        acks, self._acks = self._acks, []
+        plain = [ack for ack in acks if not ack[0].fence]
+        for group in ([plain] if plain else []) + [[ack] for ack in acks if ack[0].fence]:
+            task = asyncio.get_running_loop().create_task(self._send_acks(group))
+            self._sending.add(task)
+            task.add_done_callback(self._sending.discard)
+
+    async def _send_acks(self, acks: list[Ack]) -> None:
         try:
             await self._ack_jobs([job for job, _ in acks])
         except BaseException as error:
             for _, done in acks:
-                if not done.done():
+                if done is not None and not done.done():
                     done.set_exception(error)
             if not isinstance(error, Exception):
                 raise
+            if any(done is None for _, done in acks):
+                _log.error("messages were done and could not be acknowledged, and may come again: %s", error)
         else:
             for _, done in acks:
-                if not done.done():
+                if done is not None and not done.done():
                     done.set_result(None)
+        finally:
+            for job, _ in acks:
+                self.leases.remove(job)
 
     async def _ack_jobs(self, jobs: list[Job]) -> None:
         is_told = False
@@ -223,6 +311,30 @@ class DisqueBroker(AsyncBroker):
                     _log.warning("acknowledgements are delayed: %s", error)
                 is_told = True
             await asyncio.sleep(PAUSE_S)
+
+
+class _Acknowledge:
+    """The acknowledgement of one delivery, as Taskiq calls it.
+
+    Taskiq drops a message without a word if a middleware or a label is in error. Then its lease is extended no more.
+    """
+
+    __slots__ = ("_broker", "_is_acked", "_job", "_task_id")
+
+    def __init__(self, broker: DisqueBroker, task_id: str, job: Job) -> None:
+        self._broker = broker
+        self._task_id = task_id
+        self._job = job
+        self._is_acked = False
+
+    def __call__(self) -> asyncio.Future[None] | None:
+        """Acknowledge the delivery."""
+        self._is_acked = True
+        return self._broker._ack(self._task_id, self._job)
+
+    def __del__(self) -> None:
+        if not self._is_acked:
+            self._broker._drop(self._task_id, self._job)
 
 
 class _Ends(TaskiqMiddleware):
@@ -240,8 +352,7 @@ class _Ends(TaskiqMiddleware):
         return message
 
     def post_execute(self, message: TaskiqMessage, result: TaskiqResult) -> None:
-        """Extend the lease only for a while yet: whatever acknowledges the message does so soon."""
+        """Extend the lease for one more lease only: whatever acknowledges the message does so soon."""
         job = self._disque.held.get(message.task_id)
         if job is not None:
-            leases = self._disque.leases
-            asyncio.get_running_loop().call_later(leases.lease.total_seconds(), leases.remove, job)
+            self._disque.leases.remove_later(job)

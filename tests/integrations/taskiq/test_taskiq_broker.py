@@ -7,6 +7,8 @@ import time
 
 import pytest
 from taskiq import Context, SendTaskError, SimpleRetryMiddleware, TaskiqDepends
+from taskiq.result_backends.dummy import DummyResultBackend
+from taskiq.serializers import JSONSerializer, PickleSerializer
 
 from disque_py.integrations.taskiq import DisqueBroker
 
@@ -120,6 +122,104 @@ def test_every_kind_of_acknowledgement_ends_the_job(broker, work, client, name, 
     asyncio.run(main())
 
 
+def tasks_that_end_together(broker):
+    """A task that ends with an event, and one that never does. Their results are not kept."""
+    broker.with_result_backend(DummyResultBackend())
+    ends = asyncio.Event()
+
+    @broker.task(task_name="short")
+    async def short() -> None:
+        await ends.wait()
+
+    @broker.task(task_name="long")
+    async def long() -> None:
+        await asyncio.Event().wait()
+
+    return ends, short, long
+
+
+def test_tasks_that_end_together_share_an_acknowledgement(broker, work, client, name, calls):
+    working, eventually = work
+
+    async def main():
+        ends, short, long = tasks_that_end_together(broker)
+        for task in (short, short, short, long):
+            await task.kiq()
+        async with working(broker, wait_tasks_timeout=0.1):
+            await eventually(lambda: len(broker.held) == 4)
+            before = calls("ackjob")
+            ends.set()
+            await eventually(lambda: client.qlen(name, status="running") == 1)
+            assert calls("ackjob") == before + 1
+
+    asyncio.run(main())
+
+
+def test_a_job_under_a_claim_is_acknowledged_with_its_fence(broker, work, client, name, calls):
+    working, eventually = work
+    client.set_queue(name, assign="quorum")
+
+    async def main():
+        ends, short, long = tasks_that_end_together(broker)
+        for task in (short, short, long):
+            await task.kiq()
+        async with working(broker, wait_tasks_timeout=0.1):
+            await eventually(lambda: len(broker.held) == 3)
+            before = calls("ackjob")
+            ends.set()
+            await eventually(lambda: client.qlen(name, status="running") == 1)
+            assert calls("ackjob") == before + 2
+
+    asyncio.run(main())
+
+
+def test_a_worker_that_stops_sends_its_last_acknowledgements(broker, work, client, name):
+    working, eventually = work
+
+    async def main():
+        ends, short, long = tasks_that_end_together(broker)
+        for task in (short, long):
+            await task.kiq()
+        async with working(broker, wait_tasks_timeout=0.1):
+            await eventually(lambda: len(broker.held) == 2)
+            ends.set()
+        assert client.qlen(name) == 1
+
+    asyncio.run(main())
+    assert client.qlen(name, status="running") == 0
+
+
+def test_a_task_that_a_shutdown_cuts_off_runs_again(broker, work, client, name):
+    """Taskiq acknowledges it when the event loop ends, and the job is not this worker's any more."""
+    working, eventually = work
+
+    async def main():
+        _, _, long = tasks_that_end_together(broker)
+        await long.kiq()
+        async with working(broker, wait_tasks_timeout=0.1):
+            await eventually(lambda: broker.held)
+
+    asyncio.run(main())
+    assert client.get_job(name, timeout_ms=60_000) is not None
+
+
+def test_a_task_acknowledged_on_receipt_begins_when_the_node_knows(broker, work, client, name):
+    working, eventually = work
+    running = []
+
+    @broker.task(task_name="once", ack_type="when_received")
+    async def once() -> None:
+        running.append(client.qlen(name, status="running"))
+
+    async def main():
+        await once.kiq()
+        async with working(broker):
+            await eventually(lambda: running)
+
+    asyncio.run(main())
+    assert running == [0]
+
+
 def test_a_message_that_a_task_acknowledges_itself(broker, work, client, name):
     """Without an acknowledgement it comes again; the label tells the second delivery."""
     working, eventually = work
@@ -139,6 +239,29 @@ def test_a_message_that_a_task_acknowledges_itself(broker, work, client, name):
 
     asyncio.run(main())
     assert deliveries == [1, 2]
+
+
+@pytest.mark.parametrize("serializer", [JSONSerializer(), PickleSerializer()])
+def test_a_worker_knows_the_task_of_a_message_in_each_format(broker, work, client, name, serializer):
+    working, eventually = work
+    broker.with_serializer(serializer)
+    deliveries = []
+
+    @broker.task(task_name="note")
+    async def note(context: Context = TaskiqDepends()) -> None:  # noqa: B008
+        deliveries.append(context.message.labels["delivery_count"])
+
+    async def main():
+        await note.kiq()
+        await note.kicker().with_labels(priority=1).kiq()
+        job = client.get_job(name, withmeta=True, withlease=True)
+        assert ("task" in job.meta) == isinstance(serializer, PickleSerializer)
+        client.put_back([job])
+        async with working(broker):
+            await eventually(lambda: len(deliveries) == 2)
+
+    asyncio.run(main())
+    assert sorted(deliveries) == [1, 2]
 
 
 def test_a_task_is_tried_again(broker, work):
