@@ -78,7 +78,7 @@ def test_a_journals_directory_is_not_taken_for_a_nodes(node, tmp_path):
     run("backup", f"127.0.0.1:{node.port}", "--to", tmp_path / "all", "--keep")
     (tmp_path / "home").mkdir()
     status, text = run("restore", tmp_path / "all", tmp_path / "home" / "disque.aof.d")
-    assert (status, "give the directory it is in" in text) == (2, True)
+    assert (status, "the directory that contains it" in text) == (2, True)
     assert not (tmp_path / "home" / "disque.aof.d").exists()
 
 
