@@ -99,7 +99,7 @@ def test_a_backup_that_lies_on_another_machine_is_not_mixed_up_with_ours(node, t
     """Every machine has its /var/lib/disque: ours would be gathered as the other's, and removed."""
     node.answers["CLUSTER NODES"] = bulk_reply(f"{'ab' * 20} 127.0.0.1:7711 myself 0 0 connected\n")
     status, text = run("backup", "--only", f"127.0.0.1:{node.port}", "--to", tmp_path / "all")
-    assert (status, "is not of node abababab" in text) == (1, True)
+    assert (status, "does not belong to node abababab" in text) == (1, True)
     assert (tmp_path / "node").exists()
     assert not (tmp_path / "all").exists()
 
