@@ -110,7 +110,8 @@ def refuse_foreign(made: list[tuple[str, str]]) -> None:
         if node not in ids:
             raise BackupError(
                 f"{path} on this machine does not belong to node {node[:8]}, whose backup is in a directory of that"
-                " name on its own machine. The backup is made: fetch it there, or name the nodes of this machine with --only"
+                " name on its own machine. The backup is made: fetch it there, or name the nodes of this machine with"
+                " --only"
             )
 
 

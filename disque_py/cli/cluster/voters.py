@@ -129,8 +129,8 @@ class VotersView:
         if newest.recovered and not _is_stuck(newest):
             found.append(
                 f"{len(newest.recovered)} of {count} voters lost their votes. They grant claims again, but take no"
-                " part in the next change of the list. Any change makes them full voters, for example CLUSTER VOTERS LEASEMAX"
-                " with the same seconds"
+                " part in the next change of the list. Any change makes them full voters, for example CLUSTER VOTERS"
+                " LEASEMAX with the same seconds"
             )
         if newest.state == CHANGING:
             found.append("the voters are changing: the next list takes effect when most of them have copied all grants")
