@@ -99,18 +99,25 @@ def add_options(
         options += (b"REPLICATE", b"QUORUM" if replicate == "quorum" else b"%d" % whole("replicate", replicate))
     if zones is not None:
         options += (b"ZONES", b"%d" % whole("zones", zones))
-    for name, span in (("delay", delay), ("retry", retry), ("ttl", ttl)):
-        if span is not None:
-            options += time_words(name, span)
-    for name, value in (("maxlen", maxlen), ("priority", priority), ("attempts", attempts)):
-        if value is not None:
-            options += (name.upper().encode(), b"%d" % whole(name, value))
+    if delay is not None:
+        options += time_words("delay", delay)
+    if retry is not None:
+        options += time_words("retry", retry)
+    if ttl is not None:
+        options += time_words("ttl", ttl)
+    if maxlen is not None:
+        options += (b"MAXLEN", b"%d" % whole("maxlen", maxlen))
+    if priority is not None:
+        options += (b"PRIORITY", b"%d" % whole("priority", priority))
+    if attempts is not None:
+        options += (b"ATTEMPTS", b"%d" % whole("attempts", attempts))
     if backoff is not None:
         options += (b"BACKOFF", str(backoff).encode())
     if async_:
         options.append(b"ASYNC")
-    for name_of_pair, value_of_pair in (meta or {}).items():
-        options += (b"META", word(name_of_pair), word(value_of_pair))
+    if meta:
+        for name_of_pair, value_of_pair in meta.items():
+            options += (b"META", word(name_of_pair), word(value_of_pair))
     if key is not None:
         options += (b"KEY", word(key))
     if batch is not None:

@@ -67,6 +67,9 @@ class Pool:
         if self._pid != os.getpid():
             self._begin()
         is_counted = request.lane is not Lane.OWN
+        ready = self._take_idle(request, is_counted)
+        if ready is not None:
+            return ready
         if is_counted:
             self._take_place()
         try:
@@ -77,6 +80,27 @@ class Pool:
             raise
         connection.is_counted = is_counted
         return connection
+
+    def _take_idle(self, request: Request[Any], is_counted: bool) -> SocketConnection | None:
+        """Return an idle connection, if there is one and a place is free. Nearly all commands take this way."""
+        with self.lock:
+            if self._is_closed or (is_counted and self._counted >= self._options.pool_size):
+                return None
+            address = self.cluster.wanted(request, time.monotonic()) or self.cluster.home
+            idle = None if address is None else self._idle.get(address)
+            if not idle:
+                return None
+            connection = idle.pop()
+            self._busy.add(connection)
+            connection.is_counted = is_counted
+            self._counted += is_counted
+        # Not under the lock: the look is a system call, in which another thread may run and want it.
+        if not connection.is_stale():
+            return connection
+        with self._room:
+            self._forget(connection)
+        connection.close()
+        return None
 
     def _take_place(self) -> None:
         with self._room:

@@ -67,7 +67,18 @@ class SocketConnection:
     def ask(self, payload: bytes, limit_s: float | None) -> Reply:
         """Send one command, return its reply (also a ReplyError). Raises ConnectionLostError, ProtocolError."""
         replies: list[Reply] = []
-        self.exchange(iter(((payload, 1),)), limit_s, replies)
+        self.sent_count = 1
+        try:
+            sent = self._send(payload)
+            if sent < len(payload):
+                self.sent_count = 0
+                self._exchange(iter(((payload[sent:], 1),)), limit_s, replies)
+            while not replies:
+                self._wait(limit_s, wants_room=False)
+                self._receive(replies)
+        except BaseException as error:
+            self._break(error, len(replies))
+            raise
         return replies[0]
 
     def exchange(self, chunks: Iterator[tuple[bytes, int]], limit_s: float | None, replies: list[Reply]) -> None:
@@ -79,11 +90,18 @@ class SocketConnection:
         self.sent_count = 0
         try:
             self._exchange(chunks, limit_s, replies)
-        except BaseException as error:  # An interrupt leaves half of an exchange behind.
-            self.close()
-            if isinstance(error, OSError) and not isinstance(error, DisqueError):
-                raise ConnectionLostError(f"{self.address}: {error}", sent=self.sent_count > len(replies)) from error
+        except BaseException as error:
+            self._break(error, len(replies))
             raise
+
+    def _break(self, error: BaseException, reply_count: int) -> None:
+        """Close the connection, on which an error or an interrupt leaves half of an exchange behind.
+
+        Raises ConnectionLostError in place of the system's error.
+        """
+        self.close()
+        if isinstance(error, OSError) and not isinstance(error, DisqueError):
+            raise ConnectionLostError(f"{self.address}: {error}", sent=self.sent_count > reply_count) from error
 
     def _exchange(self, chunks: Iterator[tuple[bytes, int]], limit_s: float | None, replies: list[Reply]) -> None:
         out = memoryview(b"")
@@ -104,7 +122,7 @@ class SocketConnection:
             self._wait(limit_s, wants_room=len(out) > 0)
             self._receive(replies)
 
-    def _send(self, out: memoryview) -> int:
+    def _send(self, out: bytes | memoryview) -> int:
         try:
             return self._sock.send(out)
         except (BlockingIOError, ssl.SSLWantWriteError, ssl.SSLWantReadError):

@@ -62,6 +62,17 @@ def walk_queues(broker, count, between=lambda: None):
         between()
 
 
+def test_a_job_that_was_acknowledged_elsewhere_is_shown_as_completed():
+    """The node with the command notes the status. The others learn the end alone (spec A1)."""
+    broker = make_broker()
+    b = add_node(broker, 2)
+    done, dropped = hold_queued(broker, b), hold_queued(broker, b, number=2)
+    done.status = dropped.status = event_format.RUNNING
+    acks.acknowledge(broker, done, is_news=False)
+    acks.acknowledge(broker, dropped, is_news=False, is_canceled=True)
+    assert [shown_status(broker, job) for job in (done, dropped)] == [event_format.COMPLETED, event_format.CANCELED]
+
+
 @settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 2**32), count=st.sampled_from((1, 2, 7, 100)))
 def test_items_that_are_there_all_the_time_are_returned_exactly_once(seed, count):
@@ -269,14 +280,3 @@ def test_a_queue_is_taken_between_its_limits_which_minus_one_turns_off(limits, t
 
 def test_a_state_that_is_asked_for_again_and_again_is_compared_once():
     assert JobFilter(states=(ACKED, QUEUED, ACKED) * 1000).states == (ACKED, QUEUED)
-
-
-def test_a_job_that_was_acknowledged_elsewhere_is_shown_as_completed():
-    """The node with the command notes the status. The others learn the end alone (spec A1)."""
-    broker = make_broker()
-    b = add_node(broker, 2)
-    done, dropped = hold_queued(broker, b), hold_queued(broker, b, number=2)
-    done.status = dropped.status = event_format.RUNNING
-    acks.acknowledge(broker, done, is_news=False)
-    acks.acknowledge(broker, dropped, is_news=False, is_canceled=True)
-    assert [shown_status(broker, job) for job in (done, dropped)] == [event_format.COMPLETED, event_format.CANCELED]
