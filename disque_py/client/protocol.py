@@ -35,10 +35,10 @@ _pack: Final[Callable[..., bytes]] = pack_command
 
 def word(value: Word) -> bytes:
     """Return one argument as bytes. Text becomes UTF-8; the bytes that `text()` could not decode are restored."""
-    if isinstance(value, bytes):
-        return value
     if isinstance(value, str):
         return value.encode("utf-8", "surrogateescape")
+    if isinstance(value, bytes):
+        return value
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return b"%d" % value if isinstance(value, int) else repr(value).encode()
     if isinstance(value, (bytearray, memoryview)):

@@ -47,7 +47,9 @@ def time_words(name: str, value: Seconds) -> tuple[bytes, bytes]:
 
     Raises ValueError for a part of a millisecond or a number with a fraction, TypeError for no number.
     """
-    if isinstance(value, timedelta) and value % SECOND:
+    if type(value) is int:
+        return name.upper().encode(), b"%d" % value
+    if isinstance(value, timedelta) and value.microseconds:
         return name.upper().encode() + b"MS", b"%d" % milliseconds(name, value)
     return name.upper().encode(), b"%d" % seconds(name, value)
 

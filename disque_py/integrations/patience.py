@@ -16,10 +16,12 @@ command is also repeated when its answer was lost.
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Awaitable, Callable
+from itertools import count
+from secrets import token_hex
 from typing import Any, Final, TypeVar
-from uuid import uuid4
 
 from disque_py.client import (
     DisqueConnectionError,
@@ -53,9 +55,29 @@ def is_outage(error: BaseException) -> bool:
     return isinstance(error, DisqueConnectionError) or is_passing(error)
 
 
-def once() -> dict[str, Any]:
-    """Return the options of an ADDJOB that may be repeated without making a second job."""
-    return {"key": uuid4().hex, "window": WINDOW_S, "retry_unsafe": True}
+def unique() -> str:
+    """Return a name that no other call of any program returns."""
+    return f"{_prefix}{next(_numbers):x}"
+
+
+def _begin() -> None:
+    global _prefix
+    _prefix = f"{token_hex(10)}-"
+
+
+_numbers = count()
+_prefix = ""
+_begin()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begin)  # A child goes on with the numbers of its parent.
+
+
+def once(key: str | None = None) -> dict[str, Any]:
+    """Return the options of an ADDJOB that may be repeated without making a second job.
+
+    key   a name that only repetitions of this job have; None, the default: a new one
+    """
+    return {"key": key or unique(), "window": WINDOW_S, "retry_unsafe": True}
 
 
 def persist(work: Callable[[], T], seconds: float = PATIENCE_S) -> T:

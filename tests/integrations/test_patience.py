@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 
 import pytest
 
 from disque_py import testing
 from disque_py.client import Disque, LoadingError, NoQuorumError, NoReplError, ReplyError
-from disque_py.integrations.patience import apersist, is_outage, is_passing, once, persist
+from disque_py.integrations.patience import apersist, is_outage, is_passing, once, persist, unique
 from disque_py.integrations.result_slots import ResultSlots
 
 
@@ -68,3 +69,19 @@ def test_a_result_is_stored_when_enough_nodes_are_back():
             assert client.show(job_id, cluster=True).body == b"x"
             ResultSlots(other, "slots").put("task", b"done", 60_000)
             assert ResultSlots(client, "slots").get("task") == b"done"
+
+
+def test_a_forked_child_has_keys_of_its_own():
+    """It goes on with the numbers of its parent."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if not child:
+        os.write(writer, unique().encode())
+        os._exit(0)
+    mine = unique()
+    os.waitpid(child, 0)
+    theirs = os.read(reader, 100).decode()
+    os.close(reader)
+    os.close(writer)
+    assert mine.partition("-")[0] != theirs.partition("-")[0]
+    assert mine.partition("-")[2] == theirs.partition("-")[2]

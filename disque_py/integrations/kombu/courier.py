@@ -8,6 +8,9 @@ long a task runs.
   not stop another.
 * Jobs come to kombu by `inbox`. After the first one the courier writes a byte into a pipe, which wakes kombu's event
   loop or a blocked `drain_events`.
+* A call of kombu's thread is put down for the loop, which is woken once for all that have come. Acknowledgements wait
+  for more of them: until kombu has made enough of them or has nothing else to do, and LINGER_S at most. Most tasks of
+  a worker are short, so a batch of jobs costs one ACKJOB, one GETJOB and two changes of threads.
 * Acknowledgements and NACKs that come while others are on their way are sent together.
 * Public methods may be called from any thread. Everything else runs in the loop. There is no lock that a fork could
   leave held.
@@ -26,11 +29,13 @@ from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from disque_py.client import AsyncDisque, BadIdError, DisqueError, Job
+from disque_py.client import AsyncDisque, BadIdError, DisqueError, Job, commands
 from disque_py.client.dialect import is_misunderstood
 from disque_py.client.heartbeat import Heartbeat
+from disque_py.client.request import Request
 from disque_py.integrations.kombu.urls import TransportOptions
 from disque_py.integrations.patience import is_outage
 
@@ -46,6 +51,8 @@ AT_ONCE: Final = timedelta(0)
 # The reason of a message that its consumer rejected. Those that go back at once have that of client/put_back.py.
 REJECTED: Final = "rejected by its consumer"
 CLOSE_S: Final = 5.0
+# An acknowledgement waits so long for others. A batch of short tasks ends earlier.
+LINGER_S: Final = 0.005
 # A binding of a program that lives is written again at this interval (bindings.py).
 REFRESH_S: Final = 200.0
 
@@ -101,6 +108,12 @@ class Feed:
             self.has_room.clear()
 
 
+@lru_cache
+def _fetching(queues: tuple[str, ...], count: int, lease: timedelta) -> Request[list[Job]]:
+    """Return a GETJOB. It is the same one many thousand times, and sending it does not change it."""
+    return commands.get_jobs(*queues, count=count, withcounters=True, withlease=True, lease=lease)
+
+
 class Courier:
     """The thread of one connection. It starts with the first call that needs it."""
 
@@ -113,6 +126,11 @@ class Courier:
         self._returned: deque[Delivery] = deque()
         self._consumed: dict[int, list[str]] = {}
         self._has_given_back = False
+        # Calls of other threads, in their order. The loop looks at them soon if they are due, at once if it was woken.
+        self._calls: deque[tuple[Callable[..., object], tuple[object, ...]]] = deque()
+        self._is_due = False
+        self._is_woken = False
+        self._enough = 1
         self._pid = os.getpid()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -121,6 +139,7 @@ class Courier:
         self._feeds: dict[int, Feed] = {}
         self._acks: list[Job] = []
         self._nacks: list[Nack] = []
+        self._look: asyncio.TimerHandle | None = None
         self._refreshing: dict[object, Callable[[AsyncDisque], Coroutine[Any, Any, object]]] = {}
 
     # Called by kombu's thread.
@@ -128,6 +147,7 @@ class Courier:
     def consume(self, feed: int, queues: list[str], prefetch: int) -> None:
         """Fetch jobs of these queues for a feed from now on; none: stop fetching."""
         self._consumed[feed] = list(queues)
+        self._enough = max(1, (prefetch or BATCH) // 2) if queues else self._enough
         self._call(self._consume, feed, list(queues), prefetch)
 
     def consumes(self, queue: str) -> bool:
@@ -166,8 +186,24 @@ class Courier:
                 self.nack(delivery.feed, delivery.tag, AT_ONCE)
 
     def ack(self, feed: int, tag: str) -> None:
-        """Acknowledge a delivery soon. An unknown tag is ignored."""
-        self._call(self._ack, feed, tag)
+        """Acknowledge a delivery soon, together with others. An unknown tag is ignored."""
+        if not self.is_ours:
+            return
+        self._calls.append((self._ack, (feed, tag)))
+        if not self._is_due:
+            self._is_due = True
+            self._wake(self._linger)
+
+    def turn(self) -> None:
+        """Send acknowledgements now if they are enough for a good batch. kombu's loop says that it begins a turn."""
+        if len(self._calls) >= self._enough:
+            self.hurry()
+
+    def hurry(self) -> None:
+        """Send acknowledgements now: the caller has nothing else to do."""
+        if self._calls and not self._is_woken and self.is_ours:
+            self._is_woken = True
+            self._wake(self._work)
 
     def nack(self, feed: int, tag: str, delay: timedelta | None = None, *, final: bool = False) -> None:
         """Give a delivery back soon: after a delay, or never to be delivered again. An unknown tag is ignored."""
@@ -188,7 +224,7 @@ class Courier:
         loop = self._loop
         if self._has_given_back and self.is_ours and loop is not None:
             self._has_given_back = False
-            done = asyncio.run_coroutine_threadsafe(self._settle(), loop)
+            done = asyncio.run_coroutine_threadsafe(self._flush(), loop)
             with suppress(FutureTimeoutError, DisqueError):
                 done.result(CLOSE_S)
 
@@ -223,12 +259,15 @@ class Courier:
         os.close(self._wake_end)
 
     def _call(self, function: Callable[..., object], *words: object) -> None:
-        if not self.is_ours:
-            return
+        if self.is_ours:
+            self._calls.append((function, words))
+            self.hurry()
+
+    def _wake(self, function: Callable[[], object]) -> None:
         if self._loop is None:
             self._start()
         assert self._loop is not None
-        self._loop.call_soon_threadsafe(function, *words)
+        self._loop.call_soon_threadsafe(function)
 
     def _start(self) -> None:
         started = threading.Event()
@@ -261,6 +300,22 @@ class Courier:
             loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
             loop.close()
 
+    def _linger(self) -> None:
+        """Look at the calls after a while."""
+        if self._look is None:
+            self._look = asyncio.get_running_loop().call_later(LINGER_S, self._work)
+
+    def _work(self) -> None:
+        """Execute the calls of other threads. One that comes from now on wakes the loop again."""
+        if self._look is not None:
+            self._look.cancel()
+            self._look = None
+        self._is_due = self._is_woken = False
+        calls = self._calls
+        while calls:
+            function, words = calls.popleft()
+            function(*words)
+
     def _on_lost(self, job: Job, error: DisqueError) -> None:
         _log.warning("the lease of job %s of queue %s can't be extended any more: %s", job.id, job.queue, error)
 
@@ -279,18 +334,13 @@ class Courier:
         feed.task = asyncio.get_running_loop().create_task(self._fetch_for_ever(feed)) if queues else None
 
     async def _fetch_for_ever(self, feed: Feed) -> None:
+        lease = self._options.lease
         queues = list(feed.queues)
         is_told = False
         while True:
             await feed.has_room.wait()
             try:
-                jobs = await self._client.get_jobs(
-                    *queues,
-                    count=min(feed.room, BATCH),
-                    withcounters=True,
-                    withlease=True,
-                    lease=self._options.lease,
-                )
+                jobs = await self._client.run(_fetching(tuple(queues), min(feed.room, BATCH), lease))
             except DisqueError as error:
                 if not is_told:
                     _log.warning("no jobs can be fetched: %s", error)
@@ -300,13 +350,22 @@ class Courier:
             is_told = False
             if len(queues) > 1:
                 queues.append(queues.pop(0))  # The first queue is served first, so each has its turn.
-            for job in jobs:
-                tag = f"{job.id}.{job.attempt or 0}"
-                self._hold(feed.number, tag, job)
-                self.inbox.append(Delivery(feed.number, tag, job))
             if jobs:
-                with suppress(BlockingIOError):
-                    os.write(self._wake_end, b"x")
+                self._deliver(feed, jobs)
+
+    def _deliver(self, feed: Feed, jobs: list[Job]) -> None:
+        now = asyncio.get_running_loop().time()
+        for job in jobs:
+            tag = f"{job.id}.{job.attempt or 0}"
+            feed.held[tag] = job
+            self._heartbeat.started(job, now)
+            self.inbox.append(Delivery(feed.number, tag, job))
+        feed.notice_room()
+        if not self._is_due:  # Their acknowledgements need not wake this thread.
+            self._is_due = True
+            self._linger()
+        with suppress(BlockingIOError):
+            os.write(self._wake_end, b"x")
 
     def _hold(self, number: int, tag: str, job: Job) -> None:
         feed = self._feed(number)
@@ -347,6 +406,10 @@ class Courier:
                 _log.warning("acknowledgements are delayed: %s", error)
                 await asyncio.sleep(AGAIN_S)
                 self._has_settled.set()
+
+    async def _flush(self) -> None:
+        self._work()
+        await self._settle()
 
     async def _settle(self) -> None:
         """Send all acknowledgements and NACKs. Those that were not sent are kept. Raises DisqueError."""
@@ -396,6 +459,7 @@ class Courier:
                     _log.warning("a binding can't be refreshed: %s", error)
 
     async def _finish(self) -> None:
+        self._work()
         tasks = [feed.task for feed in self._feeds.values() if feed.task is not None]
         for task in tasks:
             task.cancel()

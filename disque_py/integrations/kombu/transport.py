@@ -42,7 +42,7 @@ from disque_py.integrations.kombu import wire
 from disque_py.integrations.kombu.bindings import Bindings, address, binding
 from disque_py.integrations.kombu.courier import AT_ONCE, Courier
 from disque_py.integrations.kombu.urls import masked, read_options, split_urls
-from disque_py.integrations.patience import persist
+from disque_py.integrations.patience import persist, unique
 
 # A message that was delivered before and is given back waits. Otherwise a consumer that always rejects would spin.
 # A program that polls decides itself how fast it does so.
@@ -210,6 +210,10 @@ class Channel(virtual.Channel):
         encoded, name = super().encode_body(body, "base64")
         return encoded, name
 
+    def _next_delivery_tag(self) -> str:
+        """Return the tag of a publication. It makes the publication unique; its delivery has another."""
+        return unique()
+
     def _put(self, queue: str, message: dict[str, Any], ttl_ms: int | None = None, **options: Any) -> None:
         transport = self.connection
         found = wire.options_of(message, time.time(), transport.options, ttl_ms)
@@ -376,6 +380,7 @@ class Transport(virtual.Transport):
         """Hand over one message, or wait for it. Raises socket.timeout."""
         until = None if timeout is None else time.monotonic() + timeout
         while not self._deliver(1):
+            self.courier.hurry()
             left = None if until is None else max(0.0, until - time.monotonic())
             ready, _, _ = select.select([self.courier.wake_fd], [], [], left)
             if not ready:
@@ -399,12 +404,14 @@ class Transport(virtual.Transport):
         """Hand over what is in the inbox now, and return the number of messages."""
         self.courier.drain_wake()
         inbox = self.courier.inbox
+        channel: Channel | None = None
         delivered = 0
         for _ in range(len(inbox)):
             if not inbox or delivered == most:  # A callback may close the connection.
                 break
             feed, tag, job = inbox.popleft()
-            channel = next((each for each in self.channels if each.number == feed), None)
+            if channel is None or channel.number != feed:
+                channel = next((each for each in self.channels if each.number == feed), None)
             if channel is None:
                 self.courier.nack(feed, tag, AT_ONCE)
             elif channel.deliver(tag, job):
@@ -422,8 +429,9 @@ class Transport(virtual.Transport):
             self._deliver(READ_MAX)
 
     def _watch(self) -> None:
-        hub = self._hub
-        if hub is not None and self.courier.is_ours and self.courier.wake_fd not in hub.readers:
+        hub, courier = self._hub, self.courier
+        courier.turn()
+        if hub is not None and courier.wake_fd not in hub.readers and courier.is_ours:
             hub.add_reader(self.courier.wake_fd, self._on_readable)
 
     def unregister_from_event_loop(self, connection: Any, loop: Any) -> None:

@@ -8,7 +8,7 @@ properties of a message become options of ADDJOB:
   their order.
 * `expiration` of a message: its TTL. A task is different. Its worker must see it even when it has expired, to record
   the state REVOKED. So a task's TTL ends a day after its expiry at the earliest.
-* `publish_once`: each publication has a KEY of its own, so it may be sent again after a lost answer.
+* `publish_once`: the tag of each publication is its KEY, so it may be sent again after a lost answer.
 * `delivery_mode` 1: the job has one copy, and ends after a day.
 """
 
@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from kombu.utils.json import dumps, loads
+from kombu.utils.json import JSONEncoder, loads
 
 from disque_py.client.results import Job
 from disque_py.integrations.kombu.urls import DAY_S, TransportOptions
@@ -30,16 +30,24 @@ CONTENT_TYPE: Final = "application/x-disque-json"
 PRIORITY_STEP: Final = 10**13
 PRIORITY_MAX: Final = 9
 TRANSIENT: Final = 1
+# The key of kombu's own types in JSON. Its letters may also be written as escapes.
+TYPED: Final = '"__type__"'
+ESCAPED: Final = "\\u00"
+
+_ENCODER: Final = JSONEncoder(separators=(",", ":"))
 
 
 def dump(value: Any) -> str:
     """Return JSON as kombu writes it, with its types."""
-    return str(dumps(value, default_kwargs={"separators": (",", ":")}))
+    return str(_ENCODER.encode(value))
 
 
 def load(text: str | bytes) -> Any:
     """Return the value of JSON as kombu reads it. Raises ValueError."""
-    return loads(text)
+    if isinstance(text, bytes):
+        text = text.decode()
+    # kombu calls a function for each object. It only changes those of a type of its own.
+    return loads(text) if TYPED in text or ESCAPED in text else json.loads(text)
 
 
 def options_of(
@@ -68,7 +76,7 @@ def options_of(
     # A lease can be extended in the first half of a TTL only, so the delay counts twice.
     found["ttl"] = timedelta(milliseconds=max(1, round((ttl_s + 2 * delay_s) * 1000)))
     if options.publish_once and not is_transient:
-        found.update(once())
+        found.update(once(properties.get("delivery_tag")))
     if is_transient:
         found.update(replicate=1, async_=True)
     priority = min(max(int(_number(properties.get("priority"), 1) or 0), 0), PRIORITY_MAX)

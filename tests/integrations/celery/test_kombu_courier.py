@@ -16,6 +16,7 @@ from disque_py import testing
 from disque_py.client import Job
 from disque_py.client.address import parse_address
 from disque_py.client.put_back import REASON
+from disque_py.integrations.kombu import courier as courier_module
 from disque_py.integrations.kombu.courier import AT_ONCE, REJECTED, Courier
 from disque_py.integrations.kombu.urls import read_options
 from waits import eventually
@@ -174,3 +175,69 @@ def test_a_message_goes_back_with_a_reason(delay, reason):
         [words] = given_back_to(node, delay)
         assert words[words.index(b"REASON") + 1] == reason.encode()
         assert words[words.index(b"ATTEMPT") + 1] == b"2"
+
+
+@pytest.fixture
+def patient(monkeypatch):
+    """Let acknowledgements wait for others as long as the test lasts."""
+    monkeypatch.setattr(courier_module, "LINGER_S", 3600.0)
+
+
+def held_by(courier, client, queue, count, prefetch):
+    """Let a feed fetch so many jobs → their tags."""
+    client.add_jobs(queue, ["x"] * count)
+    courier.consume(1, [queue], prefetch)
+    return [next_of(courier).tag for _ in range(count)]
+
+
+def test_acknowledgements_wait_for_each_other_and_leave_in_one_command():
+    with Node(answers={"ACKJOB": b":3\r\n"}) as node:
+        courier = Courier(read_options([f"disque://{node.address}"]))
+        ids = [JOB_A[:-6] + f"{at}{JOB_A[-5:]}" for at in range(3)]
+        for job_id in ids:
+            courier.hold(1, job_id, Job("q", job_id, b"", node=parse_address(node.address)))
+        courier.flush()
+        for job_id in ids:
+            courier.ack(1, job_id)
+        courier.close()
+    assert [words[1:] for words in node.named("ACKJOB")] == [[job_id.encode() for job_id in ids]]
+
+
+def test_an_acknowledgement_leaves_soon_without_another_call(client, courier):
+    [tag] = held_by(courier, client, "alone", 1, 10)
+    courier.ack(1, tag)
+    eventually(lambda: not client.qlen("alone", status="running"))
+
+
+def test_acknowledgements_of_half_the_limit_leave_with_the_next_turn_of_the_loop(patient, client, courier):
+    tags = held_by(courier, client, "half", 4, 4)
+    courier.ack(1, tags[0])
+    courier.turn()
+    assert client.qlen("half", status="running") == 4
+    courier.ack(1, tags[1])
+    courier.turn()
+    eventually(lambda: client.qlen("half", status="running") == 2)
+
+
+def test_acknowledgements_leave_when_the_program_waits(patient, client, courier):
+    [tag] = held_by(courier, client, "rest", 1, 10)
+    courier.ack(1, tag)
+    courier.hurry()
+    eventually(lambda: not client.qlen("rest", status="running"))
+
+
+def test_a_closed_courier_has_sent_all_acknowledgements(patient, client, courier):
+    tags = held_by(courier, client, "last", 3, 10)
+    for tag in tags:
+        courier.ack(1, tag)
+    courier.close()
+    assert client.qlen("last", status="running") == 0
+
+
+def test_a_message_that_was_acknowledged_is_not_given_back(patient, client, courier):
+    """Calls keep their order, also where the first one waits."""
+    [tag] = held_by(courier, client, "order", 1, 10)
+    courier.ack(1, tag)
+    courier.nack_all(1)
+    courier.close()
+    assert client.qlen("order") == client.qlen("order", status="running") == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 
 import pytest
 
@@ -62,6 +63,7 @@ def test_priorities_are_served_in_order_and_by_age():
 def test_each_publication_has_a_key_unless_it_is_switched_off():
     assert options()["key"] != options()["key"]
     assert "key" not in options(settings=TransportOptions((), {}, publish_once=False))
+    assert options(delivery_tag="publication-1")["key"] == "publication-1"
 
 
 def test_a_message_comes_back_with_its_tag_and_whether_it_is_redelivered():
@@ -82,3 +84,14 @@ def test_the_entry_point_is_a_serializer_of_kombus_json():
     encode, decode, _, _ = SERIALIZER
     moment = datetime(2026, 1, 2, tzinfo=UTC)
     assert decode(encode({"at": moment})) == {"at": moment}
+
+
+@pytest.mark.parametrize("name", ["__type__", "\\u005f_type__"])
+def test_types_of_kombu_are_read_however_their_key_is_written(name):
+    text = f'{{"a": {{"{name}": "decimal", "__value__": "1.5"}}}}'
+    assert wire.load(text) == wire.load(text.encode()) == {"a": Decimal("1.5")}
+
+
+def test_values_of_kombu_s_types_come_back():
+    value = {"at": datetime.fromtimestamp(NOW, UTC), "cost": Decimal("1.5"), "name": "Zoë"}
+    assert wire.load(wire.dump(value)) == value
