@@ -61,7 +61,7 @@ def test_a_worker_that_comes_late_is_fenced_by_a_later_delivery():
     assert worker.oracle.errors == {"FENCED": 1}
 
 
-@pytest.mark.parametrize("weather", ["fair", "halves", "pauses"])
+@pytest.mark.parametrize("weather", ["fair", "halves", "pauses", "drift"])
 def test_claims_keep_their_rules_in_all_weathers(weather):
     """Spec EX3, EX6."""
     clients = tuple(ClientPlan(number, kind) for number, kind in enumerate(KINDS))
