@@ -34,6 +34,8 @@ USERS: Final = ("u0", "u0", "u1", "u2")
 RETRIES_MS: Final = (400, 1_000, 2_500)
 LIMITS: Final = (0, 1, 2, 4)
 EVERY_MS: Final = 60
+# Answers to WORKING that tell a worker that its job is over, or unknown.
+GONE: Final = ("NOJOB", "CANCELED")
 # Deliveries that a worker forgets and acknowledges late: so many of all, and so long after the lease, on average.
 LATE_SHARE: Final = 0.07
 LATE_MS: Final = 400
@@ -213,6 +215,8 @@ class ClaimWorker(Actor):
         work, is_named, sent_ms = about
         if isinstance(reply, int) and reply:
             self.claims.extended(work.job_id, work.fence, reply, sent_ms, self.world.now_ms, is_named=is_named)
+        elif str(reply).startswith(GONE):
+            self.claims.ending(work.job_id, work.fence)  # The claim ends with this answer: spec EX5.
 
     def _ended(self, reply: Any, about: tuple[Work, str, int, Machine, int]) -> None:
         work, fenced, sent_ms, machine, runs = about
