@@ -4,8 +4,8 @@ An owner believes that it has a lock from the reply until the lease is over. It 
 sent the request. That is a part of the time for which the node believes so. The book holds these spans against each
 other, in the world's time. A fence must be above all fences that were answered before its request was sent.
 
-Each ACQUIRE that is answered with another fence spends an attempt. Voters keep the count for `claim-lease-max` after the
-grant, until the work is done. So within that time the next attempt has a higher number.
+Each ACQUIRE that is answered with another fence spends an attempt. Voters keep the count for `claim-lease-max` after
+the grant, until the work is done. So within that time the next attempt has a higher number.
 """
 
 from __future__ import annotations
