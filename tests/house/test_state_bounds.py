@@ -319,7 +319,8 @@ BOUNDS = {
         Exchange: refused
     """,
     "keys of finished jobs, tokens and what is leased under them": """
-        Keys: _spans jobs over
+        ExpiringIds: _spans
+        Keys: jobs over
         Token: fresh jobs
         Tokens: by_job by_name waits
     """,
@@ -329,7 +330,7 @@ BOUNDS = {
     """,
     "results and progress of jobs": """
         ProgressTable: by_job due
-        Results: _spans by_id
+        Results: by_id
         Acks: ahead
     """,
     "bodies on their way to disk (spill)": """

@@ -6,13 +6,7 @@ from typing import Any
 
 from cluster_bus.messages import GOTJOB, SETACK
 from disque_py.core.batch_state import CALLBACK_ID
-from world import Talker, World
-
-
-def joined(names: str = "abc", **settings: Any) -> World:
-    world = World(names, **settings)
-    world.join()
-    return world
+from world import Talker, World, joined
 
 
 def add(world: World, node: str, batch: str = "b", *words: str | int, queue: str = "q") -> bytes:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 from disque_py.simulator.checks.claims import ClaimBook
 from disque_py.simulator.clients.connection import words
 from disque_py.simulator.clients.lockers import DRIFT_LEASE_MAX_S
-from disque_py.simulator.clients.workload import LEASE_TOO_LONG, OLDER_NODE, RECONNECT_MS, Actor, Line
+from disque_py.simulator.clients.workload import LEASE_TOO_LONG, OLDER_NODE, Actor, Line
 from disque_py.simulator.plan import DRIFT
 
 if TYPE_CHECKING:
@@ -34,8 +34,8 @@ USERS: Final = ("u0", "u0", "u1", "u2")
 RETRIES_MS: Final = (400, 1_000, 2_500)
 LIMITS: Final = (0, 1, 2, 4)
 EVERY_MS: Final = 60
-# Answers to WORKING that tell a worker that its job is over, or unknown.
-GONE: Final = ("NOJOB", "CANCELED")
+# A worker stops when WORKING is answered so, and its claim may end then. Spec EX5.
+STOPS: Final = ("NOJOB", "CANCELED")
 # Deliveries that a worker forgets and acknowledges late: so many of all, and so long after the lease, on average.
 LATE_SHARE: Final = 0.07
 LATE_MS: Final = 400
@@ -73,11 +73,9 @@ class ClaimProducer(Actor):
 
     def act(self) -> int:
         """Set a queue up, or add a job."""
-        line = self.reach()
-        if line is None:
-            return RECONNECT_MS
-        if line.outstanding:
-            return 20
+        line = self.free_line()
+        if isinstance(line, int):
+            return line
         if self._missing:
             name = self._missing[0]
             line.ask([(words("QUEUE", "SET", name, "retention", 5, *SETTINGS[name]), self._set, name)], self.travel())
@@ -125,11 +123,9 @@ class ClaimWorker(Actor):
 
     def act(self) -> int:
         """Fetch, if the last fetch is over."""
-        line = self.reach()
-        if line is None:
-            return RECONNECT_MS
-        if line.outstanding:
-            return 20
+        line = self.free_line()
+        if isinstance(line, int):
+            return line
         rng = self.rng
         if self._takes_longest and rng.random() < HOP_SHARE:
             line.hang_up()
@@ -215,8 +211,8 @@ class ClaimWorker(Actor):
         work, is_named, sent_ms = about
         if isinstance(reply, int) and reply:
             self.claims.extended(work.job_id, work.fence, reply, sent_ms, self.world.now_ms, is_named=is_named)
-        elif str(reply).startswith(GONE):
-            self.claims.ending(work.job_id, work.fence)  # The claim ends with this answer: spec EX5.
+        elif isinstance(reply, Exception) and str(reply).startswith(STOPS):
+            self.claims.ending(work.job_id, work.fence)
 
     def _ended(self, reply: Any, about: tuple[Work, str, int, Machine, int]) -> None:
         work, fenced, sent_ms, machine, runs = about
