@@ -214,6 +214,8 @@ class AsyncDisque(AsyncCommands):
             connection = await pool.connection(request, patience)
             left_ms = SLICE_MS if until is None else max(1, round((until - self._now()) * 1000))
             wait_ms = min(left_ms, SLICE_MS)
+            if request.along is not None:
+                request.along(connection)
             try:
                 payload = request.payload_waiting(wait_ms)
                 reply = await self._ask(request, connection, payload, wait_ms / 1000 + self.options.timeout)
@@ -234,8 +236,9 @@ class AsyncDisque(AsyncCommands):
             if reply is None and (until is None or self._now() < until):
                 continue
             value = request.value(reply, connection.address, self.options.decode)
-            if reply and request.takes_jobs and self.options.follow:
-                self._watch_feed(jobs(reply), connection)
+            found = [value] if isinstance(value, Job) else value
+            if request.takes_jobs and self.options.follow and isinstance(found, list) and found:
+                self._watch_feed(found, connection)
             return value
 
     async def _ask(

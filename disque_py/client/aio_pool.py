@@ -71,6 +71,12 @@ class AsyncPool:
         plain = self._plain.get(home)
         return plain if plain is not None and not plain.is_closed else None
 
+    @property
+    def has_idle(self) -> bool:
+        """Whether a GETJOB has a connection without dialling."""
+        here = self.cluster.consumer_home
+        return here is not None and any(not connection.is_closed for connection in self._idle.get(here, ()))
+
     async def connection(self, request: Request[Any], patience: Patience) -> AsyncConnection:
         """Return a connection for a command, of its lane, to the node it belongs to.
 
