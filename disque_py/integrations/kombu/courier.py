@@ -121,7 +121,7 @@ class Feed:
             self.has_room.clear()
 
 
-def _new_loop() -> asyncio.AbstractEventLoop:
+def new_loop() -> asyncio.AbstractEventLoop:
     """Return uvloop's event loop where it is installed. It needs a quarter less CPU.
 
     Where green threads may stand for threads, uvloop would stop all of them: it waits in C.
@@ -289,7 +289,7 @@ class Courier:
 
     def _start(self) -> None:
         started = threading.Event()
-        self._loop = _new_loop()
+        self._loop = new_loop()
         self._thread = threading.Thread(target=self._run, args=(started,), name="disque-courier", daemon=True)
         self._thread.start()
         started.wait()
@@ -396,14 +396,14 @@ class Courier:
     def _send_along(self, connection: AsyncConnection) -> None:
         """Send the acknowledgements with a GETJOB."""
         jobs = self._acks
-        if not jobs or self._settling.locked():
+        if not jobs:
             return
         is_home = all(job.node == connection.address for job in jobs)
         if not is_home or self._client.tracing is not None or connection.is_closed:
             self._has_settled.set()
             return
-        self._acks = []
         sent = connection.submit(commands.ack(*jobs).payload(), 1, self._client.options.timeout).future
+        self._acks = []
         self._along.add(sent)
         sent.add_done_callback(partial(self._was_sent_along, jobs))
 
