@@ -73,6 +73,7 @@ OFTEN = (
     "disque_py/core/event_packing.py",
     "disque_py/core/events.py",
     "disque_py/core/exclusive.py",
+    "disque_py/core/expiring_ids.py",
     "disque_py/core/fanout.py",
     "disque_py/core/filters.py",
     "disque_py/core/handover.py",

@@ -208,7 +208,7 @@ class Membership:
         if not node.flags & HANDSHAKE:
             self.admission.keep_out(node.id, node.incarnation)
             if (handshake := self.table.find_handshake(node.host, node.port)) is not None:
-                self.admission.expel(handshake)  # It would find the node there.
+                handshake.is_asked = False  # It may find another node there by now, but does not bring this one back.
         self.admission.expel(node)
         if node.flags & UNKNOWN:
             self._forget_named(node)  # A newcomer to us, and a holder to others.

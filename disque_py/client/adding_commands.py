@@ -50,7 +50,8 @@ def add_job(
                    takes the client's setting. With a key and no window it is always sent again, because a key prevents
                    a second job
 
-    Raises NoReplError, PausedError, MaxLenError, TooBigError, NoKeyError, OutOfMemoryError, UnreachableError;
-    ConnectionLostError when the connection broke and the job may exist; ValueError for a number that is not whole.
+    Raises NoReplError, PausedError, MaxLenError, TooBigError, NoKeyError, OutOfMemoryError, UnreachableError,
+    BatchClosedError; NoRouteError for a topic none of whose queues takes the job; ConnectionLostError when the
+    connection broke and the job may exist; ValueError for a number that is not whole.
     """
     return adding((b"ADDJOB", word(queue)), body, results.job_id, timeout_ms, retry_unsafe, **options)

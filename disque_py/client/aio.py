@@ -188,7 +188,13 @@ class AsyncDisque(AsyncCommands):
                 patience = patience or self._patience(request)
                 connection = await pool.connection(request, patience)
             try:
-                reply = await self._ask(request, connection, request.payload(), request.limit_s(self.options.timeout))
+                if request.lane is Lane.ADDS:  # Most commands of most programs: a coroutine less.
+                    limit_s = request.limit_s(self.options.timeout)
+                    reply = (await connection.submit(request.payload(), 1, limit_s).future)[0]
+                else:
+                    reply = await self._ask(
+                        request, connection, request.payload(), request.limit_s(self.options.timeout)
+                    )
             except DisqueConnectionError as error:
                 pool.broke(connection, error)
                 patience = patience or self._patience(request)

@@ -104,6 +104,14 @@ class NoKeyError(ReplyError):
     """The job lacks META of a name that the queue's setting `require-meta` requires."""
 
 
+class NoRouteError(ReplyError):
+    """No queue that is bound to the topic takes the job: none of their filters fits its metadata."""
+
+
+class BatchClosedError(ReplyError):
+    """The batch is closed, so it takes no more jobs."""
+
+
 class UnreachableError(ReplyError):
     """The at-most-once job was refused, because its key may be in use on a node that can't be reached."""
 
@@ -197,6 +205,8 @@ BY_CODE: Final[dict[str, type[ReplyError]]] = {
     "MAXLEN": MaxLenError,
     "TOOBIG": TooBigError,
     "NOKEY": NoKeyError,
+    "NOROUTE": NoRouteError,
+    "CLOSED": BatchClosedError,
     "LEAVING": LeavingError,
     "BADID": BadIdError,
     "NOJOB": NoJobError,

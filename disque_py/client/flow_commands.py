@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
 from disque_py.client.arguments import QUEUE_SET_MS, Body, JobRef
+from disque_py.client.job_options import of_delivery
 from disque_py.client.protocol import Reply, text, word
 from disque_py.client.request import Lane, Request
 from disque_py.client.results import Job
@@ -103,23 +104,32 @@ def _ends(reply: Reply) -> list[JobEnd]:
     ]
 
 
-def progress(job: JobRef, percent: int, note: str | bytes | None = None, *, attempt: int | None = None) -> Request[str]:
+def progress(
+    job: JobRef,
+    percent: int,
+    note: str | bytes | None = None,
+    *,
+    attempt: int | None = None,
+    fence: int | None = None,
+) -> Request[str]:
     """PROGRESS, at the node that delivered the job → OK: it tells how far the work is.
 
     job       a job, or its id
     percent   0 to 100
     note      at most 256 bytes that say more; None by default
     attempt   the number of the delivery (`Job.attempt`); by default whichever it is
+    fence     the fence of the delivery's claim; by default that of a `Job` (`Job.fence`)
 
-    Raises NoJobError, CanceledError, and ReplyError if a later delivery is known.
+    Raises NoJobError, BadIdError; JobCanceledError if the job was canceled; StaleError if a later delivery than
+    `attempt` is known; FencedError if a later claim is known; ReplyError for a percentage or a note that is refused;
+    ValueError for a number that is not whole.
 
         client.progress(job, 40, "page 4 of 10")
     """
     argv = [b"PROGRESS", _id(job), b"%d" % whole("percent", percent)]
     if note is not None:
         argv.append(word(note))
-    if attempt is not None:
-        argv += (b"ATTEMPT", b"%d" % whole("attempt", attempt))
+    argv += of_delivery((job,), attempt, fence)
     return Request(tuple(argv), text, node=job.node if isinstance(job, Job) else None, is_consumers=True)
 
 

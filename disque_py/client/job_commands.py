@@ -11,6 +11,7 @@ from datetime import timedelta
 from disque_py.client import results
 from disque_py.client.address import Address
 from disque_py.client.arguments import JobRef, add_pair, short_reason
+from disque_py.client.job_options import of_delivery
 from disque_py.client.protocol import Reply, text, word
 from disque_py.client.request import Repeat, Request, words
 from disque_py.client.results import Job, JobInfo
@@ -52,26 +53,12 @@ def ack(
     jobs.
     """
     request = _about_jobs(b"ACKJOB", jobs, Repeat.SAFE)
-    request.argv += _of_delivery(jobs, attempt, fence)
+    request.argv += of_delivery(jobs, attempt, fence)
     if result is not None:
         if len(jobs) != 1:
             raise ValueError("result is that of exactly one job")
         request.argv += (b"RESULT", word(result))
     return request
-
-
-def _of_delivery(jobs: tuple[JobRef, ...], attempt: int | None, fence: int | None) -> tuple[bytes, ...]:
-    """Return the words that name one delivery. A single job under a claim has its fence with it."""
-    words: tuple[bytes, ...] = ()
-    if attempt is not None:
-        words += (b"ATTEMPT", b"%d" % whole("attempt", attempt))
-    if fence is None and len(jobs) == 1 and isinstance(jobs[0], Job):
-        fence = jobs[0].fence
-    if fence:
-        words += (b"FENCE", b"%d" % whole("fence", fence))
-    if words and len(jobs) != 1:
-        raise ValueError("attempt and fence are about the delivery of exactly one job")
-    return words
 
 
 def fast_ack(*jobs: JobRef) -> Request[int]:
@@ -115,7 +102,7 @@ def nack(
         words += (b"REASON", short_reason(reason))
     if final:
         words.append(b"FINAL")
-    request.argv += (*words, *_of_delivery(jobs, attempt, fence))
+    request.argv += (*words, *of_delivery(jobs, attempt, fence))
     return request
 
 
@@ -131,7 +118,7 @@ def cancel(*jobs: JobRef, fence: int | None = None) -> Request[int]:
     """
     request = _about_jobs(b"CANCELJOB", jobs, Repeat.SAFE)
     if fence is not None:
-        request.argv += _of_delivery(jobs, None, fence)
+        request.argv += of_delivery(jobs, None, fence)
     return request
 
 
@@ -237,7 +224,7 @@ def working(
             request.read = _seconds_of_ms
         else:
             request.argv += (span,)
-    request.argv += _of_delivery((job,), attempt, fence)
+    request.argv += of_delivery((job,), attempt, fence)
     return request
 
 

@@ -8,15 +8,19 @@ refuse other names. The docstring of each command explains its options.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Literal, TypedDict, TypeVar, Unpack
+from typing import Literal, TypeAlias, TypedDict, TypeVar, Unpack
 
 from disque_py.client.address import Address
-from disque_py.client.arguments import BackoffPolicy, Body, Meta, Where
+from disque_py.client.arguments import BackoffPolicy, Body, JobRef, Meta, Where
 from disque_py.client.protocol import Reply, word
 from disque_py.client.request import Lane, Repeat, Request
+from disque_py.client.results import Job
 from disque_py.client.spans import Milliseconds, Seconds, milliseconds, seconds, time_words, whole
 
 T = TypeVar("T")
+
+# A number of copies, or a majority of the node's data centre.
+Copies: TypeAlias = int | Literal["quorum"]
 
 
 class LifeOptions(TypedDict, total=False):
@@ -49,7 +53,7 @@ class KeyedOptions(JobOptions, total=False):
 class CopyOptions(KeyedOptions, total=False):
     """The options of ADDJOB without its batch."""
 
-    replicate: int | Literal["quorum"] | None
+    replicate: Copies | None
     zones: int | None
 
 
@@ -73,7 +77,7 @@ class FetchOptions(TypedDict, total=False):
 
 def add_options(
     *,
-    replicate: int | Literal["quorum"] | None = None,
+    replicate: Copies | None = None,
     zones: int | None = None,
     delay: Seconds | None = None,
     retry: Seconds | None = None,
@@ -123,6 +127,20 @@ def add_options(
     if replace:
         options.append(b"REPLACE")
     return tuple(options)
+
+
+def of_delivery(jobs: tuple[JobRef, ...], attempt: int | None, fence: int | None) -> tuple[bytes, ...]:
+    """Return the words that name one delivery. A single job under a claim has its fence with it."""
+    words: tuple[bytes, ...] = ()
+    if attempt is not None:
+        words += (b"ATTEMPT", b"%d" % whole("attempt", attempt))
+    if fence is None and len(jobs) == 1 and isinstance(jobs[0], Job):
+        fence = jobs[0].fence
+    if fence:
+        words += (b"FENCE", b"%d" % whole("fence", fence))
+    if words and len(jobs) != 1:
+        raise ValueError("attempt and fence are about the delivery of exactly one job")
+    return words
 
 
 def adding(

@@ -67,7 +67,8 @@ class Pool:
         if self._pid != os.getpid():
             self._begin()
         is_counted = request.lane is not Lane.OWN
-        if is_counted and (ready := self._ready(request)) is not None:
+        ready = self._take_idle(request, is_counted)
+        if ready is not None:
             return ready
         if is_counted:
             self._take_place()
@@ -80,21 +81,26 @@ class Pool:
         connection.is_counted = is_counted
         return connection
 
-    def _ready(self, request: Request[Any]) -> SocketConnection | None:
-        """Return an idle connection to the home, with a place. Nearly all commands take this way, under one lock."""
+    def _take_idle(self, request: Request[Any], is_counted: bool) -> SocketConnection | None:
+        """Return an idle connection, if there is one and a place is free. Nearly all commands take this way."""
         with self.lock:
-            idle = self._idle.get(self.cluster.home) if self.cluster.home is not None else None
-            is_bound = request.node is not None or (request.is_consumers and self.cluster.feeder is not None)
-            if not idle or is_bound or self._is_closed or self._counted >= self._options.pool_size:
+            if self._is_closed or (is_counted and self._counted >= self._options.pool_size):
+                return None
+            address = self.cluster.wanted(request, time.monotonic()) or self.cluster.home
+            idle = None if address is None else self._idle.get(address)
+            if not idle:
                 return None
             connection = idle.pop()
-            if connection.is_stale():
-                idle.append(connection)
-                return None
             self._busy.add(connection)
-            self._counted += 1
-            connection.is_counted = True
+            connection.is_counted = is_counted
+            self._counted += is_counted
+        # Not under the lock: the look is a system call, in which another thread may run and want it.
+        if not connection.is_stale():
             return connection
+        with self._room:
+            self._forget(connection)
+        connection.close()
+        return None
 
     def _take_place(self) -> None:
         with self._room:
@@ -211,16 +217,12 @@ class Pool:
         """Keep the connection for the next command, unless its node failed."""
         with self._room:
             self._forget(connection)
-            address = connection.address
-            idle = self._idle.get(address)
-            if idle is None:
-                idle = self._idle[address] = []
+            idle = self._idle.setdefault(connection.address, [])
             if (
                 not self._is_closed
                 and not connection.is_closed
                 and len(idle) < self._options.pool_size
-                # The home is never in its pause.
-                and (address is self.cluster.home or self.cluster.is_due(address, time.monotonic()))
+                and self.cluster.is_due(connection.address, time.monotonic())
             ):
                 idle.append(connection)
                 return

@@ -124,6 +124,7 @@ class QueueStat:
     """The answer to QSTAT. Ages are in seconds, `import_rate` in jobs per second; `pause` is none, in, out or all.
 
     oldest_ms       milliseconds since the oldest pending job became ready, None if there is none
+    rate_used       deliveries that count for the setting `rate` now, 0 without one
     nodes           nodes whose figures are included
     nodes_missing   with `cluster`: ids of known nodes that did not answer
     """
@@ -142,6 +143,7 @@ class QueueStat:
     invisible: int = 0
     running: int = 0
     errored: int = 0
+    rate_used: int = 0
     nodes: int = 1
     nodes_missing: list[str] = field(default_factory=list)
     more: dict[str, Any] = field(default_factory=dict, repr=False)
@@ -165,7 +167,7 @@ class QueueSettings:
     rate, rate_by       deliveries per time, as `100/10` (seconds) or `none`; for each value of this name, "": in all
     max_running, max_running_by   leases that run, 0: any number; likewise
     result_retention    how long results of jobs stay; None from a node without results
-    type                `simple`
+    type                `simple` or `exclusive`
     paused              the state that PAUSE set with BCAST: none, in, out or all
     version             it grows with each change
     behind              known nodes that have not confirmed the newest version
@@ -275,6 +277,11 @@ class JobInfo:
     backoff                   its own back-off, "": none of its own
     delay_ms, retry_ms        DELAY and RETRY in milliseconds
     ttl_ms                    the remaining time in milliseconds
+    progress, progress_text   how far its worker is, 0 to 100, and a note; None: this delivery told nothing
+    result                    the bytes that it was acknowledged with, on a node that has them; None: none
+    batch, topic              the batch that it belongs to, the topic that it was added to; None: none
+    key_window_ms             milliseconds for which its key is used, 0: while it lives; None: it has no window
+    more                      fields that this library does not know
     """
 
     id: str
@@ -304,6 +311,12 @@ class JobInfo:
     delay_ms: int | None = None
     retry_ms: int | None = None
     ttl_ms: int | None = None
+    progress: int | None = None
+    progress_text: str | None = None
+    result: bytes | None = None
+    batch: str | None = None
+    topic: str | None = None
+    key_window_ms: int | None = None
     more: dict[str, Any] = field(default_factory=dict, repr=False)
 
 
@@ -454,6 +467,7 @@ def queue_stat(reply: Reply) -> QueueStat | None:
         invisible=take(b"invisible", 0),
         running=take(b"running", 0),
         errored=take(b"errored", 0),
+        rate_used=take(b"rate-used", 0),
         nodes=take(b"nodes", 1),
         nodes_missing=_readable(take(b"nodes-missing", [])),
     )
@@ -586,10 +600,9 @@ def job_info(reply: Reply) -> JobInfo | None:
     """Return SHOW's answer; None for a job that the node does not know."""
     if reply is None:
         return None
-    names = reply[::2]
-    body = next((value for name, value in zip(names, reply[1::2], strict=True) if name == b"body"), None)
-    pairs = _pairs(reply)
-    pairs.pop("body", None)
+    raw = dict(zip(reply[::2], reply[1::2], strict=True))
+    body, result = raw.pop(b"body", None), raw.pop(b"result", None)
+    pairs = {text(name): _readable(value) for name, value in raw.items()}
     return JobInfo(
         id=pairs.pop("id"),
         queue=pairs.pop("queue", None),
@@ -618,6 +631,12 @@ def job_info(reply: Reply) -> JobInfo | None:
         delay_ms=pairs.pop("delay-ms", None),
         retry_ms=pairs.pop("retry-ms", None),
         ttl_ms=pairs.pop("ttl-ms", None),
+        progress=pairs.pop("progress", None),
+        progress_text=pairs.pop("progress-text", None),
+        result=result,
+        batch=pairs.pop("batch", None),
+        topic=pairs.pop("topic", None),
+        key_window_ms=pairs.pop("key-window-ms", None),
         more=pairs,
     )
 

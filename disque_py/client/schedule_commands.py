@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal, TypeAlias, Unpack
 
 from disque_py.client.arguments import ADD_TIMEOUT_MS, QUEUE_SET_MS, Body
-from disque_py.client.job_options import JobOptions, add_options
+from disque_py.client.job_options import Copies, JobOptions, add_options
 from disque_py.client.protocol import Reply, text, word
 from disque_py.client.request import Lane, Repeat, Request
 from disque_py.client.spans import SECOND, Seconds, milliseconds, seconds, whole
@@ -71,7 +71,9 @@ def schedule(
     time_zone: str | None = None,
     catchup: Catchup | None = None,
     overlap: Overlap | None = None,
-    replicate: int | None = None,
+    replicate: Copies | None = None,
+    zones: int | None = None,
+    batch: str | bytes | None = None,
     **options: Unpack[JobOptions],
 ) -> Request[str]:
     """SCHEDULE SET → OK: the cluster adds a job at each tick. A schedule of this name is replaced.
@@ -85,7 +87,10 @@ def schedule(
     time_zone      IANA name of the zone that the expression is meant in; by default UTC
     catchup        which missed ticks get a job after all: "last" (by default), "all", "none"
     overlap        "skip": a tick is left out while the job before it is neither over nor errored; "allow" by default
-    replicate      number of copies of each job; by default the node chooses
+    replicate      number of copies of each job, or "quorum": a majority of the node's data centre; by default the node
+                   chooses
+    zones          number of zones that have a copy of each job; by default any number
+    batch          name of the batch that each job belongs to; None, the default: none
     delay          seconds until a job is queued; by default it is queued at once. Times may be a `timedelta`
     retry          seconds without an ack after which a job is queued again; by default the node chooses
     ttl            seconds after which a job is dropped; by default the node chooses
@@ -113,7 +118,7 @@ def schedule(
         if value is not None:
             argv += (option, word(value))
     argv += (b"QUEUE", word(queue), b"BODY", word(body))
-    argv += add_options(replicate=replicate, **options)
+    argv += add_options(replicate=replicate, zones=zones, batch=batch, **options)
     return Request(tuple(argv), text, lane=Lane.ADDS, wait_ms=QUEUE_SET_MS)
 
 

@@ -34,8 +34,6 @@ READ_BYTES: Final = 65_536
 # Commands in flight at a time. The node always has work, and its replies fit into the system's buffers.
 WINDOW_COMMANDS: Final = 1_024
 
-NO_BYTES: Final = memoryview(b"")
-
 
 class SocketConnection:
     """A connection to one node.
@@ -68,17 +66,18 @@ class SocketConnection:
 
     def ask(self, payload: bytes, limit_s: float | None) -> Reply:
         """Send one command, return its reply (also a ReplyError). Raises ConnectionLostError, ProtocolError."""
-        self.sent_count = 1
         replies: list[Reply] = []
+        self.sent_count = 1
         try:
             sent = self._send(payload)
             if sent < len(payload):
-                self._exchange(iter(()), limit_s, replies, memoryview(payload)[sent:])
+                self.sent_count = 0
+                self._exchange(iter(((payload[sent:], 1),)), limit_s, replies)
             while not replies:
                 self._wait(limit_s, wants_room=False)
                 self._receive(replies)
         except BaseException as error:
-            self._broke(error, replies)
+            self._break(error, len(replies))
             raise
         return replies[0]
 
@@ -92,22 +91,20 @@ class SocketConnection:
         try:
             self._exchange(chunks, limit_s, replies)
         except BaseException as error:
-            self._broke(error, replies)
+            self._break(error, len(replies))
             raise
 
-    def _broke(self, error: BaseException, replies: list[Reply]) -> None:
-        """Close: an interrupt, too, leaves half of an exchange behind. Raises ConnectionLostError for an OSError."""
+    def _break(self, error: BaseException, reply_count: int) -> None:
+        """Close the connection, on which an error or an interrupt leaves half of an exchange behind.
+
+        Raises ConnectionLostError in place of the system's error.
+        """
         self.close()
         if isinstance(error, OSError) and not isinstance(error, DisqueError):
-            raise ConnectionLostError(f"{self.address}: {error}", sent=self.sent_count > len(replies)) from error
+            raise ConnectionLostError(f"{self.address}: {error}", sent=self.sent_count > reply_count) from error
 
-    def _exchange(
-        self,
-        chunks: Iterator[tuple[bytes, int]],
-        limit_s: float | None,
-        replies: list[Reply],
-        out: memoryview = NO_BYTES,
-    ) -> None:
+    def _exchange(self, chunks: Iterator[tuple[bytes, int]], limit_s: float | None, replies: list[Reply]) -> None:
+        out = memoryview(b"")
         more = True
         while True:
             if not out and more and self.sent_count - len(replies) < WINDOW_COMMANDS:
@@ -125,7 +122,7 @@ class SocketConnection:
             self._wait(limit_s, wants_room=len(out) > 0)
             self._receive(replies)
 
-    def _send(self, out: memoryview | bytes) -> int:
+    def _send(self, out: bytes | memoryview) -> int:
         try:
             return self._sock.send(out)
         except (BlockingIOError, ssl.SSLWantWriteError, ssl.SSLWantReadError):

@@ -14,7 +14,7 @@ from disque_py.client.adding_commands import add_job
 from disque_py.client.arguments import ADD_TIMEOUT_MS, Body, Meta
 from disque_py.client.bulk import Bulk
 from disque_py.client.errors import BatchError, NotConnectedError
-from disque_py.client.job_options import LifeOptions, add_options
+from disque_py.client.job_options import AddOptions, LifeOptions, add_options
 from disque_py.client.protocol import Reply, word
 from disque_py.client.request import Repeat, Request
 from disque_py.client.spans import Milliseconds, milliseconds
@@ -47,10 +47,11 @@ class AddTemplate:
         if is_keyed:
             self.request.repeat = Repeat.SAFE
         self.options = tuple(options)
+        self._timeout = b"%d" % timeout_ms
         self._word_count = 4 + len(options)
         self._start = b"$6\r\nADDJOB\r\n" + _bulk(word(queue))
         self._head = b"*%d\r\n%b" % (self._word_count, self._start)
-        self._tail = b"".join(_bulk(value) for value in (b"%d" % timeout_ms, *options))
+        self._tail = b"".join(_bulk(value) for value in (self._timeout, *options))
 
     def payload(self, body: Body, more: Sequence[bytes] = ()) -> bytes:
         """Return the command for one body. `more` are the words of its own options."""
@@ -60,6 +61,12 @@ class AddTemplate:
             head = b"*%d\r\n%b" % (self._word_count + len(more), self._start)
             tail += b"".join(_bulk(value) for value in more)
         return b"%b$%d\r\n%b\r\n%b" % (head, len(body), body, tail)
+
+    def one(self, body: bytes, more: tuple[bytes, ...] = ()) -> Request[str]:
+        """Return the command for one body as a request of its own. `more` are the words of its own options."""
+        like = self.request
+        argv = (b"ADDJOB", like.argv[1], body, self._timeout, *self.options, *more)
+        return Request(argv, like.read, like.repeat, like.lane, like.wait_ms, awaits_nodes=like.awaits_nodes)
 
     def bulk(self, payloads: Sequence[bytes], *, retry_unsafe: bool) -> Bulk:
         """Return the commands of some bodies, ready to be sent. `retry_unsafe` is the client's setting."""
@@ -192,6 +199,13 @@ def add_jobs(
     )
     words_of = (lambda body: [word for words in per_job for word in words(body)]) if per_job else None
     return Adding(template, bodies, words_of)
+
+
+def template_of(queue: str | bytes, **options: Unpack[AddOptions]) -> AddTemplate:
+    """Return the template of ADDJOBs that have a queue and options in common. Raises ValueError as `add_job`."""
+    words = add_options(**options)
+    awaits_nodes = options.get("replicate") is None
+    return AddTemplate(queue, timeout_ms=ADD_TIMEOUT_MS, options=words, retry_unsafe=None, awaits_nodes=awaits_nodes)
 
 
 def _bulk(value: bytes) -> bytes:

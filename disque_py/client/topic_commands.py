@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Unpack
 
 from disque_py.client.arguments import ADD_TIMEOUT_MS, QUEUE_SET_MS, Body, Where, where_words
-from disque_py.client.job_options import KeyedOptions, adding
+from disque_py.client.job_options import AddOptions, adding
 from disque_py.client.protocol import Reply, text, word
 from disque_py.client.request import Lane, Repeat, Request
 from disque_py.client.spans import Milliseconds
@@ -63,16 +63,17 @@ def publish(
     body: Body,
     *,
     timeout_ms: Milliseconds = ADD_TIMEOUT_MS,
-    replicate: int | None = None,
     retry_unsafe: bool | None = None,
-    **options: Unpack[KeyedOptions],
+    **options: Unpack[AddOptions],
 ) -> Request[list[tuple[str, str]]]:
     """TOPIC PUBLISH → queue and id of each job, sorted by queue; empty if no filter takes the job.
 
     topic          name of the topic
     body           the content of all jobs; text becomes UTF-8
     timeout_ms     milliseconds in which the node has to make all copies, 5000 by default; 0 waits for ever
-    replicate      copies of each job; by default the node or the settings of each queue choose
+    replicate      copies of each job, or "quorum": a majority of the node's data centre; by default the node or the
+                   settings of each queue choose
+    zones          number of zones that have a copy of each job before the answer; by default any number
     delay          seconds until the jobs are queued; by default as the settings of each queue say
     retry          seconds without an ack after which a job is queued again; by default as each queue's settings say
     ttl            seconds after which a job is dropped; by default as the settings of each queue say
@@ -86,15 +87,16 @@ def publish(
     replace        take the place of jobs that still wait for their delay, as for `add_job`; False by default
     attempts       deliveries after which a job is errored; by default as the settings of each queue say
     backoff        the delay after a NACK without one; by default as the settings of each queue say
+    batch          name of the batch that the jobs belong to; None, the default: none
     retry_unsafe   send the command again when its answer was lost, as for `add_job`. None, the default, takes the
                    client's setting
 
     All jobs are made, or none. Raises ReplyError for a name that is no topic; NoReplError, PausedError, MaxLenError,
-    TooBigError, NoKeyError, OutOfMemoryError, UnreachableError; ConnectionLostError when the connection broke and the
-    jobs may exist; ValueError for a number that is not whole.
+    TooBigError, NoKeyError, OutOfMemoryError, UnreachableError, BatchClosedError; ConnectionLostError when the
+    connection broke and the jobs may exist; ValueError for a number that is not whole.
     """
     start = (b"TOPIC", b"PUBLISH", word(topic))
-    return adding(start, body, _published, timeout_ms, retry_unsafe, replicate=replicate, **options)
+    return adding(start, body, _published, timeout_ms, retry_unsafe, **options)
 
 
 def _is_ok(reply: Reply) -> bool:

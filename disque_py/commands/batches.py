@@ -11,9 +11,9 @@ from collections.abc import Generator
 from functools import partial
 from typing import Any, Final
 
+from disque_py.commands.name_lists import list_names
 from disque_py.commands.options import INT64_MAX, between
-from disque_py.commands.schedules import listed
-from disque_py.commands.subcommands import Form, run_form, syntax_error, text_of
+from disque_py.commands.subcommands import Form, run_form, syntax_error
 from disque_py.core import batch_ends, census, deferred_reply, gathering, incremental, keeping, settings_sync, versions
 from disque_py.core.batch_state import ABORTED, CALLBACK_ID, Batch
 from disque_py.core.broker import SHARDS, Broker
@@ -26,7 +26,6 @@ from disque_py.core.keeping import NAME_BYTES_MAX
 from disque_py.core.queue_fields import VALUE_BYTES_MAX
 from disque_py.core.queue_settings import BATCH as BATCH_STATE
 from disque_py.core.queue_settings import COUNTER_MAX, NO_VERSION, RESET_FIELD, state_key
-from disque_py.core.users import visible
 from disque_py.event_format import CANCELED, COMPLETED, ERRORED, EXPIRED, RUNNING, STATUS_NAMES
 from disque_py.resp.replies import OK, array, bulk, integer, nil_array, nil_bulk
 
@@ -222,9 +221,8 @@ def _del(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
 
 def _list(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     """LIST [pattern] → names of batches, sorted."""
-    pattern = text_of(argv[2]) if len(argv) == 3 else "*"
     names = [name for name, known in broker.batches.by_name.items() if known.is_known]
-    return incremental.begin(broker, client, listed(visible(client, names), pattern))
+    return list_names(broker, client, argv, names)
 
 
 FORMS: Final = {

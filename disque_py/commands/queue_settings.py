@@ -6,13 +6,12 @@ SET and RESET are answered when the settings are on this node's disk and linked 
 
 from __future__ import annotations
 
-from functools import partial
-from heapq import merge
-from itertools import islice
 from typing import Final
 
+from disque_py.commands import settings_changes
+from disque_py.commands.name_lists import list_names
 from disque_py.commands.subcommands import ANY, SHOWN_BYTES_MAX, Form, run_form, syntax_error, text_of
-from disque_py.core import deferred_reply, incremental, settings_sync
+from disque_py.core import settings_sync
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
 from disque_py.core.errors import CommandError
@@ -20,27 +19,21 @@ from disque_py.core.job_attributes import TRACE_NAMES
 from disque_py.core.queue import PAUSE_NAMES
 from disque_py.core.queue_fields import CLAIM_FIELDS, FIELDS, InvalidValueError, read_value
 from disque_py.core.queue_settings import (
-    COUNTER_MAX,
     FULL,
     NO_VERSION,
     QUEUE,
     RESET_FIELD,
     state_key,
 )
-from disque_py.core.users import visible
 from disque_py.core.versions import FLOWS, refuse_older
-from disque_py.resp.glob import matches
-from disque_py.resp.replies import OK, array, bulk, bulk_array, integer, nil_array
+from disque_py.resp.replies import OK, array, bulk, integer, nil_array
 
 NOT_A_FIELD: Final = "ERR unknown queue setting '{}'"
 INVALID: Final = "ERR invalid value for '{}': {}"
 NO_NAME: Final = "ERR exclusive needs exclusive-by"
 NEEDS_VOTERS: Final = "ERR {} needs voters"
 PAUSED_BY: Final = "ERR paused is set with PAUSE"
-# Names that LIST compares with a pattern, or puts in order, in one go; and the longest pattern. That is at most about a
-# millisecond of work.
-NAMES_PER_PART: Final = 200
-PATTERN_BYTES_MAX: Final = 1_024
+TEXTS: Final = settings_changes.Texts(FULL, NO_VERSION, "queue settings")
 
 
 def queue(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
@@ -91,17 +84,7 @@ def _with_claim_fields(broker: Broker, name: bytes, values: dict[bytes, bytes]) 
 
 def _change(broker: Broker, client: Client, key: bytes, values: list[tuple[bytes, bytes]]) -> bytes | None:
     refuse_older(broker)
-    if not settings_sync.has_room(broker, key, values):
-        raise CommandError(FULL)
-    if broker.queue_settings.next_counter(key) > COUNTER_MAX:
-        raise CommandError(NO_VERSION)
-    return deferred_reply.begin(broker, client, partial(settings_sync.change, broker, key, values), _saved)
-
-
-def _saved(failure: OSError | None) -> bytes:
-    if failure is not None:
-        raise CommandError(f"ERR error saving the queue settings: {failure.strerror or failure}")
-    return OK
+    return settings_changes.change(broker, client, key, values, TEXTS)
 
 
 def _get(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
@@ -121,29 +104,7 @@ def _get(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
 
 def _list(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     """LIST [pattern]: the names of queues with a setting that is no default, sorted."""
-    pattern = text_of(argv[2]) if len(argv) == 3 else "*"
-    if len(argv) == 3 and len(argv[2]) > PATTERN_BYTES_MAX:
-        raise syntax_error(argv[2])
-    names = visible(client, broker.queue_settings.in_force)
-    return incremental.begin(broker, client, _listed(names, pattern))
-
-
-def _listed(names: list[bytes], pattern: str) -> incremental.Steps:
-    """Sort the names that match, part by part, and merge the parts."""
-    parts: list[list[bytes]] = []
-    for at in range(0, len(names), NAMES_PER_PART):
-        if at:
-            yield
-        part = names[at : at + NAMES_PER_PART]
-        parts.append(sorted(part if pattern == "*" else [each for each in part if matches(pattern, text_of(each))]))
-    if len(parts) < 2:
-        return bulk_array(parts[0] if parts else [])
-    found = merge(*parts)
-    chunks: list[bytes] = []
-    for _ in range(0, len(names), NAMES_PER_PART):
-        yield
-        chunks.append(b"".join(map(bulk, islice(found, NAMES_PER_PART))))
-    return b"*%d\r\n%b" % (sum(map(len, parts)), b"".join(chunks))
+    return list_names(broker, client, argv, broker.queue_settings.in_force)
 
 
 def _reset(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:

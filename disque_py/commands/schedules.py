@@ -9,22 +9,21 @@ Spec SD1, SD3, SD5, SD10.
 
 from __future__ import annotations
 
-from functools import partial
-from heapq import merge
-from itertools import islice
 from typing import Final
 
+from disque_py.commands import settings_changes
 from disque_py.commands.adding import addjob
+from disque_py.commands.name_lists import list_names
 from disque_py.commands.options import between
 from disque_py.commands.subcommands import ANY, SHOWN_BYTES_MAX, Form, run_form, syntax_error, text_of
-from disque_py.core import deferred_reply, incremental, memory, settings_sync
+from disque_py.core import incremental, memory, settings_sync
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
 from disque_py.core.cron import Cron, CronError, Ticks
 from disque_py.core.errors import OOM, SYNTAX, CommandError
 from disque_py.core.firing import ADD_MS, KEY_PREFIX, META_SCHEDULE, META_TICK
 from disque_py.core.queue_fields import VALUE_BYTES_MAX, InvalidValueError, span_ms, span_text
-from disque_py.core.queue_settings import COUNTER_MAX, QUEUES_MAX, RESET_FIELD, SCHEDULE, state_key
+from disque_py.core.queue_settings import QUEUES_MAX, RESET_FIELD, SCHEDULE, state_key
 from disque_py.core.recurring import (
     CATCHUPS,
     EVERY_MS_MIN,
@@ -38,9 +37,8 @@ from disque_py.core.recurring import (
     Schedule,
     pack_pause,
 )
-from disque_py.core.users import sees_bodies, visible
+from disque_py.core.users import sees_bodies
 from disque_py.core.versions import FLOWS, refuse_older
-from disque_py.resp.glob import matches
 from disque_py.resp.replies import OK, array, bulk, bulk_array, integer, nil_array, nil_bulk
 
 CRON_ERROR: Final = "ERR invalid cron expression: {}"
@@ -53,14 +51,13 @@ NO_VERSION: Final = "ERR the schedule has the highest version there is"
 SCHEDULES_MAX: Final = 10_000
 TOO_MANY: Final = f"ERR too many schedules, at most {SCHEDULES_MAX}"
 FULL: Final = f"ERR too many schedules and settings, at most {QUEUES_MAX}"
+TEXTS: Final = settings_changes.Texts(FULL, NO_VERSION, "schedule")
 COUNT_ERROR: Final = "ERR COUNT must be a number from 1 to 1000"
 
 # NEXT: ticks without COUNT, at most, and in one part.
 NEXT_COUNT: Final = 10
 NEXT_COUNT_MAX: Final = 1_000
 NEXT_PER_PART: Final = 20
-NAMES_PER_PART: Final = 200
-PATTERN_BYTES_MAX: Final = 1_024
 # The words of SET before the options of ADDJOB; and those of ADDJOB that a schedule's jobs can't have.
 WORDS: Final = (b"cron", b"every", b"tz", b"catchup", b"overlap", b"queue", b"body")
 NOT_ALLOWED: Final = (b"async", b"key", b"window", b"replace")
@@ -196,18 +193,7 @@ def _change(
 ) -> bytes | None:
     key = state_key(SCHEDULE, name)
     refuse_older(broker, FLOWS)
-    if not settings_sync.has_room(broker, key, values):
-        raise CommandError(FULL)
-    if broker.queue_settings.next_counter(key) > COUNTER_MAX:
-        raise CommandError(NO_VERSION)
-    start = partial(settings_sync.change, broker, key, values)
-    return deferred_reply.begin(broker, client, start, partial(_saved, reply))
-
-
-def _saved(reply: bytes, failure: OSError | None) -> bytes:
-    if failure is not None:
-        raise CommandError(f"ERR error saving the schedule: {failure.strerror or failure}")
-    return reply
+    return settings_changes.change(broker, client, key, values, TEXTS, reply)
 
 
 # -- PAUSE, RESUME, DEL, RUN --------------------------------------------------------------------------------------
@@ -297,28 +283,7 @@ def _ticks_of(broker: Broker, found: Schedule) -> Ticks | None:
 
 def _list(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     """LIST [pattern]: the names of schedules, sorted."""
-    pattern = text_of(argv[2]) if len(argv) == 3 else "*"
-    if len(argv) == 3 and len(argv[2]) > PATTERN_BYTES_MAX:
-        raise syntax_error(argv[2])
-    return incremental.begin(broker, client, listed(visible(client, broker.recurring.known), pattern))
-
-
-def listed(names: list[bytes], pattern: str) -> incremental.Steps:
-    """Sort the names that match, part by part, and merge the parts."""
-    parts: list[list[bytes]] = []
-    for at in range(0, len(names), NAMES_PER_PART):
-        if at:
-            yield
-        part = names[at : at + NAMES_PER_PART]
-        parts.append(sorted([each for each in part if pattern == "*" or matches(pattern, text_of(each))]))
-    if len(parts) < 2:
-        return bulk_array(parts[0] if parts else [])
-    found = merge(*parts)
-    chunks: list[bytes] = []
-    for _ in range(0, len(names), NAMES_PER_PART):
-        yield
-        chunks.append(b"".join(map(bulk, islice(found, NAMES_PER_PART))))
-    return b"*%d\r\n%b" % (sum(map(len, parts)), b"".join(chunks))
+    return list_names(broker, client, argv, broker.recurring.known)
 
 
 def _next(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:

@@ -171,7 +171,7 @@ LATENCY: Final = "LATEST\nHISTORY event\nGRAPH event\nDOCTOR\nRESET [event ...]"
 COMMANDS: Final = (
     # The original's 32 commands, in its order, which COMMAND and INFO commandstats keep.
     _c("auth", connection.auth, -2, "readonly loading fast", "connection", "[username] password", "Log in with a password, as `default` or as another user."),
-    _c("ping", connection.ping, -1, "readonly fast", "connection", "[message]", "Ask the server whether it answers."),
+    _c("ping", connection.ping, -1, "readonly fast", "connection", "[message]", "Check that the server answers."),
     _c("info", info.info, -1, "readonly loading", "server", "[section]", "Show figures about the server, by section."),
     _c("shutdown", server.shutdown, -1, "readonly admin loading", "server", "[REWRITE-AOF]", "Stop the server."),
     _c("monitor", monitoring.monitor, 1, "readonly admin", "server", "", "Stream every command that the server executes."),
@@ -182,16 +182,16 @@ COMMANDS: Final = (
     _c("slowlog", monitoring.slowlog, -2, "readonly", "server", "GET [count]\nLEN\nRESET", "Show the commands that took longest."),
     _c("time", server.time, 1, "readonly fast", "server", "", "Show the server's clock: seconds and microseconds."),
     _c("command", describing.command, 0, "readonly loading", "server", DESCRIBE, "Describe the commands of the server."),
-    _c("latency", latency.latency, -2, "readonly admin loading", "server", LATENCY, "Show what made the server wait."),
+    _c("latency", latency.latency, -2, "readonly admin loading", "server", LATENCY, "Show events that delayed the server."),
     _c("hello", hello.hello, -1, "readonly fast", "cluster", HELLO, "Show the nodes and their priorities, or agree on the protocol version."),
     _c("addjob", adding.addjob, -4, "write denyoom fast", "jobs", ADDJOB, "Add a job to a queue."),
-    _c("getjob", fetching.getjob, -2, "write fast", "jobs", GETJOB, "Take jobs from queues, or wait for one."),
+    _c("getjob", fetching.getjob, -2, "write fast", "jobs", GETJOB, "Fetch jobs from queues, or wait for one."),
     _c("ackjob", ending.ackjob, -1, "write fast", "jobs", IDS + " [ATTEMPT n] [FENCE n] [RESULT bytes]", "Acknowledge jobs as processed."),
     _c("fastack", ending.fastack, -1, "write fast", "jobs", IDS, "Acknowledge with fewer messages and less certainty."),
     _c("deljob", ending.deljob, -1, "write fast", "jobs", IDS, "Delete jobs from this node only."),
     _c("show", queues.show, -2, "readonly fast", "jobs", "id [CLUSTER]", "Describe a job."),
     _c("loadjob", enqueuing.loadjob, 2, "write", "jobs", "blob", "Internal record of the original's journal; refused."),
-    _c("bgrewriteaof", server.bgrewriteaof, 1, "readonly admin", "server", "", "Write the journal anew, in the background."),
+    _c("bgrewriteaof", server.bgrewriteaof, 1, "readonly admin", "server", "", "Rewrite the journal in the background."),
     _c(
         "qlen",
         queues.qlen,
@@ -199,7 +199,7 @@ COMMANDS: Final = (
         "readonly fast",
         "queues",
         "queue [WHERE name value ...] [STATUS status] [CLUSTER]",
-        "Number of jobs in a queue, by default of those ready on this node.",
+        "Count the jobs of a queue, by default those that are ready on this node.",
     ),
     _c(
         "qpeek",
@@ -211,17 +211,17 @@ COMMANDS: Final = (
         "Look at jobs of a queue without taking them.",
     ),
     _c("qstat", queues.qstat, -2, "readonly fast", "queues", "queue [CLUSTER|RECENT]", "Describe a queue."),
-    _c("qscan", scanning.qscan, -1, "readonly", "queues", QSCAN, "Walk over the queues of this node."),
-    _c("jscan", scanning.jscan, -1, "readonly", "jobs", JSCAN, "Walk over the jobs of this node."),
+    _c("qscan", scanning.qscan, -1, "readonly", "queues", QSCAN, "Iterate over the queues of this node."),
+    _c("jscan", scanning.jscan, -1, "readonly", "jobs", JSCAN, "Iterate over the jobs of this node."),
     _c("enqueue", enqueuing.enqueue, -1, "write denyoom fast", "jobs", IDS, "Queue jobs now if they are not queued."),
     _c("nack", attempts.nack, -1, "write denyoom fast", "jobs", NACK, "Give jobs back: processing failed."),
     _c("dequeue", enqueuing.dequeue, -1, "write fast", "jobs", IDS, "Take jobs out of their queues on this node."),
-    _c("working", attempts.working, -2, "write fast", "jobs", "id [sec] [LEASEMS ms] [ATTEMPT n] [FENCE n]", "Postpone the next delivery by the job's RETRY, or so long."),
+    _c("working", attempts.working, -2, "write fast", "jobs", "id [sec] [LEASEMS ms] [ATTEMPT n] [FENCE n]", "Postpone the next delivery of a job by its RETRY, or by a given time."),
     _c("pause", queues.pause, -3, "readonly fast", "queues", "queue in|out|all|none|state|bcast [...]", "Pause input or output of a queue."),
     # Commands that generic clients send by habit.
     _c("echo", connection.echo, 2, "readonly fast", "connection", "message", "Reply with the given message."),
-    _c("select", connection.select, 2, "readonly fast", "connection", "index", "Accept database 0, for clients that insist on choosing one."),
-    _c("reset", connection.reset, 1, "readonly loading fast", "connection", "", "Bring the connection back to the state it had when it was opened."),
+    _c("select", connection.select, 2, "readonly fast", "connection", "index", "Select database 0, for clients that always select one."),
+    _c("reset", connection.reset, 1, "readonly loading fast", "connection", "", "Reset the connection to its initial state."),
     _c(
         "qdepth",
         queues.qdepth,
@@ -229,40 +229,40 @@ COMMANDS: Final = (
         "readonly",
         "queues",
         "queue BY name [STATUS status] [COUNT n] [CLUSTER]",
-        "Number of jobs for each value of a metadata name.",
+        "Count the jobs of a queue for each value of a metadata name.",
     ),
     _c("jobid", queues.jobid, -3, "readonly", "queues", "queue key [key ...]", "Find the jobs that were added with these keys."),
     # Commands for deliveries with a token.
-    _c("acktoken", tokens.acktoken, -2, "write fast", "jobs", "token [token ...]", "Acknowledge all jobs of deliveries."),
-    _c("nacktoken", tokens.nacktoken, -2, "write denyoom fast", "jobs", "token [token ...] [DELAY sec] [DELAYMS ms] [REASON text]", "Give all jobs of deliveries back."),
-    _c("extendtoken", tokens.extendtoken, 3, "write fast", "jobs", "token sec", "Make the leases of a delivery last so long from now."),
+    _c("acktoken", tokens.acktoken, -2, "write fast", "jobs", "token [token ...]", "Acknowledge all jobs that were delivered under tokens."),
+    _c("nacktoken", tokens.nacktoken, -2, "write denyoom fast", "jobs", "token [token ...] [DELAY sec] [DELAYMS ms] [REASON text]", "Give back all jobs that were delivered under tokens."),
+    _c("extendtoken", tokens.extendtoken, 3, "write fast", "jobs", "token sec", "Renew the leases of all jobs that were delivered under a token."),
     # Cancellation, on any node.
-    _c("canceljob", ending.canceljob, -2, "write fast", "jobs", "id [id ...] [FENCE n]", "Cancel jobs, wherever they are."),
+    _c("canceljob", ending.canceljob, -2, "write fast", "jobs", "id [id ...] [FENCE n]", "Cancel jobs, on all nodes."),
     # Results and progress of jobs.
-    _c("waitjob", flows.waitjob, -2, "readonly", "jobs", "id [id ...] [TIMEOUT ms] [ANY]", "Wait until jobs are over, wherever they are."),
-    _c("progress", flows.progress, -3, "write fast", "jobs", "id percent [text] [ATTEMPT n] [FENCE n]", "Tell how far the work on a job is."),
-    _c("batch", batches.batch, -2, "readonly", "jobs", BATCH, "Groups of jobs that are counted together, with a callback at their end."),
+    _c("waitjob", flows.waitjob, -2, "readonly", "jobs", "id [id ...] [TIMEOUT ms] [ANY]", "Wait until jobs are over, on any node."),
+    _c("progress", flows.progress, -3, "write fast", "jobs", "id percent [text] [ATTEMPT n] [FENCE n]", "Report how far the work on a job is."),
+    _c("batch", batches.batch, -2, "readonly", "jobs", BATCH, "Count groups of jobs, and add a callback when all of them are over."),
     # Moving and changing jobs, on any node; and tasks on the jobs of a queue.
-    _c("promote", moving.promote, -2, "write denyoom fast", "jobs", "id [id ...]", "End the delays of jobs, wherever they are."),
+    _c("promote", moving.promote, -2, "write denyoom fast", "jobs", "id [id ...]", "End the delays of jobs, on all nodes."),
     _c("reschedule", moving.reschedule, -2, "write denyoom fast", "jobs", RESCHEDULE, "Give a waiting job another delay or priority."),
-    _c("movejob", moving.movejob, -4, "write denyoom fast", "jobs", "id [id ...] TO queue", "Move jobs to another queue, wherever they are."),
+    _c("movejob", moving.movejob, -4, "write denyoom fast", "jobs", "id [id ...] TO queue", "Move jobs to another queue, on all nodes."),
     _c("qpurge", tasks.qpurge, -2, "write", "queues", QPURGE, "Cancel the jobs of a queue, on all nodes."),
     _c("qmove", tasks.qmove, -3, "write denyoom", "queues", QMOVE, "Move the jobs of a queue to another queue, on all nodes."),
-    _c("qredrive", tasks.qredrive, -2, "write denyoom", "queues", QREDRIVE, "Give errored jobs and dead letters fresh attempts, on all nodes."),
-    _c("qrebalance", tasks.qrebalance, -2, "write", "queues", QREBALANCE, "Hand queued jobs over until all nodes hold equal parts."),
-    _c("qtask", tasks.qtask, -2, "readonly", "queues", QTASK, "List, show and cancel tasks that this node began."),
+    _c("qredrive", tasks.qredrive, -2, "write denyoom", "queues", QREDRIVE, "Queue errored jobs and dead letters again with new attempts, on all nodes."),
+    _c("qrebalance", tasks.qrebalance, -2, "write", "queues", QREBALANCE, "Spread the queued jobs of a queue evenly over the nodes."),
+    _c("qtask", tasks.qtask, -2, "readonly", "queues", QTASK, "List, show and cancel tasks that this node started."),
     # The log of events.
-    _c("events", events.events, -2, "readonly", "server", EVENTS, "Read the log of what became of jobs on this node."),
+    _c("events", events.events, -2, "readonly", "server", EVENTS, "Read the log of events of this node: the transitions of its jobs."),
     # Settings of queues.
     _c("queue", queue_settings.queue, -2, "readonly admin", "queues", QUEUE, "Read and change the settings of a queue, on all nodes."),
     # Schedules.
-    _c("schedule", schedules.schedule, -2, "write", "jobs", SCHEDULE, "Add jobs at the moments of a cron expression, or every so often."),
+    _c("schedule", schedules.schedule, -2, "write", "jobs", SCHEDULE, "Add jobs at the times of a cron expression, or at a fixed interval."),
     # Topics.
     _c("topic", topics.topic, -2, "write", "queues", TOPIC, "Bind queues to a topic, and add jobs to all of them."),
     # Locks.
-    _c("lock", locks.lock, -2, "write fast", "cluster", LOCK, "Locks that one owner has at a time, also when the network parts."),
+    _c("lock", locks.lock, -2, "write fast", "cluster", LOCK, "Acquire locks that have one owner at a time, even in a network partition."),
     # Users.
-    _c("acl", acl.acl, -2, "readonly admin loading", "server", ACL, "Users and their permissions; refused commands."),
+    _c("acl", acl.acl, -2, "readonly admin loading", "server", ACL, "Manage users and their permissions, and list refused commands."),
     # Our own command for the journal.
     _c("journal", server.journal, 3, "readonly admin", "server", "BACKUP name", "Make a consistent copy of the journal while the node runs."),
 )

@@ -6,17 +6,16 @@ over. The jobs of a topic are made by ADDJOB (adding.py). Spec TP7, TP8.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Final
 
-from disque_py.commands import adding
+from disque_py.commands import adding, settings_changes
 from disque_py.commands.subcommands import ANY, Form, run_form, syntax_error, text_of
 from disque_py.commands.where import read_pair
-from disque_py.core import deferred_reply, incremental, memory, settings_sync, topics
+from disque_py.core import incremental, memory, topics
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
 from disque_py.core.errors import OOM, CommandError
-from disque_py.core.queue_settings import COUNTER_MAX, RESET_FIELD
+from disque_py.core.queue_settings import RESET_FIELD
 from disque_py.core.topics import QUEUES_MAX, TOPICS_MAX, binding_key, filter_value
 from disque_py.core.versions import FLOWS, refuse_older
 from disque_py.resp.glob import Glob
@@ -27,6 +26,7 @@ NO_TOPIC: Final = "ERR no such topic"
 TOO_MANY_QUEUES: Final = f"ERR a topic has at most {QUEUES_MAX} queues"
 TOO_MANY_TOPICS: Final = f"ERR too many topics, at most {TOPICS_MAX}"
 FULL: Final = "ERR no room for more bindings"
+TEXTS: Final = settings_changes.Texts(FULL, FULL, "topics")
 NAME_ERROR: Final = f"ERR the name of a topic must have 1 to {NAME_BYTES_MAX} bytes"
 # Topics that LIST compares with a pattern in one go.
 TOPICS_PER_PART: Final = 200
@@ -67,16 +67,7 @@ def _change(
 ) -> bytes | None:
     refuse_older(broker, FLOWS)
     key = binding_key(name, queue)
-    if not settings_sync.has_room(broker, key, values) or broker.queue_settings.next_counter(key) > COUNTER_MAX:
-        raise CommandError(FULL)
-    change = partial(settings_sync.change, broker, key, values)
-    return deferred_reply.begin(broker, client, change, partial(_saved, reply))
-
-
-def _saved(reply: bytes, failure: OSError | None) -> bytes:
-    if failure is not None:
-        raise CommandError(f"ERR error saving the topics: {failure.strerror or failure}")
-    return reply
+    return settings_changes.change(broker, client, key, values, TEXTS, reply)
 
 
 def _list(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:

@@ -84,8 +84,8 @@ _NETWORK: Final = Section(
             "port",
             PORT,
             7711,
-            "TCP port for clients; 0 accepts no plain TCP clients. Nodes talk to each other on this port + 10000 unless"
-            " cluster-port says otherwise.",
+            "TCP port for clients; 0: no clients without TLS. Nodes connect to each other on this port + 10000 unless"
+            " cluster-port is set.",
         ),
         Directive(
             "bind",
@@ -107,35 +107,35 @@ _NETWORK: Final = Section(
             "tcp-backlog",
             Integer(0, 65_535),
             511,
-            "Connections that may wait to be accepted. The kernel cuts it to net.core.somaxconn.",
+            "Connections that may wait to be accepted. The kernel limits this to net.core.somaxconn.",
         ),
         Directive(
             "unixsocket",
             PATH,
             "",
-            "Path of a unix socket to accept clients on as well. A file left there by an earlier run is removed first.",
+            "Path of a unix socket that also accepts clients. A file left there by an earlier run is removed first.",
             example="/run/disque/disque.sock",
         ),
         Directive(
             "unixsocketperm",
             Octal(),
             0,
-            "Permissions of the unix socket, octal; 0: as the umask has them.",
+            "Permissions of the unix socket, octal; 0: those of the umask.",
         ),
         Directive(
             "timeout",
             Integer(0, 10**9),
             0,
             "Close clients that were silent for this many seconds; 0: never. Clients blocked in ADDJOB or GETJOB are"
-            " not touched.",
+            " not closed.",
             is_live=True,
         ),
         Directive(
             "tcp-keepalive",
             KeepAlive(),
             0,
-            "Seconds of silence after which the kernel probes whether a client still exists; 0 or no: it doesn't, yes:"
-            " 300. The next probes follow every third of it, and three unanswered ones end the connection.",
+            "Seconds of silence after which the kernel probes whether a client still exists; 0 or no: never, yes:"
+            " 300. Further probes follow after each third of this time. Three unanswered probes end the connection.",
             is_live=True,
         ),
     ),
@@ -144,11 +144,19 @@ _NETWORK: Final = Section(
 _TLS: Final = Section(
     "TLS",
     (
-        Directive("tls-port", PORT, 0, "TCP port for clients that use TLS; 0: none. May stand beside `port`."),
         Directive(
-            "tls-cert-file", PATH, "", "Certificate of this node, PEM, with its chain.", example="/etc/disque/node.crt"
+            "tls-port", PORT, 0, ("TCP port for clients that use TLS; 0: none. It may be used together with `port`.")
         ),
-        Directive("tls-key-file", PATH, "", "Its private key, PEM.", example="/etc/disque/node.key"),
+        Directive(
+            "tls-cert-file",
+            PATH,
+            "",
+            ("File with the certificate of this node and its chain, PEM."),
+            example="/etc/disque/node.crt",
+        ),
+        Directive(
+            "tls-key-file", PATH, "", ("File with the private key of this node, PEM."), example="/etc/disque/node.key"
+        ),
         Directive(
             "tls-key-file-pass",
             Text(512),
@@ -161,7 +169,7 @@ _TLS: Final = Section(
             "tls-ca-cert-file",
             PATH,
             "",
-            "Certificates of the authorities that we trust, PEM; needed to check clients and other nodes.",
+            "File with the certificates of trusted authorities, PEM. It is needed to check clients and other nodes.",
             example="/etc/disque/ca.crt",
         ),
         Directive(
@@ -180,7 +188,8 @@ _TLS: Final = Section(
             "tls-cluster",
             YES_NO,
             False,
-            "Use TLS between nodes, with certificates checked on both ends. All nodes of a cluster must agree.",
+            "Use TLS between nodes, with certificates checked on both ends. It must be the same on all nodes of a"
+            " cluster.",
         ),
     ),
 )
@@ -188,7 +197,7 @@ _TLS: Final = Section(
 _PROCESS: Final = Section(
     "Process and log",
     (
-        Directive("daemonize", YES_NO, False, "Run in the background. Leave it at no under systemd and in containers."),
+        Directive("daemonize", YES_NO, False, "Run in the background. Keep it at no under systemd and in containers."),
         Directive(
             "supervised",
             Choice("no", "systemd", "auto"),
@@ -196,12 +205,12 @@ _PROCESS: Final = Section(
             "Tell systemd when the node is ready, stopping and alive (units with Type=notify); auto: if NOTIFY_SOCKET"
             " is set.",
         ),
-        Directive("pidfile", PATH, "/var/run/disque.pid", "Where the process id is written when daemonized."),
+        Directive("pidfile", PATH, "/var/run/disque.pid", "File for the process id when daemonized."),
         Directive(
             "dir",
             Text(may_be_empty=False),
             ".",
-            "Working directory: relative paths, such as those of the cluster's file and the log, start here.",
+            "Working directory. Relative paths, such as those of the nodes file and the log, start here.",
             is_live=True,
         ),
         Directive(
@@ -215,13 +224,14 @@ _PROCESS: Final = Section(
             "logfile",
             PATH,
             "",
-            "File to log to; empty: standard output. It may be renamed at any time (logrotate): a new one is opened.",
+            "File to log to; empty: standard output. It may be renamed at any time (logrotate): the node opens a new"
+            " one.",
         ),
         Directive(
             "log-format",
             Choice("text", "json"),
             "text",
-            "How lines are logged: as text, or each as an object of JSON with the message's name and fields.",
+            "Format of log lines: text, or JSON objects with the message's name and fields.",
             is_live=True,
         ),
         Directive("syslog-enabled", YES_NO, False, "Log to syslog as well."),
@@ -236,7 +246,7 @@ _PROCESS: Final = Section(
             "watchdog-period",
             Integer(0, 10**7),
             0,
-            "CONFIG SET only: log where the program is when its loop stalls longer than this many milliseconds (at"
+            "CONFIG SET only: log the program's stack when its loop stalls for more than this many milliseconds (at"
             " least 200); 0: off.",
             is_live=True,
             rewriting=NEVER,
@@ -251,14 +261,15 @@ _CLIENTS: Final = Section(
             "maxclients",
             Integer(1, 10**7),
             10_000,
-            "How many clients may be connected. It is lowered at start if the limit of open files, minus 32, is lower.",
+            "The most clients that may be connected. It is lowered at start if the limit of open files, minus 32, is"
+            " lower.",
             is_live=True,
         ),
         Directive(
             "requirepass",
             Text(512),
             "",
-            "Password that clients must give with AUTH; empty: none. Guessing is cheap here, so it should be long.",
+            "Password that clients must give with AUTH; empty: none. Use a long random text.",
             is_live=True,
             is_secret=True,
             example="a-long-random-text",
@@ -267,23 +278,23 @@ _CLIENTS: Final = Section(
             "aclfile",
             PATH,
             "",
-            "File with users, one `user <name> <rule> ...` per line. ACL SETUSER and DELUSER write it, too. Only the"
-            " node's user of the system may read it.",
+            "File with users, one `user <name> <rule> ...` per line. ACL SETUSER and DELUSER write it, too. Make it"
+            " readable by the node's system user only.",
             example="/etc/disque/users.acl",
         ),
         Directive(
             "acl-cluster",
             YES_NO,
             False,
-            "Share users with all nodes, as queue settings are shared; needs cluster-secret, and there is no aclfile"
-            " then.",
+            "Share users with all nodes, in the way of queue settings. It needs cluster-secret, and aclfile must not"
+            " be set.",
         ),
         Directive(
             "audit-log",
             PATH,
             "",
-            "File to which a line of JSON is added for each change by an operator and each refusal; syslog: they go"
-            " there; empty: there is no audit log.",
+            "File for a line of JSON per change by an operator and per refusal; syslog: log them to syslog; empty: no"
+            " audit log.",
             example="/var/log/disque/audit.log",
         ),
         Directive(
@@ -300,14 +311,15 @@ _CLIENTS: Final = Section(
             "proto-max-bulk-len",
             Memory(1024, 512 * MB),
             64 * MB,
-            "Longest single argument that a client may send, hence the largest job; at most 512mb.",
+            "Longest single argument that a client may send, and so the largest job; at most 512mb.",
             is_live=True,
         ),
         Directive(
             "job-meta-max-pairs",
             Integer(0, META_PAIRS_MAX),
             4,
-            "Pairs of metadata (META) that ADDJOB accepts per job; their names and values may have 65536 bytes in all.",
+            "Pairs of metadata (META) that ADDJOB accepts per job; their names and values may have 65536 bytes"
+            " together.",
             is_live=True,
         ),
         Directive(
@@ -321,7 +333,7 @@ _CLIENTS: Final = Section(
             "client-query-buffer-limit",
             Memory(MB),
             GB,
-            "A client with more than this received and not yet executed is disconnected.",
+            "A client is disconnected when it has sent more than this that is not yet executed.",
             is_live=True,
         ),
         Directive(
@@ -342,17 +354,17 @@ _MEMORY: Final = Section(
             "maxmemory",
             Memory(),
             GB,
-            "Memory for jobs; 0: no limit. Above 75% of it other nodes are asked to keep the copies, above 95% jobs"
-            " that are safe to forget are evicted, at 100% ADDJOB is refused with -OOM.",
+            "Memory for jobs; 0: no limit. Above 75% other nodes are asked to keep the copies. Above 95% jobs that"
+            " are safe to forget are evicted. At 100% ADDJOB is refused with -OOM.",
             is_live=True,
         ),
         Directive(
             "maxmemory-spill",
             YES_NO,
             False,
-            "Above 60% of maxmemory, bodies of jobs that are not near the head of a queue go to files in"
-            " <dir>/<appendfilename>.spill and come back when they are needed; a restart begins without them. The"
-            " memory that remains in use counts for maxmemory.",
+            "Above 60% of maxmemory, bodies of jobs that are not near the head of a queue are moved to files in"
+            " <dir>/<appendfilename>.spill, and read back when they are needed. A restart does not use these files."
+            " maxmemory limits the memory that remains in use.",
             is_live=True,
         ),
         Directive(
@@ -372,9 +384,9 @@ _CLUSTER: Final = Section(
             "cluster-config-file",
             Text(may_be_empty=False),
             "nodes.conf",
-            "File in which this node keeps its id and the nodes it knows. Each node needs its own; it is not for"
-            " editing. Queue settings lie beside it, in nodes.conf.queues, and grants"
-            " of claims in nodes.conf.votes.",
+            "The nodes file, in which this node keeps its id and the nodes that it knows. Each node needs its own."
+            " Don't edit it. Queue settings are beside it in nodes.conf.queues, and grants of claims in"
+            " nodes.conf.votes.",
         ),
         Directive(
             "cluster-node-timeout",
@@ -387,8 +399,8 @@ _CLUSTER: Final = Section(
             "claim-drift-max",
             Integer(0, 50),
             1,
-            "Percent by which the clock of one node may run faster than that of another. A claim ends so much earlier"
-            " for its holder than for the voters.",
+            "Percent by which the clock of one node may run faster than that of another. A claim ends earlier by this"
+            " much for its holder than for the voters.",
             is_live=True,
         ),
         Directive("cluster-port", PORT, 0, "Port on which other nodes are accepted; 0: port + 10000."),
@@ -396,16 +408,16 @@ _CLUSTER: Final = Section(
             "cluster-seeds",
             Seeds(),
             (),
-            "Nodes to meet at start, host:port or host:port@busport: the same as CLUSTER MEET, but a node that"
-            " was removed with CLUSTER FORGET stays out. Already known ones, and this node itself, do no harm.",
+            "Nodes to meet at start, host:port or host:port@busport: the same as CLUSTER MEET, but a node that was"
+            " removed with CLUSTER FORGET stays out. Known nodes, and this node itself, are ignored.",
             example="10.0.0.1:7711 10.0.0.2:7711",
         ),
         Directive(
             "cluster-secret",
             Text(512),
             "",
-            "Secret shared by all nodes, which both ends of a link prove to know before anything else is read. Without"
-            " it the bus is open to any machine that reaches its port.",
+            "Secret shared by all nodes. Both ends of a link prove that they know it before anything else is read."
+            " Without it the bus is open to any machine that reaches its port.",
             is_secret=True,
             example="a-long-random-text",
         ),
@@ -413,18 +425,23 @@ _CLUSTER: Final = Section(
             "cluster-announce-ip",
             Text(255),
             "",
-            "Address under which other nodes and clients reach this node, if it can't see it itself (NAT, containers).",
+            "Address at which other nodes and clients reach this node, if the node can't see it itself (NAT,"
+            " containers).",
             example="203.0.113.7",
         ),
-        Directive("cluster-announce-port", PORT, 0, "Client port to announce in the same case; 0: the real one."),
-        Directive("cluster-announce-tls-port", PORT, 0, "The same for tls-port; 0: the real one."),
-        Directive("cluster-announce-bus-port", PORT, 0, "Bus port to announce in the same case; 0: the real one."),
+        Directive("cluster-announce-port", PORT, 0, "Client port to announce in the same case; 0: that of `port`."),
+        Directive(
+            "cluster-announce-tls-port", PORT, 0, ("TLS port to announce in the same case; 0: that of `tls-port`.")
+        ),
+        Directive(
+            "cluster-announce-bus-port", PORT, 0, ("Bus port to announce in the same case; 0: that of `cluster-port`.")
+        ),
         Directive(
             "datacenter",
             PlaceName(),
             "",
-            "Name of this node's data centre. REPLICATE QUORUM counts the nodes of one data centre. Nodes that name no"
-            " data centre share one.",
+            "Name of this node's data centre. REPLICATE QUORUM counts the nodes of one data centre. Nodes without"
+            " this directive share one data centre.",
             is_live=True,
             example="eu-central",
         ),
@@ -433,7 +450,7 @@ _CLUSTER: Final = Section(
             PlaceName(),
             "",
             "Name of this node's zone (rack, availability zone) in its data centre. Copies of a job go to zones that"
-            " have none first. Nodes that name none share one.",
+            " have none first. Nodes without this directive share one zone.",
             is_live=True,
             example="rack-1",
         ),
@@ -448,15 +465,15 @@ _CLUSTER: Final = Section(
             "repair-after",
             Integer(0, 10**6),
             600,
-            "The copies of a failed node are replaced after this many seconds; those of a forgotten node at once."
-            " 0: lost copies are never replaced.",
+            "Seconds after which the copies of a failed node are replaced. Those of a forgotten node are replaced at"
+            " once. 0: lost copies are never replaced.",
             is_live=True,
         ),
         Directive(
             "repair-rate",
             Integer(1, 10**6),
             1_000,
-            "Lost copies that this node replaces per second, at most.",
+            "The most lost copies that this node replaces per second.",
             is_live=True,
         ),
     ),
@@ -469,15 +486,15 @@ _OBSERVING: Final = Section(
             "slowlog-log-slower-than",
             Integer(-1 << 63),
             10_000,
-            "Commands that take more microseconds than this are remembered for SLOWLOG; 0: all, negative: none.",
+            "SLOWLOG records commands that take more microseconds than this; 0: all, negative: none.",
             is_live=True,
         ),
-        Directive("slowlog-max-len", Integer(0, 10**7), 128, "How many of them are remembered.", is_live=True),
+        Directive("slowlog-max-len", Integer(0, 10**7), 128, "The most commands that SLOWLOG keeps.", is_live=True),
         Directive(
             "latency-monitor-threshold",
             Integer(0),
             0,
-            "Events that take at least this many milliseconds are shown by LATENCY; 0: off.",
+            "LATENCY records events that take at least this many milliseconds; 0: off.",
             is_live=True,
         ),
     ),
@@ -498,23 +515,23 @@ _JOURNAL: Final = Section(
             "appendfilename",
             FileName(),
             "disque.aof",
-            "Name of the journal: the directory <name>.d inside dir. Each node needs one of its own.",
+            "Name of the journal: the directory <name>.d inside dir. Each node needs its own.",
         ),
         Directive(
             "appendfsync",
             Choice("always", "everysec", "no"),
             "everysec",
-            "When records are forced to disk. always: before the reply; a power cut loses nothing. everysec: once a"
-            " second; a power cut loses the last two seconds at most. no: the system decides. With each of them, a"
-            " killed process loses nothing that was confirmed to a client.",
+            "When records are forced to disk. always: before the reply; a power failure loses nothing. everysec: once"
+            " a second; a power failure loses the last two seconds at most. no: the system decides. With each of them,"
+            " a killed process loses nothing that was confirmed to a client.",
             is_live=True,
         ),
         Directive(
             "no-appendfsync-on-rewrite",
             YES_NO,
             False,
-            "Accepted so that files written for Disque can be used: a rewrite here doesn't compete with the journal's"
-            " own writes, so they go on being forced to disk.",
+            "No effect, for compatibility with Disque: a rewrite doesn't compete with the journal's own writes, so"
+            " these are still forced to disk.",
         ),
         Directive(
             "auto-aof-rewrite-percentage",
@@ -528,37 +545,37 @@ _JOURNAL: Final = Section(
             "auto-aof-rewrite-min-size",
             Memory(),
             64 * MB,
-            "The journal is not rewritten by itself before it has this size.",
+            "The journal is not rewritten automatically before it has this size.",
             is_live=True,
         ),
         Directive(
             "aof-rewrite-incremental-fsync",
             YES_NO,
             True,
-            "Accepted so that files written for Disque can be used: a rewrite here writes through the journal itself,"
-            " and is forced to disk with it.",
+            "No effect, for compatibility with Disque: a rewrite writes to the journal itself, and is forced to disk"
+            " with it.",
             is_live=True,
         ),
         Directive(
             "aof-load-truncated",
             YES_NO,
             True,
-            "Start with a journal whose last record is torn, and cut it off, instead of refusing it.",
+            "If the last record of the journal is torn, cut it off and start. With no, the node does not start.",
             is_live=True,
         ),
         Directive(
             "loading-wait",
             Integer(0, 3_600),
             2,
-            "Seconds after a start in which requests wait until the journal is read; after them they are refused with"
-            " -LOADING.",
+            "Seconds after a start during which requests wait until the journal is read. After that they are refused"
+            " with -LOADING.",
         ),
         Directive(
             "aof-enqueue-jobs-once",
             YES_NO,
             False,
-            "Put the jobs that were queued into their queues again at the next start, once: for a restart with SHUTDOWN"
-            " REWRITE-AOF. Loads the journal even if appendonly is no.",
+            "At the next start, once, put the jobs that were queued into their queues again; for a restart with"
+            " SHUTDOWN REWRITE-AOF. The journal is loaded even if appendonly is no.",
             is_live=True,
         ),
     ),
@@ -571,26 +588,25 @@ _EVENTS: Final = Section(
             "events",
             YES_NO,
             True,
-            "Write every transition of a job that this node makes into a log that others can read (EVENTS), in a"
-            " directory inside dir that is named after cluster-config-file: nodes.conf.events. A node that can't write"
-            " there starts and goes on without the log, says so and tries again. It costs a tenth to a sixth of the"
-            " node's CPU time, and disk space up to events-max-bytes; no costs nothing, and a later yes begins a new"
-            " log.",
+            "Write every transition of a job that this node makes into a log of events, which programs read with"
+            " EVENTS. It is in a directory inside dir that is named after cluster-config-file: nodes.conf.events. If"
+            " the node can't write there, it logs that, runs without the log, and tries again. The log costs a tenth"
+            " to a sixth of the node's CPU time, and disk space up to events-max-bytes. A later yes starts a new log.",
             is_live=True,
         ),
         Directive(
             "events-body",
             YES_NO,
             False,
-            "Put the body of a new job into its event.",
+            "Include the body of a new job in its event.",
             is_live=True,
         ),
         Directive(
             "events-max-bytes",
             Memory(),
             1 * GB,
-            "Space on disk that the log may take; beyond it the oldest events are removed; 0: no limit. A job's events"
-            " take about 250 bytes in all.",
+            "Disk space for the log; when it is full, the oldest events are removed; 0: no limit. The events of a job"
+            " take about 250 bytes together.",
             is_live=True,
         ),
         Directive(
@@ -604,13 +620,13 @@ _EVENTS: Final = Section(
 )
 
 _LEFTOVERS: Final = Section(
-    "Accepted so that files written for Disque can be used",
+    "No effect, for compatibility with Disque",
     (
         Directive(
             "hz",
             Integer(1, 500, is_clamped=True),
             10,
-            "Shown in INFO, without effect: timers here run when they are due.",
+            "Shown in INFO, but has no effect: timers run when they are due.",
             is_live=True,
         ),
         Directive("maxmemory-samples", Integer(1, 10**6), 5, "No effect.", is_live=True),

@@ -22,10 +22,10 @@ INTRODUCTION: Final = """\
 #     disque-server disque.conf
 #     disque-server disque.conf --port 7712 --bind 127.0.0.1
 #
-# Each line below that starts with # and no blank shows a default (or an example, where there is no default);
-# remove the # to change it. The environment comes after the file (DISQUE_TCP_BACKLOG=100), and directives of the
-# command line come last and win, as later lines do.
-# Amounts of memory: 1k is 1000 bytes, 1kb 1024; also m, mb, g, gb, in any case. Quotes and escapes ("\\n",
+# A line that starts with # but no blank shows the default of a directive, or an example if there is no default.
+# Remove the # to set it. Environment variables (DISQUE_TCP_BACKLOG=100) override this file, and directives on the
+# command line override both. If a directive is repeated, the last line wins.
+# Amounts of memory: 1k is 1000 bytes, 1kb is 1024; also m, mb, g, gb, case-insensitive. Quotes and escapes ("\\n",
 # "\\x41") work as in commands. Values marked (live) can be changed with CONFIG SET and saved with CONFIG REWRITE.
 """
 

@@ -40,7 +40,7 @@ from disque_py import event_format
 from disque_py.core import changing, events, lifecycle, replication, results, windows
 from disque_py.core.broker import SHARDS, Broker
 from disque_py.core.broker_parts import ACK_ASKED_MS
-from disque_py.core.changing import OUTCOME_CANCELED, OUTCOME_DOUBTED, OUTCOME_REPLACED
+from disque_py.core.changing import OUTCOME_CANCELED, OUTCOME_DOUBTED, OUTCOME_REPLACED, UNTOLD
 from disque_py.core.ids import is_valid_id, ttl_minutes
 from disque_py.core.job import ACKED, NO_TERMS, WAIT_REPL, Cancellation, Collection, Job, Replication
 from disque_py.core.job_attributes import BATCH
@@ -60,8 +60,6 @@ ACKED_COUNT_MAX: Final = 500_000
 UNKNOWN_HOLDERS_MAX: Final = 64
 # Jobs looked at per part of a walk over all of them; a job that is collected counts for ten.
 LOOKED_PER_PART: Final = 3_000
-# Third field of SETACK: the job's version. A node that never held the job, and writes no event, sends this instead.
-UNTOLD: Final = 0
 # A SETACK of two fields comes from a node that may know the job as done only.
 ITEMS_MIN: Final = 2
 OUTCOME_AT: Final = 3
@@ -98,7 +96,7 @@ def acknowledge(broker: Broker, job: Job, *, is_news: bool = False, is_canceled:
         replication.tell_taken(broker, job)  # The consumer had it from the node that took it.
     if is_canceled:
         if is_news:
-            events.canceled(broker, job)
+            events.canceled(broker, job, windows.replacement(job))
             broker.stats.jobs_canceled += 1
         elif broker.events is not None:
             events.learn(broker, job, event_format.CANCELED)
@@ -291,7 +289,8 @@ def on_setack(broker: Broker, sender: Node, items: list[Any]) -> None:
             if named and len(theirs) == 2 and sender in theirs and job_id in broker.tombstones:
                 send(only, DELJOB, (job_id, packed))  # Our first one was lost, or crossed this message.
             elif named:
-                _hold_ack(broker, job_id, theirs, ahead)
+                version = UNTOLD if len(item) > ITEMS_MIN and item[ITEMS_MIN] == UNTOLD else event_format.VERSION_FIRST
+                _hold_ack(broker, job_id, theirs, ahead, version)
                 send(only, GOTACK, (job_id, packed, 1))
             elif job_id in broker.tombstones:
                 send(only, DELJOB, (job_id, b""))
@@ -369,8 +368,11 @@ def may_remember(broker: Broker) -> bool:
     return broker.memory.acked_count < ACKED_COUNT_MAX and broker.used_memory <= broker.memory.limits[1]
 
 
-def _hold_ack(broker: Broker, job_id: bytes, holders: NodeSet, result: results.Item | None) -> None:
-    """Remember an ack of a job that we are said to hold and don't have, with its result: a late copy must find it."""
+def _hold_ack(broker: Broker, job_id: bytes, holders: NodeSet, result: results.Item | None, version: int) -> None:
+    """Remember an ack of a job that we are said to hold and don't have, with its result: a late copy must find it.
+
+    version   UNTOLD if no node that held the job has told of its end, as far as the sender knows
+    """
     if not is_valid_id(job_id):
         raise ValueError("an id that is none")
     if not may_remember(broker) or len(holders) > UNKNOWN_HOLDERS_MAX:
@@ -379,10 +381,11 @@ def _hold_ack(broker: Broker, job_id: bytes, holders: NodeSet, result: results.I
         return
     ttl_ms = max(1, ttl_minutes(job_id)) * 60_000
     job = Job(job_id, NO_TERMS, b"", 0, broker.now_ms + ttl_ms, holders)
+    job.version = version
     lifecycle.register_acked(broker, job)
     if result is not None:
-        _, value, version, node = result
-        broker.results.put(job_id, value, version, node, 0)
+        _, value, result_version, node = result
+        broker.results.put(job_id, value, result_version, node, 0)
     _look_later(broker, job, broker.acks.heard)
 
 
@@ -409,6 +412,8 @@ def on_gotack(broker: Broker, sender: Node, items: list[Any]) -> None:
         if theirs and ours is not theirs:
             merged = sets.union(ours, theirs)
             if not ours:
+                if job.version == UNTOLD:
+                    job.version = event_format.VERSION_FIRST  # The sender, or the holder that it asked, has told.
                 if broker.ends.watched:
                     broker.ends.note(job_id)  # Now the ack proves that the job is over.
                 work.confirmed = ()  # "Not a holder" as an answer to a dummy ack confirms nothing for a real set.

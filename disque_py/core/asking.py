@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from cluster_bus.messages import ASKJOBS, DIDJOBS, DOJOBS, JOBSARE
 from cluster_bus.node import Node
-from disque_py.core import census, client_acks, fencing, memory, moving, stalling
+from disque_py.core import census, client_acks, fencing, memory, moving, open_questions, stalling
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
 from disque_py.core.errors import CommandError
@@ -273,18 +273,13 @@ def on_answer(broker: Broker, sender: Node, items: list[Any]) -> None:
         if type(answer) is not bytes or len(answer) != question.count:
             raise ValueError("an answer for each job was expected")
         question.answers[sender] = answer
-        _without(broker, number, sender)
+        del question.unanswered[sender]
+        if not question.unanswered:
+            _end(broker, number)
 
 
 def on_link_lost(broker: Broker, node: Node) -> None:
     """Wait no longer for a node whose link broke."""
-    for number, question in list(broker.questions.items()):
-        if node in question.unanswered:
-            _without(broker, number, node)
-
-
-def _without(broker: Broker, number: int, node: Node) -> None:
-    question = broker.questions[number]
-    del question.unanswered[node]
-    if not question.unanswered:
-        _end(broker, number)
+    for number, question in open_questions.without(broker.questions, node).items():
+        if not question.unanswered:
+            _end(broker, number)

@@ -119,7 +119,12 @@ def _looked_at(broker: Broker) -> Iterator[None]:
             push = batches.pushes.get(batch.name)
             if push is None or (push.is_sent and broker.now_ms - push.begun_ms >= LOOK_MS):
                 keeping.push_ids(broker, batch)
-        if not batch.is_known or not keeping.is_primary(broker, batch):
+        if not batch.is_known:
+            continue
+        if not keeping.is_primary(broker, batch):
+            if batch.is_closed and batch.live and broker.me in batch.keepers:
+                # The others may have heard of an end, and said that the batch is done, while this node was cut off.
+                keeping.send_digests(broker, batch, batch.keepers)
             continue
         here = [node for node in batch.keepers if not node.flags & (FAIL | FORGOTTEN | LEAVING) or node is broker.me]
         keepers = keeping.chosen_keepers(broker, here)
@@ -128,9 +133,7 @@ def _looked_at(broker: Broker) -> Iterator[None]:
                 keeping.change(broker, batch, [(KEEPERS, b"".join([node.id for node in keepers]))])
         live = batch.live
         if live and batch.is_closed:
-            keeping.send_digests(
-                broker, batch, batch.keepers
-            )  # An end may have reached another keeper alone, in a push.
+            keeping.send_digests(broker, batch, batch.keepers)  # An end may have reached another one alone, in a push.
         if live and broker.now_ms - batch.touched_ms >= _lost_after_ms(batch):
             broker.schedule.walk(_expired(broker, batch))
         is_idle = not live and broker.now_ms - batch.touched_ms >= KEPT_MS

@@ -313,6 +313,17 @@ class JournalState:
         self.disk_trouble = ""
         self.stale_places: set[int] = set()
 
+    def add_live(self, place: int, size: int, records: int = 1) -> None:
+        """Count records of a segment that are needed, and their bytes."""
+        self.live_bytes[place] = self.live_bytes.get(place, 0) + size
+        self.live_records[place] = self.live_records.get(place, 0) + records
+
+    def drop_live(self, place: int, size: int) -> None:
+        """Count a record no more, unless its segment is gone."""
+        if place >= self.first_place and place in self.live_bytes:
+            self.live_bytes[place] -= size
+            self.live_records[place] -= 1
+
 
 class Memory:
     """Numbers that eviction and `maxmemory` go by (memory.py, spilling.py). `broker.used_memory` has the bytes.

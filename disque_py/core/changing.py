@@ -30,7 +30,9 @@ from disque_py.core.queue import PAUSED_IN
 # A part that a node said to have is asked for this often, and so many times.
 ASK_AGAIN_MS: Final = 1_000
 ASKS_MAX: Final = 5
-# Fourth field of SETACK: the job was canceled.
+# Third field of SETACK: the job's version. A node that never held the job, and writes no event, sends this instead.
+UNTOLD: Final = 0
+# Fourth field: the job was canceled.
 OUTCOME_CANCELED: Final = 1
 # … because another job took its place, so its key is not used any more (spec TP6).
 OUTCOME_REPLACED: Final = 2
@@ -223,6 +225,8 @@ def setack_of(broker: Broker, job: Job) -> tuple[Any, ...]:
     packed = broker.sets.pack(job.holders)
     if type(job.work) is Cancellation:
         return (job.id, packed, job.version, canceled_outcome(job))
+    if job.version == UNTOLD:
+        return (job.id, packed, UNTOLD, OUTCOME_DOUBTED)
     return (job.id, packed)
 
 

@@ -22,9 +22,9 @@ from cluster_bus.messages import ACKATTEMPT, DELJOB, RESULT, SETACK
 from cluster_bus.node import Node
 from disque_py import event_format
 from disque_py.core import events, lifecycle, replication, results
-from disque_py.core.acks import IS_DONE, UNTOLD, acknowledge, may_remember, try_collect
+from disque_py.core.acks import IS_DONE, acknowledge, may_remember, try_collect
 from disque_py.core.broker import Broker
-from disque_py.core.changing import OUTCOME_CANCELED
+from disque_py.core.changing import OUTCOME_CANCELED, UNTOLD
 from disque_py.core.ids import is_retried_id, ttl_minutes
 from disque_py.core.job import ACKED, NO_TERMS, WAIT_REPL, Cancellation, Collection, Job
 from disque_py.core.node_sets import EMPTY
@@ -184,6 +184,7 @@ def dummy_ack(broker: Broker, job_id: bytes) -> Job:
     """Make a record of an ack for a job we never held. It lives as long as the id says (at least one minute)."""
     ttl_ms = max(1, ttl_minutes(job_id)) * 60_000
     job = Job(job_id, NO_TERMS, b"", 0, broker.now_ms + ttl_ms, EMPTY)
+    job.version = UNTOLD  # Only a node that holds the job can tell of its end, also if we learn holders meanwhile.
     lifecycle.register_acked(broker, job)
     return job
 

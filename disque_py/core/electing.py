@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from cluster_bus.messages import VOTE
 from cluster_bus.node import ID_BYTES, Node
-from disque_py.core import gathering, stalling, voting
+from disque_py.core import gathering, open_questions, stalling, voting
 from disque_py.core.broker import Broker
 from disque_py.core.claims import send, voters_in_reach
 from disque_py.core.client import Client
@@ -258,18 +258,14 @@ def on_vote_is(broker: Broker, sender: Node, items: list[Any]) -> None:
 
 def on_link_lost(broker: Broker, node: Node) -> None:
     """Wait no longer for a voter whose link broke."""
-    for vote in broker.claims.rounds.values():
-        if node in vote.unanswered:
-            del vote.unanswered[node]
-            if vote.is_decided:
-                stalling.go_on_now(broker, vote.client)
+    for vote in open_questions.without(broker.claims.rounds, node).values():
+        if vote.is_decided:
+            stalling.go_on_now(broker, vote.client)
 
 
 def forget_client(broker: Broker, client: Client) -> None:
     """Forget the vote of a client that is gone. A list that was accepted is finished by the next change."""
-    rounds = broker.claims.rounds
-    for number in [number for number, vote in rounds.items() if vote.client is client]:
-        del rounds[number]
+    open_questions.forget_client(broker.claims.rounds, client)
 
 
 def _await_effect(broker: Broker, client: Client, epoch: int) -> Generator[None, None, None]:

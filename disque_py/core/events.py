@@ -133,9 +133,9 @@ def acked(broker: Broker, job: Job) -> None:
     job.since_ms = broker.wall_ms
 
 
-def canceled(broker: Broker, job: Job) -> None:
-    """Note that a job that a node held was canceled."""
-    note(broker, job, CANCELED_EVENT)
+def canceled(broker: Broker, job: Job, error: str = "") -> None:
+    """Note that a job that a node held was canceled; the error says which job took its place, if one did."""
+    note(broker, job, CANCELED_EVENT, {"error": error} if error else None)
 
 
 def event_of(job: Job, code: int, rare: dict[str, Any] | None = None, *, left: int | None = None) -> Event:

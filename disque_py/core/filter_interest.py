@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from cluster_bus.messages import FILTER_HINT, FILTER_INTEREST, FILTER_NEED
 from cluster_bus.node import Node
-from disque_py.core import handover, pulls, zones
+from disque_py.core import handover, pulls
 from disque_py.core.broker import Broker
 from disque_py.core.filters import GONE, PAIRS_MAX, Demand, Filter, Group, filters_of, want
 from disque_py.core.interest import (
@@ -32,6 +32,7 @@ from disque_py.core.interest import (
     LINGER_MS,
     NAME_BYTES_PER_LINK_MAX,
     POLLER_MS,
+    next_node,
 )
 from disque_py.core.job_attributes import META_BYTES_MAX
 from disque_py.core.queue import PAUSED_OUT, Queue
@@ -302,7 +303,10 @@ def send_hints(broker: Broker) -> None:
             continue
         if queue.paused & PAUSED_OUT or queue.is_stalled or group.client_for() is not None:
             continue
-        node, is_only = _next_node(broker, queue, group, demand)
+        retried = group.retried.length
+        waiting = {node: value if retried else plain for node, (value, plain) in demand.interested.items()}
+        silent = demand.hint_node if demand.hint_until_ms else None
+        node, is_only = next_node(broker, queue.name, waiting, demand.hints, silent)
         if node is None:
             continue
         demand.hints[node] = demand.hints.get(node, 0) + 1
@@ -318,36 +322,6 @@ def send_hints(broker: Broker) -> None:
         pairs = group.pairs
         broker.send(broker.sets.only(node), FILTER_HINT, (queue.name, pairs, group.length))
         broker.schedule.call_at(demand.hint_until_ms, partial(owe_hint, broker, queue.name, pairs))
-
-
-def _next_node(broker: Broker, queue: Queue, group: Group, demand: Demand) -> tuple[Node | None, bool]:
-    """Return the node to hint at, and whether it is the only one.
-
-    Nodes that did not just ignore a hint come first, of these near ones (spec ZN5).
-    """
-    best: Node | None = None
-    candidates = 0
-    now_ms = broker.now_ms
-    best_rank = (False, True, zones.REMOTE, 0.0)
-    silent = demand.hint_node if demand.hint_until_ms else None
-    for node, (value, plain) in demand.interested.items():
-        waiting = value if group.retried.length else plain
-        if waiting < 0 or not node.is_linked or handover.exchange(node).refuses(queue.name, now_ms):
-            continue
-        candidates += 1
-        rank = (
-            waiting == 0,
-            node is silent,
-            zones.distance(broker.me, node),
-            demand.hints.get(node, 0) / max(1, waiting),
-        )
-        if best is None or rank < best_rank:
-            best = node
-            best_rank = rank
-    if len(demand.hints) > len(demand.interested):
-        for node in [node for node in demand.hints if node not in demand.interested]:
-            del demand.hints[node]
-    return best, candidates == 1
 
 
 def on_hint(broker: Broker, sender: Node, items: list[Any]) -> None:

@@ -20,7 +20,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from cluster_bus.messages import ANSWER, QUESTION
-from disque_py.core import stalling
+from disque_py.core import open_questions, stalling
 from disque_py.core.errors import CommandError
 
 if TYPE_CHECKING:
@@ -121,9 +121,7 @@ def missing(broker: Broker, question: Question) -> list[Node]:
 
 def forget_client(broker: Broker, client: Client) -> None:
     """Forget the question of a client that is gone."""
-    asked = broker.gatherings.asked
-    for number in [number for number, question in asked.items() if question.client is client]:
-        del asked[number]
+    open_questions.forget_client(broker.gatherings.asked, client)
 
 
 def on_answer(broker: Broker, sender: Node, items: list[Any]) -> None:
@@ -137,20 +135,16 @@ def on_answer(broker: Broker, sender: Node, items: list[Any]) -> None:
             continue
         if outcome == ANSWERED:
             question.answers[sender] = question.check(answer)
-        _without(broker, question, sender)
+        del question.unanswered[sender]
+        if not question.unanswered:
+            stalling.go_on(broker, question.client)
 
 
 def on_link_lost(broker: Broker, node: Node) -> None:
     """Wait no longer for a node whose link broke in either direction."""
-    for question in list(broker.gatherings.asked.values()):
-        if node in question.unanswered:
-            _without(broker, question, node)
-
-
-def _without(broker: Broker, question: Question, node: Node) -> None:
-    del question.unanswered[node]
-    if not question.unanswered:
-        stalling.go_on(broker, question.client)
+    for question in open_questions.without(broker.gatherings.asked, node).values():
+        if not question.unanswered:
+            stalling.go_on(broker, question.client)
 
 
 def _end(broker: Broker, number: int) -> None:

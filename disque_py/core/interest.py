@@ -262,7 +262,12 @@ def _send_hint(broker: Broker, queue: Queue) -> None:
     if queue.is_stalled:
         return  # The body of its head is being read back; the hint goes out when it is there.
     while True:
-        node, is_only = _next_node(broker, queue, broker.consumers.plain_interest.get(queue.name))
+        waiting = queue.interested
+        plain = broker.consumers.plain_interest.get(queue.name)
+        if plain and not queue.retried_length:
+            waiting = {**waiting, **plain}  # Nothing here is for picky clients.
+        silent = queue.hint_sent_to if queue.hint_until_ms else None
+        node, is_only = next_node(broker, queue.name, demand_of(queue, waiting), queue.hints, silent)
         if node is None:
             return
         interested = demand_of(queue, queue.interested)
@@ -302,24 +307,25 @@ def _hints_before(queue: Queue, interested: dict[Node, int], node: Node) -> int:
     return int(min(ratios, default=0.0) * max(1, interested[node]))
 
 
-def _next_node(broker: Broker, queue: Queue, plain: dict[Node, int] | None) -> tuple[Node | None, bool]:
+def next_node(
+    broker: Broker, name: bytes, interested: dict[Node, int], hints: dict[Node, int], silent: Node | None
+) -> tuple[Node | None, bool]:
     """Return the node to hint at, and whether it is the only one; prefer nodes that did not just ignore a hint.
 
     Of these, near nodes come first (spec ZN5). A node whose clients waited a moment ago (they poll, or are busy with a
-    job) gets a hint only if none waits now. `plain` says where not all clients take every job.
+    job) gets a hint only if none waits now. Hints of nodes that are not interested any more are forgotten.
+
+    name         of the queue
+    interested   node -> clients that wait there for these jobs; below 0: for other ones only
+    hints        node -> hints that it got
+    silent       the node that ignored the last hint
     """
     best: Node | None = None
     candidates = 0
     now_ms = broker.now_ms
     best_rank = (False, True, zones.REMOTE, 0.0)
-    silent = queue.hint_sent_to if queue.hint_until_ms else None
-    hints = queue.hints
-    interested = queue.interested
-    if plain and not queue.retried_length:
-        interested = {**interested, **plain}  # Nothing here is for picky clients.
-    interested = demand_of(queue, interested)
     for node, waiting in interested.items():
-        if waiting < 0 or not node.is_linked or handover.exchange(node).refuses(queue.name, now_ms):
+        if waiting < 0 or not node.is_linked or handover.exchange(node).refuses(name, now_ms):
             continue
         candidates += 1
         rank = (

@@ -41,7 +41,7 @@ from typing import Any, Final
 
 from cluster_bus.messages import ISKEY, KEYIS, OUTCOME, OUTCOME_IS
 from cluster_bus.node import Node
-from disque_py.core import replication, stalling, windows
+from disque_py.core import open_questions, replication, stalling, windows
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
 from disque_py.core.errors import CommandError
@@ -262,9 +262,7 @@ def look_up(broker: Broker, client: Client, keys: list[bytes]) -> Generator[None
 
 def forget_client(broker: Broker, client: Client) -> None:
     """End the look-ups of a client that is gone or waits no longer."""
-    lookups = broker.producers.lookups
-    for number in [number for number, lookup in lookups.items() if lookup.client is client]:
-        del lookups[number]
+    open_questions.forget_client(broker.producers.lookups, client)
 
 
 def _heard(broker: Broker, lookup: Lookup, sender: Node, chars: bytes, named: bytes) -> None:
@@ -646,12 +644,10 @@ def on_link_up(broker: Broker, node: Node) -> None:
 
 def on_link_lost(broker: Broker, node: Node) -> None:
     """Ask all nodes again where this node was asked: a link to or from it broke, and answers may be lost."""
-    for lookup in broker.producers.lookups.values():
-        if node in lookup.unanswered:
-            del lookup.unanswered[node]
-            lookup.missed = True
-            if not lookup.unanswered:
-                stalling.go_on(broker, lookup.client)
+    for lookup in open_questions.without(broker.producers.lookups, node).values():
+        lookup.missed = True
+        if not lookup.unanswered:
+            stalling.go_on(broker, lookup.client)
     for chars, search in list(broker.producers.searches.items()):
         if search.creator is node:
             search.creator = None

@@ -17,11 +17,11 @@ Which node asks which is keying.py. Spec K1, K6, TP5.
 from __future__ import annotations
 
 from base64 import b64encode
-from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
 from disque_py.core import windows
+from disque_py.core.expiring_ids import ExpiringIds
 from disque_py.core.job import Job
 
 if TYPE_CHECKING:
@@ -38,7 +38,6 @@ RECORD_BYTES: Final = 52
 SPAN_SHIFT: Final = 14
 # … and at most this many at a time.
 FORGOTTEN_PER_PART: Final = 2_000
-PART_EVERY_MS: Final = 10
 
 
 def key_chars(queue: bytes, key: bytes) -> bytes:
@@ -53,11 +52,11 @@ class Keys:
     over   id of a job that is no longer here -> (when its key is free, segment of the journal that says so; 0: none)
     """
 
-    __slots__ = ("_broker", "_spans", "jobs", "over")
+    __slots__ = ("_broker", "_ends", "jobs", "over")
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._spans: dict[int, list[bytes]] = {}
+        self._ends = ExpiringIds(broker, SPAN_SHIFT, FORGOTTEN_PER_PART, self._end)
         self.jobs: dict[bytes, tuple[bytes, ...]] = {}
         self.over: dict[bytes, tuple[int, int]] = {}
 
@@ -123,14 +122,13 @@ class Keys:
         chars = job_id[KEY_AT:KEY_END]
         self.jobs[chars] = (*self.jobs.get(chars, ()), job_id)
         self._remember(job_id, expire_at_ms, place)
-        broker.journal.live_bytes[place] = broker.journal.live_bytes.get(place, 0) + RECORD_BYTES
-        broker.journal.live_records[place] = broker.journal.live_records.get(place, 0) + 1
+        broker.journal.add_live(place, RECORD_BYTES)
 
     def record_again(self, job_id: bytes, number: int) -> None:
         """Write the record anew, because its segment is to go. 0: the journal is new."""
         known = self.over.get(job_id)
         if known is not None and (not number or known[1] == number):
-            self._unplace(known[1])
+            self._broker.journal.drop_live(known[1], RECORD_BYTES)
             self.over[job_id] = (known[0], 0)
             self._broker.outbox.keys[job_id] = None
 
@@ -138,18 +136,14 @@ class Keys:
         """Return the keys that the journal must record: (id, ms left)."""
         broker = self._broker
         ids, broker.outbox.keys = broker.outbox.keys, {}
+        journal = broker.journal
         records = []
         for job_id in ids:
             known = self.over.get(job_id)
             if known is not None and known[0] > broker.now_ms:
-                self._unplace(known[1])
-                self.over[job_id] = (known[0], broker.journal.place)
-                broker.journal.live_bytes[broker.journal.place] = (
-                    broker.journal.live_bytes.get(broker.journal.place, 0) + RECORD_BYTES
-                )
-                broker.journal.live_records[broker.journal.place] = (
-                    broker.journal.live_records.get(broker.journal.place, 0) + 1
-                )
+                journal.drop_live(known[1], RECORD_BYTES)
+                self.over[job_id] = (known[0], journal.place)
+                journal.add_live(journal.place, RECORD_BYTES)
                 records.append((job_id, known[0] - broker.now_ms))
         return records
 
@@ -164,35 +158,17 @@ class Keys:
         assert job_id in self.jobs.get(job_id[KEY_AT:KEY_END], ())
         self.over[job_id] = (expire_at_ms, place)
         self._broker.used_memory += USED_BYTES
-        number = expire_at_ms >> SPAN_SHIFT
-        span = self._spans.get(number)
-        if span is None:
-            span = self._spans[number] = []
-            self._broker.schedule.call_at(number + 1 << SPAN_SHIFT, partial(self._end_span, number))
-        span.append(job_id)
+        self._ends.add(job_id, expire_at_ms)
 
-    def _end_span(self, number: int) -> None:
-        """Forget keys whose TTL is over, a part at a time."""
-        broker = self._broker
-        span = self._spans[number]
-        for job_id in span[-FORGOTTEN_PER_PART:]:
+    def _end(self, ids: list[bytes]) -> None:
+        """Forget keys whose TTL is over."""
+        now_ms = self._broker.now_ms
+        for job_id in ids:
             known = self.over.get(job_id)
-            if known is not None and known[0] <= broker.now_ms:
+            if known is not None and known[0] <= now_ms:
                 self._forget_over(job_id)
                 self.leave(job_id)
-        del span[-FORGOTTEN_PER_PART:]
-        if span:
-            broker.schedule.call_at(broker.now_ms + PART_EVERY_MS, partial(self._end_span, number))
-        else:
-            del self._spans[number]
 
     def _forget_over(self, job_id: bytes) -> None:
-        self._unplace(self.over.pop(job_id)[1])
+        self._broker.journal.drop_live(self.over.pop(job_id)[1], RECORD_BYTES)
         self._broker.used_memory -= USED_BYTES
-
-    def _unplace(self, place: int) -> None:
-        """Note that a record of a key counts no more."""
-        broker = self._broker
-        if place >= broker.journal.first_place and place in broker.journal.live_bytes:
-            broker.journal.live_bytes[place] -= RECORD_BYTES
-            broker.journal.live_records[place] -= 1

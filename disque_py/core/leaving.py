@@ -4,11 +4,12 @@ Queued jobs go by hand-over. A copy goes by REPLJOB to a node that is not a hold
 LEFT tells all holders which node replaces us. When every one of them has answered, our copy is dropped.
 
 If every usable node is said to hold the job already, LEFT without a new holder asks them whether they do. One that does
-is enough, and the missing copy is counted; if none does, ours stays.
+is enough, and the missing copy is counted; if none does, ours stays. A holder that says that it has no copy lost it.
+The node that replaces us may have asked it for other jobs already. So a node with a copy is told to take a turn.
 
 Leased jobs wait for their ack or for the end of the lease. Delivered at-most-once jobs are dropped. Acks are collected
 or passed on. Jobs that can't go stay, and `blocked_by` says why.
-Spec V1, V2, V3, V4, V5.
+Spec V1, V2, V3, V4, V5, RC3.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any, Final
 from cluster_bus.messages import HOLDERS, LEFT, LEFT_OK, REPLJOB, SETACK
 from cluster_bus.node import FORGOTTEN, ID_BYTES, Node
 from disque_py import event_format
-from disque_py.core import acks, changing, events, handover, lifecycle, pulls, spilling
+from disque_py.core import acks, changing, events, handover, lifecycle, pulls, repair_turns, spilling
 from disque_py.core.broker import SHARDS, Broker
 from disque_py.core.job import ACKED, ACTIVE, GONE, Job
 from disque_py.core.job_snapshot import snapshot_of
@@ -44,15 +45,17 @@ class Move:
     new           the node that shall replace us; None if every node seems to hold the job
     is_taken      `new` has it, or no node has to take it: LEFT has been sent
     has_other     another node is known to have a copy
+    is_short      a holder has lost its copy
     unanswered    holders that have not answered LEFT
     """
 
-    __slots__ = ("asked_ms", "has_other", "is_taken", "new", "unanswered")
+    __slots__ = ("asked_ms", "has_other", "is_short", "is_taken", "new", "unanswered")
 
     def __init__(self, new: Node | None, now_ms: int) -> None:
         self.new = new
         self.is_taken = new is None
         self.has_other = False
+        self.is_short = False
         self.unanswered: tuple[Node, ...] = ()
         self.asked_ms = now_ms
 
@@ -240,7 +243,7 @@ def _send_left(broker: Broker, job: Job, move: Move) -> None:
     new = move.new.id if move.new is not None else b""
     linked = broker.sets.of(node for node in move.unanswered if node.is_linked)
     if linked:
-        item = (job.id, broker.me.id, new, broker.sets.pack(job.holders))
+        item = (job.id, broker.me.id, new, broker.sets.pack(job.holders), job.version)
         broker.send(broker.sets.others(linked), LEFT, item)
 
 
@@ -272,6 +275,8 @@ def _drop_if_answered(broker: Broker, job: Job, move: Move) -> None:
     broker.drain.moving.pop(job, None)
     if move.has_other:
         broker.stats.copies_missing_leaving += move.new is None
+        if move.is_short:
+            repair_turns.give_turn(broker, job)
         lifecycle.forget(broker, job)
     else:
         broker.drain.block("no other node has the copy of a job")
@@ -320,7 +325,7 @@ def on_left(broker: Broker, sender: Node, items: list[Any]) -> None:
     """Merge what a holder knows that gives up its copy, perhaps for another node's, and say whether we have one."""
     only = broker.sets.only(sender)
     sets = broker.sets
-    for job_id, old, new, packed, *_ in items:
+    for job_id, old, new, packed, *more in items:
         if len(old) != ID_BYTES or len(new) not in (0, ID_BYTES):
             raise ValueError("a node id that is none")
         holders = sets.unpack(packed)
@@ -333,6 +338,8 @@ def on_left(broker: Broker, sender: Node, items: list[Any]) -> None:
             changing.send_ack(broker, sender, job)
             broker.send(only, LEFT_OK, (job_id, HAS_ACK))
         else:
+            if more:
+                events.heard(job, more[0])  # The leaver may hold the job again one day, and go on from a copy of ours.
             merged = sets.union(job.holders, holders)
             if new:
                 merged = sets.add(merged, broker.cluster.intern(new))
@@ -364,5 +371,6 @@ def on_left_ok(broker: Broker, sender: Node, items: list[Any]) -> None:
             move.has_other = True
         elif has == HAS_NOT and sender is not move.new:
             _is_no_holder(broker, job, sender)
+            move.is_short = True
         if job.state == ACTIVE and job.work is None:
             _drop_if_answered(broker, job, move)

@@ -15,7 +15,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import Any, Final
 
-from cluster_bus.node import FAIL, Node
+from cluster_bus.node import FAIL, LEAVING, Node
 from disque_py import event_format
 from disque_py.core import repair_turns
 from disque_py.core.broker import SHARDS, Broker
@@ -273,13 +273,17 @@ def _walk_first(broker: Broker) -> int:
 def _look_at_later(broker: Broker) -> None:
     """Give turns to jobs that were not in scope when a walk met them. One of their copies may be lost."""
     repairs = broker.repairs
+    if len(repairs.turns) >= 2 * TURNS_MAX:
+        return
     for job in list(islice(repairs.later, LOOKED_PER_PART)):
         del repairs.later[job]
         if job.state == WAIT_REPL:
             repairs.later[job] = None  # It is looked at again after all others.
         elif job not in repairs.turns and in_scope(broker, job):
             _begin_cycle(repairs)
-            repairs.cycle.setdefault(broker.me, "a job that was being added, or about to end, may lack a copy")
+            repairs.cycle.setdefault(
+                broker.me, "a job that was being added, about to end, or of a node that left, may lack a copy"
+            )
             repair_turns.take(broker, job, broker.now_ms + TURN_MS * repair_turns.position(broker, job.holders))
 
 
@@ -307,7 +311,7 @@ def _walk_rest(broker: Broker) -> int:
 
 
 def on_taketurn(broker: Broker, sender: Node, items: list[Any]) -> None:
-    """Take the turn of jobs that a holder behind us says have too few copies."""
+    """Take the turn of jobs that a holder behind us, or one that leaves, says have too few copies."""
     repairs = broker.repairs
     if not broker.settings.repair_after or broker.is_leaving:
         return
@@ -316,7 +320,9 @@ def on_taketurn(broker: Broker, sender: Node, items: list[Any]) -> None:
             job = broker.find(job_id)
             if job is None or job in repairs.turns or not in_scope(broker, job):
                 continue
-            if len(repairs.turns) < 3 * TURNS_MAX:
+            if sender.flags & LEAVING:
+                repairs.later[job] = None  # There may be many, and the sender can't say it again.
+            elif len(repairs.turns) < 3 * TURNS_MAX:
                 if not repairs.cycle:
                     suspect(broker, sender, "it says that copies are missing")
                 repair_turns.ask(broker, job, repair_turns.take(broker, job, broker.now_ms))

@@ -129,7 +129,7 @@ class Repairs:
 
     turns         jobs that take a turn
     later         jobs that were not in scope when a walk met them: they waited for their first copies, or were about
-                  to end. They take a turn after that
+                  to end. They take a turn after that. So do jobs of a node that left, of which a holder lost its copy
     named         job -> nodes that this node named as new holders, and that may get their copy late (acks.py)
     questions     number -> what members were asked
     number        of the last question

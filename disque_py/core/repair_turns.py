@@ -22,9 +22,8 @@ from cluster_bus.messages import HAVE, HAVEARE, REPLJOB, RESTORED, SETACK, SHORT
 from cluster_bus.node import FORGOTTEN, LEAVING, UNKNOWN, Node
 from disque_py import event_format
 from disque_py.core import changing, events, spilling, zones
-from disque_py.core.acks import UNTOLD
 from disque_py.core.broker import Broker
-from disque_py.core.changing import OUTCOME_CANCELED
+from disque_py.core.changing import OUTCOME_CANCELED, UNTOLD
 from disque_py.core.ids import is_valid_id
 from disque_py.core.job import ACKED, ACTIVE, GONE, QUEUED, WAIT_REPL, Cancellation, Job
 from disque_py.core.job_snapshot import snapshot_of
@@ -411,6 +410,18 @@ def _end(broker: Broker, job: Job, turn: Turn, kind: int) -> None:
         others = broker.sets.others(broker.sets.of(filter(is_reachable, broker.sets.others(job.holders))))
         if others:
             _note(broker, kind, others, job)
+
+
+def give_turn(broker: Broker, job: Job) -> None:
+    """Tell another holder to look for copies of a job that this node gives up."""
+    others = list(filter(is_reachable, broker.sets.others(job.holders)))
+    if others and in_scope(broker, job):
+        first = min(others, key=_id_of)
+        broker.send(broker.sets.only(first), TAKETURN, ([job.id],))
+
+
+def _id_of(node: Node) -> bytes:
+    return node.id
 
 
 def _note(broker: Broker, kind: int, nodes: tuple[Node, ...], job: Job) -> None:

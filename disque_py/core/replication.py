@@ -338,7 +338,8 @@ def _on_known(broker: Broker, sender: Node, job: Job, known: Job | None, snapsho
         broker.send(only, REFUSED, (job.id, REFUSED_BUSY))
         return
     known.holders = sets.union(known.holders, job.holders)
-    events.heard(known, job.version)
+    if known.version != changing.UNTOLD:
+        events.heard(known, job.version)
     mark_holders_dirty(broker, known)
     if known.state != ACKED and (job.attributes is not None or known.attributes is not None):
         changing.merge(broker, sender, known, job, snapshot)

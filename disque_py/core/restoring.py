@@ -211,8 +211,7 @@ class Restoring:
         broker.used_memory += used + count * JOB_BYTES
         if broker.memory.is_spilling and count:
             broker.spill.fresh += jobs[-count:]
-        broker.journal.live_bytes[number] = broker.journal.live_bytes.get(number, 0) + size + count * BASE_BYTES
-        broker.journal.live_records[number] = broker.journal.live_records.get(number, 0) + count
+        broker.journal.add_live(number, size + count * BASE_BYTES, count)
 
     def _states(self, items: list[Any], elapsed_ms: int) -> None:
         broker = self._broker

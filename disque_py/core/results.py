@@ -15,9 +15,9 @@ This module is data. acks.py decides, and journaling.py writes the records. Spec
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from disque_py.core.expiring_ids import ExpiringIds
 from disque_py.core.job import Collection
 
 if TYPE_CHECKING:
@@ -30,7 +30,6 @@ RECORD_BYTES: Final = 80
 SPAN_SHIFT: Final = 10
 # … and at most this many at a time.
 FORGOTTEN_PER_PART: Final = 1_000
-PART_EVERY_MS: Final = 10
 # The most bytes of a result that another node may send; as of `result-max-bytes`.
 BYTES_MAX: Final = 64 * 1024 * 1024
 VERSION_LIMIT: Final = 1 << 31
@@ -81,11 +80,11 @@ class Results:
     bytes   accounted bytes of all
     """
 
-    __slots__ = ("_broker", "_spans", "by_id", "bytes")
+    __slots__ = ("_broker", "_ends", "by_id", "bytes")
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._spans: dict[int, list[bytes]] = {}
+        self._ends = ExpiringIds(broker, SPAN_SHIFT, FORGOTTEN_PER_PART, self._end)
         self.by_id: dict[bytes, Result] = {}
         self.bytes = 0
 
@@ -198,17 +197,12 @@ class Results:
         return records
 
     def _place(self, result: Result, place: int) -> None:
-        journal = self._broker.journal
         result.place = place
-        journal.live_bytes[place] = journal.live_bytes.get(place, 0) + RECORD_BYTES + len(result.value)
-        journal.live_records[place] = journal.live_records.get(place, 0) + 1
+        self._broker.journal.add_live(place, RECORD_BYTES + len(result.value))
 
     def _unplace(self, result: Result) -> None:
         """Note that the record of a result counts no more."""
-        journal = self._broker.journal
-        if result.place >= journal.first_place and result.place in journal.live_bytes:
-            journal.live_bytes[result.place] -= RECORD_BYTES + len(result.value)
-            journal.live_records[result.place] -= 1
+        self._broker.journal.drop_live(result.place, RECORD_BYTES + len(result.value))
         result.place = 0
 
     # -- time --------------------------------------------------------------------------------------
@@ -218,25 +212,13 @@ class Results:
         size = RESULT_BYTES + len(result.value)
         self.bytes += size
         self._broker.used_memory += size
-        if not result.expire_at_ms:
-            return
-        number = result.expire_at_ms >> SPAN_SHIFT
-        span = self._spans.get(number)
-        if span is None:
-            span = self._spans[number] = []
-            self._broker.schedule.call_at(number + 1 << SPAN_SHIFT, partial(self._end_span, number))
-        span.append(job_id)
+        if result.expire_at_ms:
+            self._ends.add(job_id, result.expire_at_ms)
 
-    def _end_span(self, number: int) -> None:
-        """Forget results whose time is over, a part at a time."""
-        broker = self._broker
-        span = self._spans[number]
-        for job_id in span[-FORGOTTEN_PER_PART:]:
+    def _end(self, ids: list[bytes]) -> None:
+        """Forget results whose time is over."""
+        now_ms = self._broker.now_ms
+        for job_id in ids:
             known = self.by_id.get(job_id)
-            if known is not None and 0 < known.expire_at_ms <= broker.now_ms:
+            if known is not None and 0 < known.expire_at_ms <= now_ms:
                 self.drop(job_id)
-        del span[-FORGOTTEN_PER_PART:]
-        if span:
-            broker.schedule.call_at(broker.now_ms + PART_EVERY_MS, partial(self._end_span, number))
-        else:
-            del self._spans[number]

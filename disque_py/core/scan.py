@@ -14,10 +14,10 @@ from typing import Final
 from disque_py.core.broker import SHARDS, Broker
 from disque_py.core.census import is_delayed_elsewhere
 from disque_py.core.events import status_of
-from disque_py.core.job import GONE, QUEUED, Job
+from disque_py.core.job import ACKED, GONE, QUEUED, Cancellation, Job
 from disque_py.core.pulls import import_rate
 from disque_py.core.queue import Queue
-from disque_py.event_format import INVISIBLE, PENDING
+from disque_py.event_format import CANCELED, COMPLETED, INVISIBLE, PENDING
 
 # Shards visited per call beyond the first, as a multiple of COUNT (spec R11).
 VISITS_PER_COUNT: Final = 10
@@ -81,7 +81,12 @@ class JobFilter:
 
 
 def shown_status(broker: Broker, job: Job) -> int:
-    """Return the state that its users see. Only the timer of a copy tells that the job's DELAY lasts."""
+    """Return the state that its users see. Only the timer of a copy tells that the job's DELAY lasts.
+
+    The status that this node noted may be older than the end, which it hears from the node with the command.
+    """
+    if job.state == ACKED:
+        return CANCELED if isinstance(job.work, Cancellation) else COMPLETED
     status = status_of(job)
     if status == PENDING and job.state != QUEUED and is_delayed_elsewhere(broker, job):
         return INVISIBLE

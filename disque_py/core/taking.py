@@ -114,7 +114,8 @@ def _known_again(broker: Broker, sender: Node, known: Job, job: Job, snapshot: A
     if known.state == WAIT_REPL:
         return REFUSED_BUSY  # Its producer still waits for us; queueing the job would not answer it (spec Q7).
     known.holders = sets.union(known.holders, job.holders)
-    events.heard(known, job.version)
+    if known.version != changing.UNTOLD:
+        events.heard(known, job.version)
     mark_holders_dirty(broker, known)
     if known.state == ACKED:
         changing.send_ack(broker, sender, known)

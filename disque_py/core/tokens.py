@@ -102,10 +102,7 @@ class Tokens:
 
     def _unplace(self, token: Token) -> None:
         """Note that the token's records count no more."""
-        broker = self._broker
-        if token.place >= broker.journal.first_place and token.place in broker.journal.live_bytes:
-            broker.journal.live_bytes[token.place] -= token.recorded_bytes
-            broker.journal.live_records[token.place] -= 1
+        self._broker.journal.drop_live(token.place, token.recorded_bytes)
         token.place = token.recorded_bytes = 0
 
     def held(self, name: bytes) -> list[Job]:
@@ -195,8 +192,7 @@ class Tokens:
             token.is_new = False
             token.place = place
             token.recorded_bytes = RECORD_BYTES + len(name) + RECORDED_ID_BYTES * len(ids)
-            broker.journal.live_bytes[place] = broker.journal.live_bytes.get(place, 0) + token.recorded_bytes
-            broker.journal.live_records[place] = broker.journal.live_records.get(place, 0) + 1
+            broker.journal.add_live(place, token.recorded_bytes)
 
     def clear(self) -> None:
         """Forget all tokens, because all jobs are gone (reset.py)."""

@@ -61,10 +61,15 @@ def is_used(job: Job, now_ms: int) -> bool:
 
 def is_replaced(job: Job) -> bool:
     """Whether the job was canceled because another one took its place."""
-    if job.state != ACKED:
-        return False
+    return job.state == ACKED and bool(replacement(job))
+
+
+def replacement(job: Job) -> str:
+    """Return the error of a job whose place another one took, or is about to take; empty for any other job."""
     part = job.part
-    return part is not None and part.error is not None and part.error.startswith(REPLACED_BY)
+    if part is None or part.error is None or not part.error.startswith(REPLACED_BY):
+        return ""
+    return part.error.decode("ascii", "replace")
 
 
 def is_replacing(job: Job) -> bool:

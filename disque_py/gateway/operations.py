@@ -117,29 +117,29 @@ SEARCH: Final = (
     Argument("status", Choice(STATUSES), "jobs of this status; `pending` by default"),
     WHERE,
     Argument("reason", Text(1, 1024), "only jobs whose last failure has this text in its reason"),
-    Argument("older_ms", MS, "only jobs that were added so many milliseconds ago, or earlier"),
+    Argument("older_ms", MS, "only jobs that were added at least this many milliseconds ago"),
 )
 CHANGED_SEARCH: Final = (Argument("status", Choice(CHANGED), "jobs of this status; `pending` by default"), *SEARCH[1:])
-REQUEST_ID: Final = "the same request again, with the same id, has its effect once"
+REQUEST_ID: Final = "a repeated request with the same id takes effect once"
 
 ENQUEUE_OPTIONS: Final = (
     Argument("timeout_ms", MS, "milliseconds for making copies; 5000 by default"),
-    Argument("replicate", Whole(1, 65535), "nodes that have a copy before the answer"),
+    Argument("replicate", Whole(1, 65535), "number of nodes that have a copy before the response"),
     Argument("delay_ms", MS, "milliseconds until the job is pending"),
     Argument("retry_ms", MS, "milliseconds of a lease; 0: deliver at most once"),
-    Argument("ttl_ms", SPAN, "milliseconds after which the job is dropped"),
-    Argument("maxlen", Whole(1, 2**62), "refuse the job if the queue has so many"),
-    Argument("async", Flag(), "answer before the copies are made"),
+    Argument("ttl_ms", SPAN, "milliseconds after which the job is deleted, done or not"),
+    Argument("maxlen", Whole(1, 2**62), "refuse the job if the queue has this many jobs"),
+    Argument("async", Flag(), "respond before the copies are made"),
     Argument("priority", Whole(-(2**63), 2**63 - 1), "lower numbers are served first"),
     Argument("meta", Pairs(), "pairs that travel with the job; in a query `name:value`, repeated"),
-    Argument("key", Text(1, 1024), "one job per queue and key"),
-    Argument("attempts", Whole(0, 10**9), "deliveries before the job is errored; 0: any number"),
-    Argument("backoff", Text(0, 200), "delay after a failure, as `exponential:1000:60000:20`"),
+    Argument("key", Text(1, 1024), "add only one job per queue and key"),
+    Argument("attempts", Whole(0, 10**9), "deliveries before the job is errored; 0: no limit"),
+    Argument("backoff", Text(0, 200), "delay after a failure, such as `exponential:1000:60000:20`"),
     Argument("request_id", Text(1, 256), f"{REQUEST_ID}; it is the job's key"),
     Argument("window_ms", MS, "milliseconds in which the key is used, rounded up to seconds; 0: until the job is over"),
-    Argument("replace", Flag(), "take the place of the key's job if that still waits for its delay"),
+    Argument("replace", Flag(), "replace the key's job if that still waits for its delay"),
     Argument("batch", NAME, "the batch that the job belongs to"),
-    Argument("zones", Whole(1, 65535), "zones that have a copy before the answer"),
+    Argument("zones", Whole(1, 65535), "number of zones that have a copy before the response"),
 )
 RESULTS: Final = (
     Argument("result", Text(0, 2**30), "the result of the job, as text"),
@@ -169,12 +169,12 @@ QUEUE_FIELDS: Final = (
     Argument("delay_ms", MS, "DELAY of jobs that name none"),
     Argument("ttl_ms", MS, "TTL of jobs that name none; 0: the default"),
     Argument("replicate", Text(0, 16), "copies of jobs that name no number: a number, or `quorum`"),
-    Argument("attempts", Whole(0, 10**9), "deliveries of jobs that name no limit; 0: any number"),
+    Argument("attempts", Whole(0, 10**9), "deliveries of jobs that name no limit; 0: no limit"),
     Argument("backoff", Text(0, 200), "back-off of jobs that name none"),
     Argument("dead_letter", Text(0, 1024), "queue for jobs without attempts left"),
     Argument("retention_ms", MS, "how long errored jobs stay; 0: the default"),
-    Argument("maxlen", Whole(0, 2**62), "pending jobs in the cluster at most; 0: any number"),
-    Argument("maxsize", Whole(0, 2**40), "bytes of a body at most; 0: any number"),
+    Argument("maxlen", Whole(0, 2**62), "the most pending jobs in the cluster; 0: no limit"),
+    Argument("maxsize", Whole(0, 2**40), "the most bytes of a body; 0: no limit"),
     Argument("require_meta", Texts(256, 8), "names that the metadata must have"),
     Argument("more", Pairs(), "further settings of newer nodes, by the broker's names"),
 )
@@ -186,17 +186,17 @@ TABLE: Final = (
     ),
     Operation(
         "enqueue_batch", "POST", "/v1/queues/{queue}/jobs:batch", "produce", "queue",
-        "Add many jobs: each line is the body of an `enqueue`, and each line of the answer its result.", "ADDJOB",
+        "Add many jobs: each line is the body of an `enqueue`, and each line of the response its result.", "ADDJOB",
         (QUEUE,), ENQUEUE_ERRORS, 200, changes=True, form="lines",
     ),
     Operation(
         "dequeue", "POST", "/v1/queues/{queue}/dequeue", "consume", "queue",
-        "Take jobs from a queue, or wait for one. Jobs of a caller that hangs up are put back.", "GETJOB",
+        "Fetch jobs from a queue, or wait for one. If the caller disconnects, its jobs are put back.", "GETJOB",
         (
             QUEUE,
-            Argument("max", Whole(1, 10_000), "jobs at most; 1 by default"),
+            Argument("max", Whole(1, 10_000), "the most jobs; 1 by default"),
             Argument("wait_ms", MS, "milliseconds to wait for a job; 0, the default: don't wait"),
-            Argument("lease_ms", SPAN, "milliseconds of these leases; by default the jobs' own"),
+            Argument("lease_ms", SPAN, "the lease in milliseconds; by default that of each job"),
             WHERE,
             Argument("request_id", Text(1, 256), f"{REQUEST_ID}: the same jobs, as long as they are leased"),
         ),
@@ -217,18 +217,18 @@ TABLE: Final = (
             ATTEMPT,
             FENCE,
             Argument("delay_ms", MS, "milliseconds until the next delivery; by default the back-off decides"),
-            Argument("reason", Text(0, 4096), "the error; longer ones than 1024 bytes are cut"),
-            Argument("final", Flag(), "spend all attempts: the job is errored, or a dead letter"),
+            Argument("reason", Text(0, 4096), "the error; it is cut to 1024 bytes"),
+            Argument("final", Flag(), "use up all attempts: the job becomes errored, or a dead letter"),
         ),
         (*SETTLE_ERRORS, "OOM"), changes=True,
     ),
     Operation(
-        "extend", "POST", "/v1/jobs/{id}/extend", "consume", "job", "Make the lease of a job begin anew.", "WORKING",
+        "extend", "POST", "/v1/jobs/{id}/extend", "consume", "job", "Start the lease of a job again.", "WORKING",
         (JOB, ATTEMPT, FENCE, Argument("lease_ms", SPAN, "milliseconds from now; by default the job's own")),
         (*SETTLE_ERRORS, "CANCELED", "TOOLATE"), changes=True,
     ),
     Operation(
-        "cancel", "POST", "/v1/jobs/{id}/cancel", "operate", "job", "Cancel a job, wherever it is.", "CANCELJOB",
+        "cancel", "POST", "/v1/jobs/{id}/cancel", "operate", "job", "Cancel a job, on all nodes.", "CANCELJOB",
         (JOB,), ("BADID",), changes=True,
     ),
     Operation(
@@ -252,7 +252,7 @@ TABLE: Final = (
     ),
     Operation(
         "requeue", "POST", "/v1/jobs/{id}/requeue", "operate", "job",
-        "Queue a job now; an errored one gets fresh attempts.", "ENQUEUE",
+        "Queue a job now; an errored one gets new attempts.", "ENQUEUE",
         (JOB,), ("BADID", "PAUSED", "OOM"), changes=True,
     ),
     Operation(
@@ -276,7 +276,7 @@ TABLE: Final = (
     ),
     Operation(
         "search_jobs", "POST", "/v1/queues/{queue}/jobs:search", "read", "queue",
-        "Find jobs among all of a queue, the oldest first: by metadata, age, and the reason of their last failure.",
+        "Search all jobs of a queue, the oldest first, by metadata, age, and the reason of their last failure.",
         "JSCAN, SHOW",
         (
             QUEUE,
@@ -311,7 +311,7 @@ TABLE: Final = (
         ),
     ),
     Operation(
-        "list_settings", "GET", "/v1/settings", "read", "any", "List queues that have settings, with these.",
+        "list_settings", "GET", "/v1/settings", "read", "any", "List the queues that have settings, with their settings.",
         "QUEUE LIST, QUEUE GET", (_query("match", Text(1, 200), "pattern of names"),),
     ),
     Operation(
@@ -369,21 +369,21 @@ TABLE: Final = (
     ),
     Operation(
         "redrive", "POST", "/v1/queues/{queue}/redrive", "operate", "queue",
-        "Give errored jobs and dead letters fresh attempts.", "QREDRIVE",
-        (QUEUE, Argument("to", NAME, "queue that they go to; by default their own"), WHERE, LIMIT, RATE),
+        "Queue errored jobs and dead letters again with new attempts.", "QREDRIVE",
+        (QUEUE, Argument("to", NAME, "the queue that they go to; by default their own"), WHERE, LIMIT, RATE),
         TASK_ERRORS, 202, changes=True,
     ),
     Operation("list_nodes", "GET", "/v1/nodes", "read", "any", "List the nodes of the cluster.", "INFO, HELLO, CLUSTER NODES, CLUSTER INFO"),
     Operation(
-        "list_locks", "GET", "/v1/locks", "read", "any", "List locks; those whose names the role covers.", "LOCK LIST, LOCK SHOW",
+        "list_locks", "GET", "/v1/locks", "read", "any", "List the locks whose names the caller's grants cover.", "LOCK LIST, LOCK SHOW",
         (_query("match", Text(1, 200), "pattern of names"),), ("NOQUORUM",),
     ),
     Operation(
-        "list_schedules", "GET", "/v1/schedules", "read", "any", "List schedules; those whose names the role covers.",
+        "list_schedules", "GET", "/v1/schedules", "read", "any", "List the schedules whose names the caller's grants cover.",
         "SCHEDULE LIST, SCHEDULE GET",
     ),
     Operation(
-        "run_schedule", "POST", "/v1/schedules/{name}/run", "operate", "name", "Make a job of a schedule now.",
+        "run_schedule", "POST", "/v1/schedules/{name}/run", "operate", "name", "Add a job of a schedule now.",
         "SCHEDULE RUN", (SCHEDULE,), ENQUEUE_ERRORS, changes=True,
     ),
     Operation(
@@ -404,7 +404,7 @@ TABLE: Final = (
         (TASK,), ("NOTFOUND",),
     ),
     Operation(
-        "stop_operation", "DELETE", "/v1/operations/{id}", "operate", "any", "Stop bulk work where it is.", "QTASK CANCEL",
+        "stop_operation", "DELETE", "/v1/operations/{id}", "operate", "any", "Stop bulk work. Finished changes stay.", "QTASK CANCEL",
         (TASK,), ("NOTFOUND",), changes=True,
     ),
     Operation(
@@ -413,8 +413,8 @@ TABLE: Final = (
         (
             _query("queue", Text(1, 1024), "pattern of queue names"),
             _query("job", Text(1, 64), "id of one job"),
-            _query("event", Text(1, 64), "name of the event, as `added`"),
-            _query("place", Text(0, 8192), "the id of the last event that was seen; as the header Last-Event-ID"),
+            _query("event", Text(1, 64), "name of the event, such as `added`"),
+            _query("place", Text(0, 8192), "the id of the last event that was seen, like the header Last-Event-ID"),
         ),
         form="events",
     ),

@@ -13,8 +13,12 @@ from typing import Any, Final
 
 from disque_py.client.results import Job, JobInfo, LockInfo, QueueSettings, Task
 
+# Programs choose them, so only callers who may see bodies see them.
+_FLOW_FIELDS: Final = ("progress", "progress_text", "batch", "topic", "key_window_ms")
 _INFO_FIELDS: Final = tuple(
-    each.name for each in fields(JobInfo) if each.name not in ("more", "body", "meta", "ttl", "delay", "retry")
+    each.name
+    for each in fields(JobInfo)
+    if each.name not in ("more", "body", "meta", "result", "ttl", "delay", "retry", *_FLOW_FIELDS)
 )
 _MILLISECOND: Final = timedelta(milliseconds=1)
 
@@ -58,6 +62,8 @@ def job_info(found: JobInfo, *, has_body: bool) -> dict[str, Any]:
             shape |= body_of(found.body)
     if has_body:
         shape["meta"] = found.meta or {}
+        shape |= {name: getattr(found, name) for name in _FLOW_FIELDS}
+        shape |= {"result": None} if found.result is None else octets_of("result", found.result)
         shape |= {name.replace("-", "_"): readable(value) for name, value in found.more.items()}
     return shape
 
@@ -78,7 +84,18 @@ def _ms(span: timedelta | None) -> int | None:
 
 
 def settings(found: QueueSettings) -> dict[str, Any]:
-    """Return the settings of a queue."""
+    """Return the settings of a queue. Those that have no argument of their own are in `more`, as PUT takes them."""
+    more: dict[str, Any] = {
+        "index": ",".join(found.index),
+        "exclusive-by": found.exclusive_by,
+        "assign": found.assign,
+        "rate": found.rate,
+        "rate-by": found.rate_by,
+        "max-running": str(found.max_running),
+        "max-running-by": found.max_running_by,
+    }
+    if found.result_retention is not None:
+        more["result-retention"] = f"{_ms(found.result_retention)}ms"
     return {
         "lease_ms": _ms(found.lease),
         "delay_ms": _ms(found.delay),
@@ -95,7 +112,7 @@ def settings(found: QueueSettings) -> dict[str, Any]:
         "paused": found.paused,
         "version": found.version,
         "behind": found.behind,
-        "more": readable(found.more),
+        "more": more | readable(found.more),
     }
 
 

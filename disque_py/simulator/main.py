@@ -299,19 +299,19 @@ def seeds_of(text: str) -> range:
 
 
 @click.command()
-@click.option("--seeds", metavar="FIRST..LAST", help="Which seeds to play; one number for one of them.")
-@click.option("--minutes", type=float, help="Play seeds for so long, from --seeds or from a random one on.")
-@click.option("--seconds", type=float, default=SECONDS, show_default=True, help="Virtual seconds of weather per seed.")
+@click.option("--seeds", metavar="FIRST..LAST", help="Seeds to play, or one seed.")
+@click.option("--minutes", type=float, help="Play seeds for this time, starting with --seeds or a random one.")
+@click.option("--seconds", type=float, default=SECONDS, show_default=True, help="Virtual seconds with faults per seed.")
 @click.option("--jobs", type=int, default=1, show_default=True, help="Processes to play them in.")
-@click.option("--weather", metavar="KIND[+KIND...]", help=f"Only this weather, of {', '.join(WEATHER)}.")
-@click.option("--keep", default="", help="The part of a seed's plan to keep, as a shrunk failure shows it.")
+@click.option("--weather", metavar="KIND[+KIND...]", help=f"Only this weather (kinds of faults): {', '.join(WEATHER)}.")
+@click.option("--keep", default="", help="The part of a seed's plan to keep, as printed for a shrunk failure.")
 @click.option("--trace-hash", is_flag=True, help="Print a line `seed hash` for each seed.")
 @click.option("--transcript", is_flag=True, help="Print the last events even if no rule broke.")
 @click.option(
     "--report",
     "report_path",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="A file for the summary and the failures; it is kept up to date.",
+    help="A file for the summary and the failures, which is kept up to date.",
 )
 @click.option("--shrink/--no-shrink", "shrinks", default=True, help="Whether to make failing plans smaller.")
 @click.option(
@@ -334,11 +334,12 @@ def main(
     shrinks: bool,
     failures_max: int | None,
 ) -> None:
-    """Play clusters of the real broker in bad weather, on a virtual clock, network and disk.
+    """Run clusters of the real broker under faults, on a virtual clock, network and disk.
 
-    Seeds decide everything. Without --seeds and --minutes, seeds 1 to 50 are played. The exit status is 1 if any rule
-    broke. Then the failing plan is made smaller and shown with its last events. The first failure ends the run, unless
-    --failures or --report says otherwise. Ctrl-C ends the run with the summary of the seeds that were played.
+    A seed decides everything in a run. Without --seeds and --minutes, seeds 1 to 50 are played. If a rule is broken,
+    the program makes the failing plan smaller, prints it with its last events, and exits with status 1. The first
+    failure ends the run, unless --failures or --report is given. Ctrl-C ends the run with a summary of the seeds that
+    were played.
     """
     unknown = [kind for kind in (weather or "fair").split("+") if kind not in WEATHER]
     if unknown:

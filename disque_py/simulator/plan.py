@@ -40,11 +40,17 @@ WEATHER: Final[dict[str, tuple[str, ...]]] = {
     "upgrade": ("upgrade", "upgrade"),
     "restarts": ("restart",),
     "disks": ("disk", "disk", "kill", "rewrite"),
+    "stale": ("stale", "stale"),
+    "drift": (),
+    "claims": ("pause-claims", "pause-claims"),
     "votes": ("wipe-votes", "wipe-votes", "kill"),
     "lost": ("lose", "wipe", "late", "kill"),
 }
 # Kinds that no seed chooses: plans with locks, and a share of the others, have their faults besides.
-BY_NAME: Final = ("fair", "votes", "lost")
+BY_NAME: Final = ("fair", "stale", "drift", "claims", "votes", "lost")
+# Clocks at the bound that `claim-drift-max` allows, and workers that ask for the longest lease and let it run out.
+DRIFT: Final = "drift"
+DRIFT_PPM: Final = 5_000
 # Nodes lost for ever, wiped, or forgotten and back, in this share of the plans that have faults.
 LOST_FAULTS: Final = ("lose", "wipe", "late")
 LOST_SHARE: Final = 0.25
@@ -332,6 +338,10 @@ def draw(seed: int, duration_ms: int, *, weather: str = "", chance: Callable[[st
         faults += _some_faults(locks, ("wipe-votes",), duration_ms, len(faults))
     if faults and not weather and repairs.random() < LOST_SHARE:
         faults += _some_faults(repairs, LOST_FAULTS, duration_ms, len(faults))
+    if DRIFT in kinds:
+        drift = chance(f"{seed} drift")
+        drifts_ppm = tuple(drift.choice((DRIFT_PPM, -DRIFT_PPM)) for _ in NAMES)
+        plan = replace(plan, drifts_ppm=drifts_ppm, delay_ms=(1, 1), is_prompt=True)
     return replace(plan, faults=tuple(faults))
 
 

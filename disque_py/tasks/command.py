@@ -74,20 +74,20 @@ def _print_completion(ctx: click.Context, param: click.Parameter, value: str | N
 @click.option("-c", "--concurrency", type=click.IntRange(1, 10_000), default=CONCURRENCY, show_default=True,
               help="Tasks that a process runs at a time.")  # fmt: skip
 @click.option("-p", "--processes", type=click.IntRange(1, 1_000), default=1, show_default=True,
-              help="Worker processes. One that crashes is started again.")  # fmt: skip
+              help="Worker processes. A process that crashes is restarted.")  # fmt: skip
 @click.option("-q", "--queue", "queues", multiple=True, metavar="NAME",
-              help="Serve this queue; may be repeated, the first wins.  [default: those of the tasks]")  # fmt: skip
+              help="Serve this queue; may be repeated.  [default: those of the tasks]")  # fmt: skip
 @click.option("--grace", type=click.FloatRange(0), default=GRACE_S, show_default=True, metavar="SECONDS",
               help="Time for running tasks after SIGTERM. A second signal ends it.")  # fmt: skip
-@click.option("--url", metavar="URL", help="The nodes, in place of those of the app.")
+@click.option("--url", metavar="URL", help="The nodes, instead of those of the app.")
 @click.option("--schedules/--no-schedules", default=True, help="Install the app's schedules.  [default: yes]")
-@click.option("--prune", is_flag=True, help="Remove schedules that the app does not declare any more.")
-@click.option("--reload", "reloads", is_flag=True, help="Start again when a Python file changes, for development.")
+@click.option("--prune", is_flag=True, help="Remove schedules that the app no longer declares.")
+@click.option("--reload", "reloads", is_flag=True, help="Restart when a Python file changes, for development.")
 @click.option("--reload-dir", "folders", multiple=True, type=click.Path(exists=True, file_okay=False, path_type=Path),
               help="Folder of these files; may be repeated.  [default: the working directory]")  # fmt: skip
-@click.option("--log-level", type=click.Choice(LEVELS), default="info", show_default=True, help="Least level to log.")
+@click.option("--log-level", type=click.Choice(LEVELS), default="info", show_default=True, help="Lowest level to log.")
 @click.option("--completion", type=click.Choice(["bash", "zsh", "fish"]), is_eager=True, expose_value=False,
-              callback=_print_completion, help="Print a script for TAB, and exit.")  # fmt: skip
+              callback=_print_completion, help="Print a script for TAB completion, and exit.")  # fmt: skip
 def main(
     target: str,
     concurrency: int,
@@ -103,8 +103,8 @@ def main(
 ) -> None:
     """Run the tasks of an app until SIGTERM or SIGINT.
 
-    MODULE is a module of the working directory or of the Python path, as shop.tasks. APP is the name of the app in it,
-    and `app` by default.
+    MODULE is a module in the working directory or on the Python path, such as shop.tasks. APP is the name of the app
+    in it; the default is `app`.
     """
     logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(process)d %(levelname)s %(message)s")
     if folders and not reloads:

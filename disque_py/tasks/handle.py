@@ -230,7 +230,6 @@ def _check_alive(shown: JobInfo | None) -> None:
 
 def progress_of(shown: JobInfo | None) -> Progress | None:
     """Return the progress that SHOW tells; None without any."""
-    percent = None if shown is None else shown.more.get("progress")
-    if shown is None or not isinstance(percent, int):
+    if shown is None or shown.progress is None:
         return None
-    return Progress(percent, str(shown.more.get("progress-text") or ""))
+    return Progress(shown.progress, shown.progress_text or "")

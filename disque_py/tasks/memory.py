@@ -19,7 +19,7 @@ from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar, cast
 
-from disque_py.client.errors import ReplyError
+from disque_py.client.errors import BatchClosedError, ReplyError
 from disque_py.client.flow_commands import OVER, BatchInfo, EndStatus, JobEnd
 from disque_py.client.results import JobInfo
 from disque_py.client.verdict import Fail, Retry
@@ -198,7 +198,7 @@ class Memory(Broker):
         if options.get("batch"):
             group = self._groups.setdefault(options["batch"], Counted())
             if group.is_closed:
-                raise ReplyError("CLOSED the batch is closed")
+                raise BatchClosedError("CLOSED The batch is closed")
             group.job_ids.append(kept.id)
         return kept.id
 
@@ -247,7 +247,7 @@ class Memory(Broker):
 
     def _group(self, name: str) -> Counted:
         if name not in self._groups:
-            raise ReplyError("NOBATCH no such batch")
+            raise ReplyError("ERR no such batch")
         return self._groups[name]
 
     def _end(self, job_id: str) -> JobEnd:
@@ -260,9 +260,7 @@ class Memory(Broker):
         body, kept = self._values.get(job_id), self._by_id.get(job_id)
         if body is None and kept is None:
             return None
-        more: dict[str, Any] = {}
-        if kept is not None and kept.progress is not None and kept.status == "running":
-            more = {"progress": kept.progress[0], "progress-text": kept.progress[1]}
+        percent, note = kept.progress or (None, None) if kept is not None and kept.status == "running" else (None, None)
         return JobInfo(
             id=job_id,
             queue=None if kept is None else kept.message.queue,
@@ -279,7 +277,8 @@ class Memory(Broker):
             next_requeue_within=None,
             next_awake_within=None,
             body=kept.message.body if kept is not None else body,
-            more=more,
+            progress=percent,
+            progress_text=note,
         )
 
     def _counts(self, name: str, group: Counted) -> BatchInfo:

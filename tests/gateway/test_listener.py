@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-
 import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
+from certificates import self_signed
 from disque_py.gateway.rpc.descriptors import QUEUES, SCALER
 from rpc_client import RpcClient
 
@@ -38,13 +37,7 @@ def test_services_are_reflected(channel):
 
 
 def test_tls_is_that_of_http(make_gateway, tmp_path):
-    cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
-    words = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
-    words += ["-addext", "subjectAltName=DNS:localhost", "-keyout", str(key), "-out", str(cert)]
-    try:
-        subprocess.run(words, check=True, capture_output=True)
-    except FileNotFoundError:
-        pytest.skip("openssl is not installed")
+    cert, key = self_signed(tmp_path, "localhost", names="DNS:localhost")
     gateway = make_gateway(tls_cert=cert, tls_key=key)
     client = RpcClient(gateway, credentials=grpc.ssl_channel_credentials(cert.read_bytes()))
     assert client("GetDepth", queue="none").depth.pending == 0

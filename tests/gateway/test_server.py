@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import socket
 import ssl
-import subprocess
 import time
 
 import pytest
 
+from certificates import renew, self_signed
 from disque_py import testing
 from disque_py.gateway import server
 from gateways import RunningGateway, until
@@ -18,15 +18,7 @@ from issuers import Authority
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory):
     """Files of a certificate for localhost, and its key."""
-    folder = tmp_path_factory.mktemp("tls")
-    cert, key = folder / "cert.pem", folder / "key.pem"
-    words = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
-    words += ["-addext", "subjectAltName=DNS:localhost", "-keyout", str(key), "-out", str(cert)]
-    try:
-        subprocess.run(words, check=True, capture_output=True)
-    except FileNotFoundError:
-        pytest.skip("openssl is not installed")
-    return cert, key
+    return self_signed(tmp_path_factory.mktemp("tls"), "localhost", names="DNS:localhost")
 
 
 def over_tls(port, cert):
@@ -42,9 +34,7 @@ def test_tls_is_served_and_the_certificate_is_read_again(make_gateway, certifica
     gateway = make_gateway(tls_cert=cert, tls_key=key)
     answer, serial = over_tls(gateway.port, cert)
     assert answer.startswith(b"HTTP/1.1 200")
-    words = ["openssl", "req", "-x509", "-key", str(key), "-days", "3", "-subj", "/CN=localhost"]
-    words += ["-addext", "subjectAltName=DNS:localhost", "-out", str(cert)]
-    subprocess.run(words, check=True, capture_output=True)
+    renew(cert, key)
     gateway.loop.call_soon_threadsafe(gateway.gateway.reload_certificate)
     time.sleep(0.2)
     assert over_tls(gateway.port, cert)[1] != serial
@@ -55,9 +45,7 @@ def test_a_certificate_that_changes_is_noticed(make_gateway, certificate, monkey
     monkeypatch.setattr(server, "FILES_S", 0.05)
     gateway = make_gateway(tls_cert=cert, tls_key=key)
     _, serial = over_tls(gateway.port, cert)
-    words = ["openssl", "req", "-x509", "-key", str(key), "-days", "3", "-subj", "/CN=localhost"]
-    words += ["-addext", "subjectAltName=DNS:localhost", "-out", str(cert)]
-    subprocess.run(words, check=True, capture_output=True)
+    renew(cert, key)
 
     def is_new():
         try:

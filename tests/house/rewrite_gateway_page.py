@@ -50,7 +50,7 @@ def tables() -> str:
 def section(operation: Operation) -> str:
     """One operation."""
     head = f"\n### {operation.name}\n\n`{operation.verb} {operation.path}`: {operation.summary}\n\n"
-    facts = f"Role `{operation.role}`, command {operation.command}, answer {operation.status}."
+    facts = f"Role `{operation.role}`, command {operation.command}, status {operation.status}."
     if operation.errors:
         facts += f" Errors: {codes(operation.errors)}."
     if not operation.arguments:

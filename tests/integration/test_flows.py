@@ -55,11 +55,11 @@ def test_a_worker_returns_results_and_tells_progress(three):
             worker = Worker(disque, ["words"], handle, results=True)
             serving = asyncio.ensure_future(worker.serve())
             job_id = await disque.add_job("words", "ada")
-            shown = {}
+            shown = (None, None)
             for _ in range(50):
                 info = await disque.show(job_id, cluster=True)
-                shown = info.more if info is not None else {}
-                if shown.get("progress") is not None:
+                shown = (info.progress, info.progress_text) if info is not None else shown
+                if shown[0] is not None:
                     break
                 await asyncio.sleep(0.01)
             found = await disque.wait(job_id, timeout=20)
@@ -68,7 +68,7 @@ def test_a_worker_returns_results_and_tells_progress(three):
             return shown, found
 
     shown, found = asyncio.run(run())
-    assert (shown["progress"], shown["progress-text"]) == (10, "begun")
+    assert shown == (10, "begun")
     assert (found.status, found.result) == ("completed", b"ADA")
 
 

@@ -16,6 +16,7 @@ import time
 import hiredis
 import pytest
 
+from certificates import self_signed
 from disque_py import __version__
 from disque_py.loopback_ports import BUS_PORT_DISTANCE, HOST, free_port
 from servers import INSTALLED, Connection, until
@@ -370,12 +371,7 @@ def test_without_bind_a_node_listens_on_ipv4_and_ipv6(tmp_path):
 @pytest.fixture
 def certificate(tmp_path):
     """A certificate that signs itself, and its key: both what a node shows and the authority that it trusts."""
-    if shutil.which("openssl") is None:
-        pytest.skip("openssl is not installed")
-    cert, key = tmp_path / "node.crt", tmp_path / "node.key"
-    words = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=disque"]
-    subprocess.run([*words, "-keyout", key, "-out", cert], check=True, capture_output=True)
-    return cert, key
+    return self_signed(tmp_path)
 
 
 def tls_options(certificate):

@@ -4,15 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from cluster_bus.messages import GOTJOB
+from cluster_bus.messages import GOTJOB, SETACK
 from disque_py.core.batch_state import CALLBACK_ID
-from world import Talker, World
-
-
-def joined(names: str = "abc", **settings: Any) -> World:
-    world = World(names, **settings)
-    world.join()
-    return world
+from world import Talker, World, joined
 
 
 def add(world: World, node: str, batch: str = "b", *words: str | int, queue: str = "q") -> bytes:
@@ -194,6 +188,19 @@ def test_a_node_without_a_keeper_in_reach_becomes_one() -> None:
     world.run(20_000)
     for name in "abcd":
         assert counts(world, name)[0] == 2
+
+
+def test_a_holder_reports_an_ack_of_a_node_that_got_the_job_after_it() -> None:
+    """Spec BT3: the node that took the ACKJOB knew nothing of the batch."""
+    world = joined("ab")
+    job = add(world, "a", "b", "REPLICATE", 1)
+    world.drop = lambda sender, receiver, kind, item: kind == SETACK and not item[1]
+    assert world.ask("b", "ACKJOB", job) == 0
+    world.client("b").say("GETJOB", "FROM", "q")  # The node that holds the job gives it away, and is refused.
+    world.run(3_000)
+    assert counts(world, "a") == (1, 0, 0, 1, 0, 0, 0, 0)
+    assert not jobs_of(world, "a")
+    assert not jobs_of(world, "b")
 
 
 def test_a_job_whose_addjob_fails_stops_counting_after_it_was_reported_to_new_keepers() -> None:

@@ -6,15 +6,9 @@ from typing import Any
 
 from cluster_bus.messages import ANSWER, QUESTION
 from disque_py.core import gathering
-from world import World
+from world import World, joined
 
 STATUSES = ("invisible", "pending", "running", "completed", "canceled", "errored")
-
-
-def joined(names: str = "abc", **settings: Any) -> World:
-    world = World(names, **settings)
-    world.join()
-    return world
 
 
 def add(world: World, node: str, *words: str | int, queue: str = "q", body: str = "x") -> bytes:

@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-from world import World
-
-
-def joined(names: str = "ab") -> World:
-    world = World(names)
-    world.join()
-    return world
+from world import World, joined
 
 
 def add(world: World, node: str, value: str, *words: str | int) -> bytes:
@@ -18,7 +12,7 @@ def add(world: World, node: str, value: str, *words: str | int) -> bytes:
 
 
 def test_a_job_goes_to_the_node_whose_client_waits_for_its_metadata() -> None:
-    world = joined()
+    world = joined("ab")
     waiting = world.client("b")
     waiting.say("GETJOB", "WHERE", "t", "a", "FROM", "q")
     world.run(100)
@@ -30,7 +24,7 @@ def test_a_job_goes_to_the_node_whose_client_waits_for_its_metadata() -> None:
 
 
 def test_a_client_finds_jobs_that_were_elsewhere_before_it_came() -> None:
-    world = joined()
+    world = joined("ab")
     jobs = [add(world, "a", "a") for _ in range(30)]
     add(world, "a", "z")
     got = [world.ask("b", "GETJOB", "WHERE", "t", "a", "FROM", "q", within_ms=500)[0][1] for _ in jobs]
@@ -60,7 +54,7 @@ def test_a_hint_goes_on_to_the_next_node_when_the_first_does_not_answer() -> Non
 
 
 def test_interest_ends_with_the_client() -> None:
-    world = joined()
+    world = joined("ab")
     world.ask("b", "GETJOB", "TIMEOUT", 50, "WHERE", "t", "a", "FROM", "q", within_ms=500)
     world.run(3_000)
     assert not world["a"].consumers.filters
@@ -71,7 +65,7 @@ def test_interest_ends_with_the_client() -> None:
 
 
 def test_a_poll_in_vain_makes_the_next_one_find_the_job() -> None:
-    world = joined()
+    world = joined("ab")
     add(world, "b", "z")
     assert world.ask("b", "GETJOB", "NOHANG", "WHERE", "t", "a", "FROM", "q") is None
     job = add(world, "a", "a")
@@ -80,7 +74,7 @@ def test_a_poll_in_vain_makes_the_next_one_find_the_job() -> None:
 
 
 def test_a_paused_queue_asks_for_nothing_and_asks_again_afterwards() -> None:
-    world = joined()
+    world = joined("ab")
     waiting = world.client("b")
     waiting.say("GETJOB", "WHERE", "t", "a", "FROM", "q")
     world.run(100)

@@ -6,13 +6,7 @@ from typing import Any
 
 from cluster_bus.messages import SETACK
 from disque_py.core.job_waits_state import JobWaits
-from world import Talker, World
-
-
-def joined(names: str = "abc", **settings: Any) -> World:
-    world = World(names, **settings)
-    world.join()
-    return world
+from world import Talker, World, joined
 
 
 def add(world: World, node: str, *words: str | int, queue: str = "q") -> bytes:

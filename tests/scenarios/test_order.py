@@ -2,17 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from world import World
+from world import World, joined
 
 WORSE_MAX = 64
-
-
-def joined(names: str = "ab", **options: Any) -> World:
-    world = World(names, **options)
-    world.join()
-    return world
 
 
 def add(world: World, node: str, *words: str | int) -> bytes:
@@ -47,7 +39,7 @@ class Fetching:
 
 
 def test_an_urgent_job_elsewhere_is_delivered_before_the_jobs_here() -> None:
-    world = joined()
+    world = joined("ab")
     for _ in range(1_000):
         add(world, "b", "PRIORITY", 5)
     consumer = Fetching(world, "b", 10)
@@ -59,7 +51,7 @@ def test_an_urgent_job_elsewhere_is_delivered_before_the_jobs_here() -> None:
 
 
 def test_at_most_64_worse_jobs_come_before_a_better_one_elsewhere() -> None:
-    world = joined(delay_ms=20)
+    world = joined("ab", delay_ms=20)
     for _ in range(3_000):
         add(world, "b", "PRIORITY", 5)
     better = [add(world, "a", "PRIORITY", 1) for _ in range(500)]
@@ -72,7 +64,7 @@ def test_at_most_64_worse_jobs_come_before_a_better_one_elsewhere() -> None:
 
 
 def test_a_large_count_brings_no_more_worse_jobs() -> None:
-    world = joined(delay_ms=20)
+    world = joined("ab", delay_ms=20)
     for _ in range(2_000):
         add(world, "b", "PRIORITY", 5)
     consumer = Fetching(world, "b", 100, "COUNT", 1)
@@ -86,7 +78,7 @@ def test_a_large_count_brings_no_more_worse_jobs() -> None:
 
 
 def test_old_jobs_elsewhere_come_before_young_ones_here() -> None:
-    world = joined()
+    world = joined("ab")
     old = [add(world, "a") for _ in range(50)]
     world.run(5_000)
     for _ in range(1_000):
@@ -97,7 +89,7 @@ def test_old_jobs_elsewhere_come_before_young_ones_here() -> None:
 
 
 def test_a_node_that_does_not_answer_holds_jobs_back_for_a_second_only() -> None:
-    world = joined()
+    world = joined("ab")
     for _ in range(2_000):
         add(world, "b", "PRIORITY", 5)
     consumer = Fetching(world, "b", 1)
@@ -109,7 +101,7 @@ def test_a_node_that_does_not_answer_holds_jobs_back_for_a_second_only() -> None
 
 
 def test_equal_backlogs_cost_few_messages() -> None:
-    world = joined()
+    world = joined("ab")
     for _ in range(600):
         add(world, "a")
         add(world, "b")
@@ -129,7 +121,7 @@ def test_equal_backlogs_cost_few_messages() -> None:
 
 
 def test_a_queue_whose_jobs_are_fetched_at_once_costs_nothing() -> None:
-    world = joined()
+    world = joined("ab")
     consumers = [Fetching(world, name, 4) for name in "ab"]
     sent = {"a": 0, "b": 0}
     told: list[int] = []

@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-from world import World
-
-
-def joined(names: str = "ab") -> World:
-    world = World(names)
-    world.join()
-    return world
+from world import World, joined
 
 
 def add(world: World, node: str, queue: str, *words: str | int) -> bytes:
@@ -18,7 +12,7 @@ def add(world: World, node: str, queue: str, *words: str | int) -> bytes:
 
 
 def test_a_queue_that_comes_into_being_on_another_node_finds_the_waiting_client() -> None:
-    world = joined()
+    world = joined("ab")
     waiting = world.client("b")
     waiting.say("GETJOB", "FROMMATCH", "mail.*")
     world.run(100)
@@ -30,14 +24,14 @@ def test_a_queue_that_comes_into_being_on_another_node_finds_the_waiting_client(
 
 
 def test_a_client_empties_queues_that_were_elsewhere_before_it_came() -> None:
-    world = joined()
+    world = joined("ab")
     jobs = [add(world, "a", f"q.{number % 5}") for number in range(40)]
     got = [world.ask("b", "GETJOB", "FROMMATCH", "q.*", within_ms=500)[0][1] for _ in jobs]
     assert sorted(got) == sorted(jobs)
 
 
 def test_a_node_with_one_client_takes_no_backlog_of_a_thousand_queues() -> None:
-    world = joined()
+    world = joined("ab")
     for number in range(300):
         add(world, "a", f"q.{number}")
     world.ask("b", "GETJOB", "FROMMATCH", "q.*", within_ms=500)
@@ -46,7 +40,7 @@ def test_a_node_with_one_client_takes_no_backlog_of_a_thousand_queues() -> None:
 
 
 def test_a_client_with_a_filter_gets_jobs_of_queues_of_other_nodes() -> None:
-    world = joined()
+    world = joined("ab")
     first = add(world, "a", "q.old", "META", "t", "a")
     add(world, "a", "q.old", "META", "t", "z")
     client = world.client("b")
@@ -61,7 +55,7 @@ def test_a_client_with_a_filter_gets_jobs_of_queues_of_other_nodes() -> None:
 
 
 def test_a_client_that_polls_gets_jobs_of_other_nodes() -> None:
-    world = joined()
+    world = joined("ab")
     job = add(world, "a", "q.a")
     got = None
     for _ in range(10):
@@ -72,7 +66,7 @@ def test_a_client_that_polls_gets_jobs_of_other_nodes() -> None:
 
 
 def test_interest_ends_with_the_client() -> None:
-    world = joined()
+    world = joined("ab")
     world.ask("b", "GETJOB", "TIMEOUT", 50, "FROMMATCH", "q.*", within_ms=500)
     world.run(3_000)
     assert not world["a"].patterns.groups[b"q.*",].interested
@@ -83,7 +77,7 @@ def test_interest_ends_with_the_client() -> None:
 
 
 def test_a_link_that_comes_back_is_told_of_patterns() -> None:
-    world = joined()
+    world = joined("ab")
     waiting = world.client("b")
     waiting.say("GETJOB", "FROMMATCH", "q.*")
     world.run(100)

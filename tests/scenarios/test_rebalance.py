@@ -2,16 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from cluster_bus.messages import TOOK
-from world import World
-
-
-def joined(names: str = "abc", **settings: Any) -> World:
-    world = World(names, **settings)
-    world.join()
-    return world
+from world import World, joined
 
 
 def fill(world: World, node: str, count: int, *words: str | int) -> list[bytes]:

@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 
-from world import Talker, World
+from world import Talker, World, joined
 
 NAMES = "abc"
 LINKS = [(one, other) for one in NAMES for other in NAMES if one != other]
@@ -18,12 +18,6 @@ def wait(world: World, node: str, job: bytes) -> Talker:
     talker = world.client(node)
     talker.say("WAITJOB", job)
     return talker
-
-
-def joined() -> World:
-    world = World(NAMES)
-    world.join()
-    return world
 
 
 def told(world: World, adder: str, acker: str, slow: list[tuple[str, str]]) -> list[Talker]:

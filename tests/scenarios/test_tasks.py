@@ -8,13 +8,7 @@ import pytest
 
 from cluster_bus.messages import SYNCED, TASK, TASK_STATE
 from disque_py.core import tasks
-from world import World
-
-
-def joined(names: str = "abc", **settings: Any) -> World:
-    world = World(names, **settings)
-    world.join()
-    return world
+from world import World, joined
 
 
 def add(world: World, node: str, *words: str | int, queue: str = "q", body: str = "x") -> bytes:

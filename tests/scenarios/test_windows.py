@@ -6,13 +6,7 @@ from random import Random
 
 import pytest
 
-from world import World
-
-
-def joined(names: str = "abc", seed: int = 1) -> World:
-    world = World(names, seed=seed)
-    world.join()
-    return world
+from world import World, joined
 
 
 def add(world: World, node: str, *words: str | int) -> bytes:

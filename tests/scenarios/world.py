@@ -121,3 +121,10 @@ class World(SimulatedWorld):
         reply = talker.replies[0]
         talker.hang_up()
         return reply
+
+
+def joined(names: str = "abc", **options: Any) -> World:
+    """A world whose nodes have met."""
+    world = World(names, **options)
+    world.join()
+    return world

@@ -14,10 +14,10 @@ KEY = state_key(BATCH, b"b")
 ENTRY = entry_of(pack_id(make_id(1)), LIVE, 1)
 
 
-def start(*, is_keeper=False):
-    """A node, and another one that is the keeper of batch b, or both are."""
+def start(*, is_keeper=False, number=2):
+    """A node, and another one that is the keeper of batch b, or both are. The other one has a lower id if it is 0."""
     broker = make_broker()
-    other = add_node(broker, number=2)
+    other = add_node(broker, number)
     keepers = other.id + (broker.me.id if is_keeper else b"")
     say(broker, other, SETTING, (KEY, MADE, b"1-x", 1, other.id), (KEY, KEEPERS, keepers, 1, other.id))
     dispatch.settle(broker)

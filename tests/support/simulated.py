@@ -40,6 +40,16 @@ def joined(names: str, **options: Any) -> World:
     return world
 
 
+def journaling_pair() -> World:
+    """Two nodes, a and b, that have met and keep journals."""
+    world = World("")
+    for name in "ab":
+        world.add(name, journal="always")
+    world.join()
+    world.run(200)
+    return world
+
+
 def asker(world: World, name: str) -> Asker:
     """A connection to a node."""
     connection = Asker(world)

@@ -79,6 +79,10 @@ def job_fields(info: JobInfo) -> dict[str, object]:
         "queued again": requeue if info.status in ("running", "invisible") else None,
         "copies asked": info.repl,
         "holders": " ".join(node[:8] for node in info.nodes_delivered),
+        "progress": None if info.progress is None else f"{info.progress} % {info.progress_text or ''}".rstrip(),
+        "result": None if info.result is None else body_text(info.result, 2_000),
+        "batch": info.batch,
+        "topic": info.topic,
         **{name: value for name, value in info.more.items() if value not in (None, "", [])},
         "body": body_text(info.body, 2_000),
     }
@@ -94,7 +98,10 @@ def job_object(job: Job | JobInfo) -> dict[str, Any]:
     fields = asdict(job)
     for name in ("decode", "node", "is_canceled"):
         fields.pop(name, None)
-    return {**fields, "body": None if job.body is None else body_text_whole(job.body)}
+    for name in ("body", "result"):
+        if isinstance(fields.get(name), bytes):
+            fields[name] = body_text_whole(fields[name])
+    return fields
 
 
 def body_text_whole(body: bytes) -> str:

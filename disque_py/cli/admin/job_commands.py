@@ -31,20 +31,22 @@ IDS = click.argument("ids", metavar="ID…", nargs=-1, required=True)
 
 @click.group()
 def job() -> None:
-    """Jobs: one by one."""
+    """Manage single jobs."""
 
 
 @job.command()
 @click.argument("queue", shell_complete=complete_queue)
 @click.argument("body")
-@click.option("--delay", callback=read_span, help="Queue it after this time: 30s, 5m.")
-@click.option("--retry", callback=read_span, help="Deliver it again after this time without an ack; 0: at most once.")
-@click.option("--ttl", callback=read_span, help="Drop it after this time.")
-@click.option("--attempts", type=click.IntRange(0), help="Deliveries before it is errored; 0: any number.")
-@click.option("--backoff", help="Delay after a failure: exponential:1000:60000:20.")
-@click.option("--priority", type=int, help="Lower is served first.")
-@click.option("--meta", multiple=True, metavar="NAME=VALUE", help="Metadata; repeatable.")
-@click.option("--key", help="One job per queue and key.")
+@click.option("--delay", callback=read_span, help="Queue the job after this time: 30s, 5m.")
+@click.option(
+    "--retry", callback=read_span, help="Deliver the job again after this time without an ack; 0: at most once."
+)
+@click.option("--ttl", callback=read_span, help="Delete the job after this time, done or not.")
+@click.option("--attempts", type=click.IntRange(0), help="Deliveries before the job is errored; 0: no limit.")
+@click.option("--backoff", help="Delay after a failure, such as exponential:1000:60000:20.")
+@click.option("--priority", type=int, help="Lower numbers are served first.")
+@click.option("--meta", multiple=True, metavar="NAME=VALUE", help="Metadata; may be repeated.")
+@click.option("--key", help="Add only one job per queue and key.")
 @click.option("--replicate", type=click.IntRange(1), help="Number of copies.")
 @click.pass_context
 def add(
@@ -85,7 +87,7 @@ def add(
 @JSON
 @click.pass_context
 def show(ctx: click.Context, job_id: str, as_json: bool) -> None:
-    """Show a job, wherever it is in the cluster."""
+    """Show a job, on whichever node it is."""
     with open_node(ctx) as node:
         info = node.run(commands.show(job_id, cluster=True))
     if info is None:
@@ -101,8 +103,10 @@ def show(ctx: click.Context, job_id: str, as_json: bool) -> None:
 
 @job.command(short_help="Show jobs of a queue without taking them.")
 @click.argument("queue", shell_complete=complete_queue)
-@click.option("-n", "count", type=int, default=10, show_default=True, help="Number of jobs; negative: from the end.")
-@click.option("--status", type=click.Choice(JOB_STATUSES), help="Jobs of this status; pending ones by default.")
+@click.option(
+    "-n", "count", type=int, default=10, show_default=True, help="Number of jobs; a negative number: from the end."
+)
+@click.option("--status", type=click.Choice(JOB_STATUSES), help="Only jobs of this status; by default pending ones.")
 @WHERE
 @JSON
 @click.pass_context
@@ -123,11 +127,11 @@ def peek(
     print_rows(("id", "meta", "body"), [(each.id, pairs_text(each.meta), body_text(each.body)) for each in jobs])
 
 
-@job.command(short_help="Cancel jobs, wherever they are.")
+@job.command(short_help="Cancel jobs, on all nodes.")
 @IDS
 @click.pass_context
 def cancel(ctx: click.Context, ids: Sequence[str]) -> None:
-    """Cancel jobs, wherever they are. A worker that runs one is told. Exit status 1 if one was over or unknown."""
+    """Cancel jobs, on all nodes. The worker of a running job is informed. Exit status 1 if one was over or unknown."""
     with open_node(ctx) as node:
         count = node.run(commands.cancel(*ids))
     click.echo(
@@ -141,7 +145,7 @@ def cancel(ctx: click.Context, ids: Sequence[str]) -> None:
 @IDS
 @click.pass_context
 def retry(ctx: click.Context, ids: Sequence[str]) -> None:
-    """Queue jobs now. An errored job gets fresh attempts. Exit status 1 if one was not queued."""
+    """Queue jobs now. An errored job gets new attempts. Exit status 1 if one was not queued."""
     count = 0
     with open_node(ctx) as node:
         for each in ids:
@@ -158,7 +162,7 @@ def retry(ctx: click.Context, ids: Sequence[str]) -> None:
 @IDS
 @click.pass_context
 def promote(ctx: click.Context, ids: Sequence[str]) -> None:
-    """End the delay of jobs: they are pending now. Exit status 1 if one had none."""
+    """End the delay of jobs, so that they are pending. Exit status 1 if one had none."""
     with open_node(ctx) as node:
         count = node.run(commands.promote(*ids))
     click.echo(
@@ -170,11 +174,11 @@ def promote(ctx: click.Context, ids: Sequence[str]) -> None:
 
 @job.command()
 @ID
-@click.option("--delay", callback=read_span, help="Pending after this time from now: 30s, 5m; 0: at once.")
-@click.option("--priority", type=int, help="Lower is served first.")
+@click.option("--delay", callback=read_span, help="Make the job pending after this time: 30s, 5m; 0: at once.")
+@click.option("--priority", type=int, help="Lower numbers are served first.")
 @click.pass_context
 def reschedule(ctx: click.Context, job_id: str, delay: timedelta | None, priority: int | None) -> None:
-    """Give a waiting job another delay or priority. Exit status 1 if it runs, is errored or over."""
+    """Give a waiting job another delay or priority. Exit status 1 if it is running, errored or over."""
     if delay is None and priority is None:
         raise click.UsageError("give --delay, --priority or both")
     with open_node(ctx) as node:
@@ -186,10 +190,10 @@ def reschedule(ctx: click.Context, job_id: str, delay: timedelta | None, priorit
 
 @job.command()
 @IDS
-@click.option("--to", required=True, shell_complete=complete_queue, help="The queue that they go to.")
+@click.option("--to", required=True, shell_complete=complete_queue, help="The queue to move them to.")
 @click.pass_context
 def move(ctx: click.Context, ids: Sequence[str], to: str) -> None:
-    """Move jobs to another queue, wherever they are. Exit status 1 if one was not moved."""
+    """Move jobs to another queue, on all nodes. Exit status 1 if one was not moved."""
     with open_node(ctx) as node:
         count = node.run(commands.move_jobs(*ids, to=to))
     rest = "" if count == len(ids) else "; the others run, are over, or are in that queue"
@@ -205,7 +209,7 @@ def move(ctx: click.Context, ids: Sequence[str], to: str) -> None:
 def wait(ctx: click.Context, job_id: str, timeout: timedelta | None) -> None:
     """Wait until a job is over, and print its end: completed, canceled, errored or gone.
 
-    Nodes forget a job soon after it was acknowledged, so the end of a job that succeeded is often gone only. Exit
+    Nodes forget a job soon after it was acknowledged, so for a job that succeeded the end is often `gone`. Exit
     status 1 if the job is errored or canceled, or not over in time.
     """
     waiting = Waiting(job_id, timeout, time.monotonic())

@@ -31,25 +31,27 @@ from disque_py.cli.admin.task_commands import task
 @click.option("-u", "--url", default="", help="disque://[user:password@]host:port, disques:// for TLS.")
 @click.option("-a", "--password", envvar="DISQUECLI_AUTH", default="", help="Password (or DISQUECLI_AUTH).")
 @click.option("--user", default="", help="User name to log in with.")
-@click.option("-t", "--timeout", type=click.FloatRange(min=0, min_open=True), help="Seconds to connect in (3).")
-@click.option("--tls", is_flag=True, help="Talk TLS to the node.")
-@click.option("--cacert", default="", help="File of the authority to trust.")
-@click.option("--cert", default="", help="File of our certificate.")
-@click.option("--key", default="", help="File of our private key.")
+@click.option(
+    "-t", "--timeout", type=click.FloatRange(min=0, min_open=True), help="Seconds to wait for a connection (3)."
+)
+@click.option("--tls", is_flag=True, help="Use TLS for the connection.")
+@click.option("--cacert", default="", help="File of the certificate authority to trust.")
+@click.option("--cert", default="", help="File of this program's certificate.")
+@click.option("--key", default="", help="File of this program's private key.")
 @click.option("--insecure", is_flag=True, help="Don't check the node's certificate.")
 @click.pass_context
 def main(ctx: click.Context, /, **words: Any) -> None:
-    """Look after queues, jobs, tasks and schedules. Every command works on the whole cluster of one node.
+    """Manage queues, jobs, tasks and schedules. Every command works on the whole cluster of one node.
 
-    `disque-cli` sends commands as they are; `disque-cluster` looks after nodes.
+    `disque-cli` sends raw commands to a node. `disque-cluster` manages nodes.
     """
     ctx.obj = target_of(words)
 
 
-@main.command(short_help="Print a script for TAB.")
+@main.command(short_help="Print a script for TAB completion.")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
-    """Print a script that makes TAB complete disque-admin, names of queues included.
+    """Print a script for TAB completion of disque-admin, including names of queues.
 
     For bash: `eval "$(disque-admin completion bash)"` in ~/.bashrc.
     """

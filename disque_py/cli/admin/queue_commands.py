@@ -19,24 +19,26 @@ from disque_py.client.arguments import PauseState
 from disque_py.client.one_node import OneNode
 from disque_py.event_format import JobStatus
 
-JSON = click.option("--json", "as_json", is_flag=True, help="JSON instead of a table.")
+JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 QUEUE = click.argument("name", shell_complete=complete_queue)
-WHERE = click.option("--where", multiple=True, metavar="NAME=VALUE", help="Only jobs with this metadata; repeatable.")
-LIMIT = click.option("--limit", type=click.IntRange(1), help="At most so many jobs.")
-RATE = click.option("--rate", type=click.IntRange(1), help="At most so many jobs per second.")
-DETACH = click.option("--detach", is_flag=True, help="Print the task's id and do not wait for its end.")
+WHERE = click.option(
+    "--where", multiple=True, metavar="NAME=VALUE", help="Only jobs with this metadata; may be repeated."
+)
+LIMIT = click.option("--limit", type=click.IntRange(1), help="The most jobs.")
+RATE = click.option("--rate", type=click.IntRange(1), help="The most jobs per second.")
+DETACH = click.option("--detach", is_flag=True, help="Print the task's id, and don't wait for its end.")
 # QPURGE and QMOVE leave jobs alone that a worker has, or that are over.
 STATUS = click.option(
     "--status",
     type=click.Choice(["pending", "invisible", "errored"]),
-    help="Jobs of this status; pending ones by default.",
+    help="Only jobs of this status; by default pending ones.",
 )
 YES = click.option("--yes", is_flag=True, help="Don't ask.")
 
 
 @click.group()
 def queue() -> None:
-    """Queues: figures, settings, pauses, and moving their jobs."""
+    """Show and change queues: figures, settings, pauses and jobs."""
 
 
 @queue.command("list", short_help="Show the queues of the whole cluster.")
@@ -46,7 +48,7 @@ def queue() -> None:
 def list_queues(ctx: click.Context, pattern: str, as_json: bool) -> None:
     """Show the queues of the whole cluster whose names match PATTERN, the longest first.
 
-    `disque-cli --queues` shows the same again and again.
+    `disque-cli --queues` shows the same table and refreshes it.
     """
     try:
         with QueueWatch(ctx.obj) as watching:
@@ -142,7 +144,7 @@ def set_settings(ctx: click.Context, name: str, settings: Sequence[str]) -> None
 @QUEUE
 @click.pass_context
 def reset(ctx: click.Context, name: str) -> None:
-    """Give all settings of the queue NAME their defaults again. A pause stays."""
+    """Reset all settings of the queue NAME to their defaults. A pause stays."""
     with open_node(ctx) as node:
         before = changed_settings(node.run(commands.queue_settings(name)))
         node.run(commands.reset_queue(name))
@@ -158,7 +160,7 @@ def _tell_settings(node: OneNode, name: str) -> None:
 
 @queue.command(short_help="Pause a queue on all nodes.")
 @QUEUE
-@click.option("--only", type=click.Choice(["in", "out"]), help="Producers (in) or consumers (out) only.")
+@click.option("--only", type=click.Choice(["in", "out"]), help="Pause only producers (in) or consumers (out).")
 @click.pass_context
 def pause(ctx: click.Context, name: str, only: PauseState | None) -> None:
     """Pause the queue NAME on all nodes: no jobs are added, and none are delivered."""
@@ -187,7 +189,7 @@ def resume(ctx: click.Context, name: str) -> None:
 def purge(
     ctx: click.Context, name: str, where: Sequence[str], status: JobStatus | None, yes: bool, detach: bool
 ) -> None:
-    """Cancel the jobs of the queue NAME. They are gone for good."""
+    """Cancel the jobs of the queue NAME. This can't be undone."""
     pairs = pairs_of(where, "--where")
     with open_node(ctx) as node:
         total = count(node, name, pairs, status)
@@ -217,17 +219,17 @@ def move(
     rate: int | None,
     detach: bool,
 ) -> None:
-    """Move the jobs of the queue FROM to the queue TO. Ids, priorities and attempts stay."""
+    """Move the jobs of the queue FROM to the queue TO. They keep their ids, priorities and attempts."""
     pairs = pairs_of(where, "--where")
     request = commands.move(source, to, where=pairs, status=status, limit=limit, rate=rate, wait=False)
     with open_node(ctx) as node:
         run_task(ctx, node, request, count(node, source, pairs, status, limit), "moved", detach=detach)
 
 
-@queue.command(short_help="Give failed jobs fresh attempts.")
+@queue.command(short_help="Queue failed jobs again with new attempts.")
 @QUEUE
 @WHERE
-@click.option("--to", shell_complete=complete_queue, help="Dead letters go here, not where they came from.")
+@click.option("--to", shell_complete=complete_queue, help="The queue to move them to. By default dead letters go back.")
 @LIMIT
 @RATE
 @DETACH
@@ -241,7 +243,7 @@ def redrive(
     rate: int | None,
     detach: bool,
 ) -> None:
-    """Give the failed jobs of the queue NAME fresh attempts: errored ones there, dead letters where they came from."""
+    """Queue the failed jobs of NAME again with new attempts: errored jobs there, dead letters where they came from."""
     pairs = pairs_of(where, "--where")
     request = commands.redrive(name, where=pairs, to=to, limit=limit, rate=rate, wait=False)
     with open_node(ctx) as node:
@@ -251,12 +253,12 @@ def redrive(
 @queue.command()
 @QUEUE
 @click.option(
-    "--zone", "zones", multiple=True, metavar="[DATACENTER/]ZONE", help="Only nodes of this zone; repeatable."
+    "--zone", "zones", multiple=True, metavar="[DATACENTER/]ZONE", help="Use only nodes of this zone; may be repeated."
 )
 @DETACH
 @click.pass_context
 def rebalance(ctx: click.Context, name: str, zones: Sequence[str], detach: bool) -> None:
-    """Hand pending jobs of the queue NAME over until all nodes hold equal parts."""
+    """Spread the pending jobs of the queue NAME evenly over the nodes."""
     request = commands.rebalance(name, zones=zones or None, wait=False)
     with open_node(ctx) as node:
         run_task(ctx, node, request, count(node, name, {}, None), "handed over", detach=detach)

@@ -15,13 +15,13 @@ from disque_py.client.one_node import OneNode
 from disque_py.client.protocol import text
 from disque_py.client.request import Request
 
-JSON = click.option("--json", "as_json", is_flag=True, help="JSON instead of a table.")
+JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 NAME = click.argument("name")
 
 
 @click.group()
 def schedule() -> None:
-    """Schedules: jobs at the moments of a cron expression."""
+    """Manage schedules, which add jobs at the times of a cron expression."""
 
 
 @schedule.command("list", short_help="Show the schedules of the cluster.")
@@ -142,7 +142,7 @@ def pause(ctx: click.Context, name: str) -> None:
 @NAME
 @click.pass_context
 def resume(ctx: click.Context, name: str) -> None:
-    """Let the schedule NAME fire again. Ticks of the pause are left out."""
+    """Let the schedule NAME fire again. Ticks during the pause are skipped."""
     with open_node(ctx) as node:
         _change(node, name, schedule_commands.resume_schedule(name))
         ticks = node.run(schedule_commands.next_ticks(name, 1))
@@ -166,7 +166,7 @@ def delete(ctx: click.Context, name: str, yes: bool) -> None:
 @NAME
 @click.pass_context
 def run(ctx: click.Context, name: str) -> None:
-    """Add a job of the schedule NAME now, outside its ticks."""
+    """Add a job of the schedule NAME now, in addition to its ticks."""
     with open_node(ctx) as node:
         click.echo(node.run(schedule_commands.run_schedule(name)))
 

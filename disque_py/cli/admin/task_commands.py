@@ -15,11 +15,11 @@ DONE = {"qpurge": "purged", "qmove": "moved", "qredrive": "redriven", "qrebalanc
 UNKNOWN = "The node knows no task '{}'. It keeps tasks that it began itself, for one hour"
 
 
-@click.group(short_help="Tasks: long work on queues.")
+@click.group(short_help="Manage tasks: long work on queues.")
 def task() -> None:
-    """Tasks: long work on queues, which the node goes on with by itself.
+    """Manage tasks: long work on queues that the nodes do in the background.
 
-    A task is known to the node that began it, for one hour.
+    The node that started a task knows it until one hour after its end.
     """
 
 
@@ -27,7 +27,7 @@ def task() -> None:
 @JSON
 @click.pass_context
 def list_all(ctx: click.Context, as_json: bool) -> None:
-    """Show the tasks that this node began."""
+    """Show the tasks that this node started."""
     with open_node(ctx) as node:
         tasks = node.run(commands.tasks())
     if as_json:
@@ -86,7 +86,7 @@ def wait(ctx: click.Context, task_id: str) -> None:
 @click.argument("task_id", metavar="TASK")
 @click.pass_context
 def cancel(ctx: click.Context, task_id: str) -> None:
-    """End a task. Changes that it made stay."""
+    """Stop a task. Its finished changes stay."""
     with open_node(ctx) as node:
         if not node.run(commands.cancel_task(task_id)):
             raise click.ClickException(f"No task '{task_id}' runs on this node.")

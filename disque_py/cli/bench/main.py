@@ -89,12 +89,12 @@ def _print_completion(ctx: click.Context, param: click.Parameter, value: str | N
 
 EXAMPLES: Final = """\b
 Examples:
-  disque-bench --quick                          does everything work?
+  disque-bench --quick                          check that everything works
   disque-bench ping cycle --html page.html      two tests, with charts
   disque-bench add -P 1,16 -c 50 --only disque-py --only redis-list
   disque-bench cycle --server 'old=/opt/old/bin/disque-server --port {port}'
   disque-bench backlog --jobs 1000000 --runs 1
-  disque-bench ping --connect 127.0.0.1:7711    a server that runs already
+  disque-bench ping --connect 127.0.0.1:7711    a server that is already running
 """
 
 
@@ -105,11 +105,11 @@ Examples:
 @click.option("--server", "commands", multiple=True, metavar="[NAME=]COMMAND",
               help="Measure one more Disque server, started by this command with its {port} and {dir}.")  # fmt: skip
 @click.option("--connect", "addresses", multiple=True, metavar="[PROTOCOL=][HOST:]PORT",
-              help="Measure a server that runs on this machine; left jobs stay there.")  # fmt: skip
+              help="Measure a server that runs on this machine; it keeps the jobs that are left.")  # fmt: skip
 @click.option("--only", "names", multiple=True, metavar="NAME", help="Measure this contestant; may be repeated.")
 @click.option("--without", "skipped", multiple=True, metavar="NAME", help="Leave this contestant out.")
-@click.option("--reference", metavar="NAME", help="The contestant of ratios (default: the first).")
-@click.option("--quick", is_flag=True, help="Small sizes and one run: does everything work?")
+@click.option("--reference", metavar="NAME", help="The contestant that ratios refer to (default: the first).")
+@click.option("--quick", is_flag=True, help="Small sizes and one run, to check that everything works.")
 @click.option("--runs", type=click.IntRange(1, 100), help=f"Measurements of each figure ({RUNS}).")
 @click.option("--seconds", type=click.FloatRange(0.05, 600), help="Seconds of each measurement (1).")
 @click.option("-P", "--pipelines", type=Numbers(PIPELINE_MAX), help="Requests in one write (1,4,16,100).")
@@ -119,7 +119,7 @@ Examples:
 @click.option("--queues", type=click.IntRange(1, 100_000), help="Queues of `queues` (1,000).")
 @click.option("--body", type=click.IntRange(1, 60_000), help="Bytes of a job's body (100).")
 @click.option(
-    "--limit", type=click.FloatRange(1), default=LIMIT_S, help="Begin no measurement after so many seconds (3600)."
+    "--limit", type=click.FloatRange(1), default=LIMIT_S, help="Begin no measurement after this many seconds (3600)."
 )
 @click.option("--json", "json_file", type=click.Path(dir_okay=False, writable=True, path_type=Path),
               help="Write all samples and summaries to this file.")  # fmt: skip
@@ -127,7 +127,7 @@ Examples:
               help="Write a page with charts to this file; needs the extra [bench].")  # fmt: skip
 @click.option("--markdown", is_flag=True, help="Print Markdown instead of tables for a terminal.")
 @click.option("--completion", type=click.Choice(["bash", "zsh", "fish"]), is_eager=True, expose_value=False,
-              callback=_print_completion, help="Print a script for TAB, and exit.")  # fmt: skip
+              callback=_print_completion, help="Print a script for TAB completion, and exit.")  # fmt: skip
 @click.version_option(__version__, message="disque-bench %(version)s")
 def main(
     tests: tuple[str, ...],
@@ -150,10 +150,10 @@ def main(
     html_file: Path | None,
     markdown: bool,
 ) -> None:
-    """Measure this Disque server beside other brokers on this machine, in turns.
+    """Compare this Disque server with other brokers on this machine, alternately.
 
-    Without TEST all tests run, in about an hour; --list names them. The servers are started on free loopback ports and
-    ended at the end. Redis and beanstalkd take part where they are installed.
+    Without TEST all tests run, which takes about an hour; --list names them. The program starts the servers on free
+    loopback ports, and stops them at the end. Redis and beanstalkd are measured if they are installed.
     """
     if unknown := [name for name in tests if name not in TESTS]:
         raise click.UsageError(f"TEST there is no test {unknown[0]}; there are {', '.join(TESTS)}")

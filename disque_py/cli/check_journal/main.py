@@ -63,16 +63,16 @@ class Program(click.Group):
 def main() -> None:
     """Inspect, verify, repair, dump, export and import the journal of a node.
 
-    A journal is the directory <appendfilename>.d (disque.aof.d) inside a node's dir; the latter will do, too, and so
-    will a backup.
+    A journal is the directory <appendfilename>.d (disque.aof.d) inside a node's `dir`. You may also give the `dir`, or
+    a backup.
     """
 
 
 @main.command()
 @click.argument("directory", type=DIRECTORY)
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
 def info(directory: Path, as_json: bool) -> None:
-    """Show what is in a journal: node, state, jobs, records and segments, living and dead."""
+    """Show what is in a journal: node, state, jobs, records, and segments with their live and dead bytes."""
     path = journal_in(directory)
     recovery, tally, in_use = read_journal(path, Tally, "Reading")
     tally.settle()
@@ -85,11 +85,11 @@ def info(directory: Path, as_json: bool) -> None:
 
 @main.command()
 @click.argument("directory", type=DIRECTORY)
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
 def verify(directory: Path, as_json: bool) -> None:
     """Read all of a journal and check every byte of it. Exit status 1 if it is not whole.
 
-    Of a journal that a node is writing the end is not checked.
+    If a node is writing the journal, its end is not checked.
     """
     path = journal_in(directory)
     problem = ""
@@ -137,10 +137,10 @@ def _check_backup(path: Path, recovery: Recovery) -> None:
 @click.argument("directory", type=DIRECTORY)
 @click.option("--yes", is_flag=True, help="Don't ask.")
 def repair(directory: Path, yes: bool) -> None:
-    """Cut off a torn end: the record that was being written when the machine died.
+    """Cut off a torn end: the record that was being written when the machine stopped.
 
-    Nothing that was acknowledged with `appendfsync always` is in it. Damage elsewhere can't be repaired and
-    is left alone: a backup, or the copies of other nodes, have the lost jobs.
+    With `appendfsync always` this loses nothing that was acknowledged. Damage elsewhere can't be repaired, and is
+    left alone: restore a backup, or use the copies on other nodes.
     """
     path = journal_in(directory)
     folder = Files(str(path))
@@ -164,7 +164,7 @@ def repair(directory: Path, yes: bool) -> None:
 
 @main.command()
 @click.argument("directory", type=DIRECTORY)
-@click.option("--jobs", "as_jobs", is_flag=True, help="Living jobs instead of records, as `export` writes them.")
+@click.option("--jobs", "as_jobs", is_flag=True, help="Print live jobs instead of records, in the format of `export`.")
 @click.option("--no-bodies", is_flag=True, help="Leave the bodies out.")
 def dump(directory: Path, as_jobs: bool, no_bodies: bool) -> None:
     """Print every record of a journal, or every job, as a line of JSON."""
@@ -227,21 +227,21 @@ def _write_jobs(path: Path, lines: IO[str], *, with_bodies: bool) -> int:
 @click.argument("source", type=SOURCE)
 @click.argument("directory", type=click.Path(file_okay=False, path_type=Path))
 @click.option("--node", default="", metavar="ID", help="Id of the node whose jobs they are (40 hex digits).")
-@click.option("--nodes-file", type=SOURCE, help="The original's nodes.conf, which says it.")
+@click.option("--nodes-file", type=SOURCE, help="The original's nodes.conf, which has the id.")
 @click.option("--alone", is_flag=True, help="Forget which other nodes hold copies.")
 @click.option(
-    "--at-most-once-too", is_flag=True, help="Queue at-most-once jobs, too: it is known that none was delivered."
+    "--at-most-once-too", is_flag=True, help="Also queue at-most-once jobs. Use it only if none was delivered."
 )
-@click.option("--force", is_flag=True, help="Move a journal that is there aside.")
+@click.option("--force", is_flag=True, help="Move an existing journal aside.")
 def import_(
     source: Path, directory: Path, node: str, nodes_file: Path | None, alone: bool, at_most_once_too: bool, force: bool
 ) -> None:
-    """Make a journal in DIRECTORY out of SOURCE: the original's disque.aof, or a file that `export` wrote.
+    """Make a journal in DIRECTORY from SOURCE: the original's disque.aof, or a file that `export` wrote.
 
-    DIRECTORY is the journal itself, <appendfilename>.d, of a node that is not running. Jobs wait for their retry after
-    the import; start the node with --aof-enqueue-jobs-once yes to have those queued at once that were in their queue.
-    At-most-once jobs are kept to be seen in SHOW, and not queued, because they may have been delivered before. A node
-    keeps the id of its own nodes file, whatever id the jobs have.
+    DIRECTORY is the journal itself, <appendfilename>.d, of a node that is not running. After the import jobs wait for
+    their retry. To queue those that were in a queue at once, start the node with --aof-enqueue-jobs-once yes.
+    At-most-once jobs are kept, but not queued, because they may have been delivered before. A node keeps the id of its
+    own nodes file, whatever id the jobs have.
     """
     if node and nodes_file is not None:
         raise click.UsageError("--node and --nodes-file say the same")
@@ -280,7 +280,7 @@ def _tell(moved: Moved, directory: Path) -> None:
 @main.command()
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
-    """Print a script that makes TAB complete disque-check-journal.
+    """Print a script for TAB completion of disque-check-journal.
 
     For bash: `eval "$(disque-check-journal completion bash)"` in ~/.bashrc.
     """

@@ -27,13 +27,15 @@ from persistence.recovery import DamagedJournalError
 @click.command()
 @click.argument("node", callback=read_address, required=False)
 @directory_option
-@click.option("--only", "only", callback=read_address, multiple=True, help="Back up this node (host:port); repeatable.")
-@click.option("--name", default=backups.default_name, show_default="date and time", help="What the backup is called.")
 @click.option(
-    "--to", type=click.Path(path_type=Path), help="Gather all of them here: a directory, a .tar or a .tar.gz."
+    "--only", "only", callback=read_address, multiple=True, help="Back up only this node (host:port); may be repeated."
 )
-@click.option("--keep", is_flag=True, help="With --to: leave the nodes' own copies where they are.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object per node.")
+@click.option("--name", default=backups.default_name, show_default="date and time", help="Name of the backup.")
+@click.option(
+    "--to", type=click.Path(path_type=Path), help="Collect the copies here: a directory, a .tar or a .tar.gz."
+)
+@click.option("--keep", is_flag=True, help="With --to: keep the copies beside the journals, too.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object per node.")
 @click.pass_obj
 def backup(
     access: Target,
@@ -45,11 +47,11 @@ def backup(
     keep: bool,
     as_json: bool,
 ) -> None:
-    """Make a consistent copy of the journal of every node, while they run.
+    """Make consistent copies of the journals of running nodes.
 
-    Of all nodes in the cluster of NODE (host:port), or in --dir, or of those named with --only. The copies are hard
-    links beside the journals, made in a moment. They take space as the journal drops its part of the data. Copy them to
-    another disk, or have that done by --to, and remove them.
+    The nodes are those in the cluster of NODE (host:port) or of --dir, or those named with --only. The copies are hard
+    links beside the journals, so they are made quickly. They take more space as the journals drop old data. Copy them
+    to another disk and remove them, or use --to, which does both.
     """
     if not is_name(name):
         raise click.UsageError("--name takes letters, digits, '.', '-' and '_', 100 at most")
@@ -104,22 +106,28 @@ def _make_all(access: Target, views: list[NodeView], name: str, *, as_json: bool
 @click.command()
 @click.argument("source", metavar="BACKUP", type=click.Path(exists=True, path_type=Path))
 @click.argument("directory", metavar="DIR", type=click.Path(file_okay=False, path_type=Path))
-@click.option("--node", default="", metavar="ID", help="Which node's, if there are several: the beginning of its id.")
-@click.option("--new-id", is_flag=True, help="Don't give the node the id it had: it keeps its own, or takes a new one.")
-@click.option("--force", is_flag=True, help="Move a journal, or another node's nodes file, that is there aside.")
-@click.option("--appendfilename", default="disque.aof", show_default=True, help="As in the node's configuration.")
-@click.option("--cluster-config-file", default="nodes.conf", show_default=True, help="As in the node's configuration.")
+@click.option("--node", default="", metavar="ID", help="The node, if the backup has several: the beginning of its id.")
+@click.option(
+    "--new-id", is_flag=True, help="Don't restore the node's id: it keeps its present one, or gets a new one."
+)
+@click.option("--force", is_flag=True, help="Move an existing journal, or another node's nodes file, aside.")
+@click.option(
+    "--appendfilename", default="disque.aof", show_default=True, help="The value in the node's configuration."
+)
+@click.option(
+    "--cluster-config-file", default="nodes.conf", show_default=True, help="The value in the node's configuration."
+)
 def restore(
     source: Path, directory: Path, node: str, new_id: bool, force: bool, appendfilename: str, cluster_config_file: str
 ) -> None:
     """Put a backup in the place of a node that is not running: DIR is its `dir`.
 
-    BACKUP is a directory or a tar file that `backup` made. All of it is checked before anything changes. Started, the
-    node asks the other holders about its jobs and drops those that are known as done; at-most-once jobs stay to be
-    seen, and are not queued, because they may have been delivered since.
+    BACKUP is a directory or a tar file that `backup` made. It is checked completely before anything changes. When the
+    node is started, it asks the other holders about its jobs, and drops those that are done. At-most-once jobs are
+    kept but not queued, because they may have been delivered since.
 
-    The node gets the id it had, and with it its place in the cluster: it must not run anywhere else. With --new-id its
-    jobs come as a new node's.
+    The node gets the id that it had, and so its place in the cluster: it must not run anywhere else. With --new-id it
+    is a new node with these jobs.
     """
     if directory.name == f"{appendfilename}.d":
         raise click.UsageError(f"{directory} would be the journal, not the node's `dir`: give the directory it is in")

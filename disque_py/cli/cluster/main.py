@@ -68,11 +68,11 @@ class Program(click.Group):
     "-a", "--password", envvar="DISQUECLI_AUTH", default="", help="Password of the nodes (or DISQUECLI_AUTH)."
 )
 @click.option("--user", default="", help="User name to log in with.")
-@click.option("--timeout", type=click.FloatRange(min=0, min_open=True), help="Seconds to wait for an answer (3).")
-@click.option("--tls", is_flag=True, help="Talk TLS to the nodes.")
-@click.option("--cacert", default="", help="File of the authority to trust.")
-@click.option("--cert", default="", help="File of our certificate.")
-@click.option("--key", default="", help="File of our private key.")
+@click.option("--timeout", type=click.FloatRange(min=0, min_open=True), help="Seconds to wait for a reply (3).")
+@click.option("--tls", is_flag=True, help="Use TLS for the connections.")
+@click.option("--cacert", default="", help="File of the certificate authority to trust.")
+@click.option("--cert", default="", help="File of this program's certificate.")
+@click.option("--key", default="", help="File of this program's private key.")
 @click.option("--insecure", is_flag=True, help="Don't check the nodes' certificates.")
 @click.pass_context
 def main(
@@ -103,7 +103,7 @@ zones_option = click.option(
     "--zones",
     callback=read_zones,
     metavar="[DATACENTER/]ZONE,…",
-    help="Zones of the nodes, in turns; the nodes write them into their files.",
+    help="Zones of the nodes, assigned in rotation; the nodes write them into their files.",
 )
 
 
@@ -124,14 +124,14 @@ def start(
 ) -> None:
     """Start nodes on this machine and join them.
 
-    Without --port: 7711 and following, or any free ports. Words behind `--` go to every server, e.g.
-    `disque-cluster start -n 5 -- --maxmemory 2gb`.
+    Without --port the ports are 7711 and following, or any free ones. Words after `--` are options of every server,
+    e.g. `disque-cluster start -n 5 -- --maxmemory 2gb`.
 
-    A directory with stopped nodes starts them again, on their ports. They remember each other.
-    Nodes that still run are left alone. A running node that does not answer is reported, with exit status 1; the
-    nodes that were started go on.
+    If --dir has stopped nodes, they are started again on their ports, and still know each other. Nodes that are
+    running are left alone. If a running node does not answer, it is reported, the exit status is 1, and the nodes that
+    were started keep running.
 
-    With --tls the ports speak TLS only, and the servers need `--tls-cert-file` and the like.
+    With --tls the ports accept only TLS, and the servers need `--tls-cert-file` and so on.
     """
     before = local_nodes.load_nodes(directory)
     running = [node for node in before if node.is_alive]
@@ -221,7 +221,7 @@ def _set_voters(cluster: ClusterView, targets: Sequence[Target]) -> None:
 
 @main.command()
 @directory_option
-@click.option("--remove", is_flag=True, help="Delete the nodes' files, logs and tables too.")
+@click.option("--remove", is_flag=True, help="Also delete the nodes' files, logs and tables.")
 def stop(directory: Path, remove: bool) -> None:
     """Stop the nodes that `start` started."""
     nodes = local_nodes.load_nodes(directory)
@@ -246,10 +246,10 @@ def stop(directory: Path, remove: bool) -> None:
 @main.command()
 @click.argument("node", callback=read_address, required=False)
 @directory_option
-@click.option("--json", "as_json", is_flag=True, help="One JSON object per node.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object per node.")
 @click.pass_obj
 def status(access: Target, node: Address | None, directory: Path, as_json: bool) -> None:
-    """Show the nodes of a cluster: the one of NODE (host:port), or the one in --dir.
+    """Show the nodes of the cluster of NODE (host:port), or of the cluster in --dir.
 
     Exit status 1 if a node can't be reached.
     """
@@ -273,7 +273,7 @@ def status(access: Target, node: Address | None, directory: Path, as_json: bool)
 def check(access: Target, node: Address | None, directory: Path) -> None:
     """Check that every node knows, reaches and trusts every other, and that the voters can vote.
 
-    Exit status 1 if not. Hints are lines that begin with "Note:".
+    The exit status is 1 if there is a problem. Lines that begin with "Note:" are hints, not problems.
     """
     cluster = look_around(targets_of(access, node, directory))
     voters = VotersView(cluster)
@@ -315,11 +315,11 @@ def add_node(access: Target, new: Place, existing: Place) -> None:
 
 @main.command("remove-node")
 @click.argument("node")
-@click.option("--via", callback=read_address, help="A node of the cluster, when NODE is an id or is dead.")
+@click.option("--via", callback=read_address, help="A node of the cluster, if NODE is an id or is dead.")
 @directory_option
 @click.option("--timeout", "timeout_s", type=float, help="Seconds to wait until it is drained (default: no limit).")
 @click.option("--shutdown", is_flag=True, help="Stop the node's process at the end.")
-@click.option("--dead", is_flag=True, help="The node is gone for good: only make the others forget it.")
+@click.option("--dead", is_flag=True, help="The node is gone for good: only make the other nodes forget it.")
 @click.pass_obj
 def remove_node(
     access: Target,
@@ -332,8 +332,8 @@ def remove_node(
 ) -> None:
     """Take NODE (host:port, or the beginning of its id) out of its cluster without losing a copy.
 
-    The node is told to leave, moves its jobs to the others, and is forgotten by them when it has none.
-    Interrupted, it stays in the leaving state; run the command again, or call it back with
+    The node moves its jobs to the other nodes. When it has none, the other nodes forget it. If you interrupt the
+    command, the node stays in the leaving state: run the command again, or cancel the removal with
     `disque-cli … CLUSTER LEAVING no`.
     """
     cluster, leaver = _find(access, node, via, directory)
@@ -401,7 +401,7 @@ def _shut_down(target: Target) -> None:
 @main.command()
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
-    """Print a script that makes TAB complete disque-cluster.
+    """Print a script for TAB completion of disque-cluster.
 
     For bash: `eval "$(disque-cluster completion bash)"` in ~/.bashrc.
     """

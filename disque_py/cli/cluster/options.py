@@ -41,7 +41,7 @@ def directory_option(function: Function) -> Function:
         type=click.Path(file_okay=False, path_type=Path),
         default=local_nodes.default_directory,
         show_default="~/.local/state/disque-cluster",
-        help="Directory of a cluster that `start` made.",
+        help="Directory of a cluster that `start` created.",
     )
     return option(function)
 

@@ -55,7 +55,19 @@ _TEXT_REPLIES: Final = frozenset(
 
 # Their replies are names and values in turn, which RESP2 and some commands send as a flat array.
 _PAIRED_REPLIES: Final = frozenset(
-    {(b"SHOW",), (b"QSTAT",), (b"CONFIG", b"GET"), (b"EVENTS", b"INFO"), (b"QUEUE", b"GET")}
+    {
+        (b"SHOW",),
+        (b"QSTAT",),
+        (b"CONFIG", b"GET"),
+        (b"EVENTS", b"INFO"),
+        (b"QUEUE", b"GET"),
+        (b"BATCH", b"SHOW"),
+        (b"BATCH", b"WAIT"),
+        (b"SCHEDULE", b"GET"),
+        (b"LOCK", b"SHOW"),
+        (b"QTASK", b"SHOW"),
+        (b"CLUSTER", b"VOTERS"),
+    }
 )
 # The field of a job whose value is names and values in turn.
 _PAIRED_FIELD: Final = b"meta"

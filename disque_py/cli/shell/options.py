@@ -258,53 +258,55 @@ disque-cli {version}
 
 Usage: disque-cli [OPTIONS] [command [arg ...]]
 
-Without a command: an interactive shell, or the commands on standard input, one per line.
+Send a command to a node, and print the reply. Without a command: start an interactive shell, or
+run the commands on standard input, one per line.
 
 Where
   -h <host>            Server (default 127.0.0.1).
   -p <port>            Port (default 7711).
-  -s <path>            Unix socket; host and port don't count then.
+  -s <path>            Unix socket, instead of host and port.
   -u <url>             disque://[user:password@]host:port, disques:// for TLS (also redis://).
   -a <password>        Password; DISQUECLI_AUTH in the environment keeps it out of process lists.
   --user <name>        Log in with a user name (HELLO 2 AUTH name password).
   -t <seconds>         Give up connecting after this time.
   -2, -3               Protocol RESP2 (default) or RESP3.
-  --tls                TLS; --cacert <file> is the authority to trust, --cert <file> and --key <file>
-                       are our certificate and key, --insecure leaves the server unchecked.
+  --tls                Use TLS. --cacert <file> is the certificate authority to trust, --cert <file> and
+                       --key <file> are this program's certificate and key. --insecure does not check the
+                       server's certificate.
 
 What
-  -r <n>               Run the command n times (negative: for ever). With --stat: n lines.
+  -r <n>               Run the command n times (negative: without end). With --stat: n lines.
   -i <seconds>         Pause between repetitions, fractions allowed; also the interval of --stat,
                        --queues, --latency-history and the pause between steps of --scan and --bigqueues.
-  -x                   The last argument comes from standard input.
-  -X <tag>             The argument that is <tag> comes from standard input:
+  -x                   Read the last argument from standard input.
+  -X <tag>             Replace the argument <tag> by standard input:
                        disque-cli -X body ADDJOB queue body 0 < file
 
 Output
-  --raw, --no-raw      Values as they are (default into pipes), formatted (default on a terminal).
-  --csv, --json        Comma separated values, one JSON value per reply.
-  -d <text>            Between the elements of an array in raw output (default: a new line).
+  --raw, --no-raw      Print plain values (default into pipes), or formatted ones (default on a terminal).
+  --csv, --json        Print comma-separated values, or one JSON value per reply.
+  -d <text>            Delimiter between the elements of an array in raw output (default: a new line).
 
 Modes
-  --stat               Jobs, queues, memory, clients and requests, a line per second.
+  --stat               Jobs, queues, memory, clients and requests, one line per second.
   --latency            Round trips of PING: minimum, maximum, average.
   --latency-history    The same, a new line every 15 s (or -i).
   --intrinsic-latency <seconds>
                        The stalls of this machine itself; needs no server.
-  --scan               Names of queues; --pattern <glob> chooses.
+  --scan               Names of the queues of this node; --pattern <glob> selects.
   --queues             The queues of the whole cluster: jobs by status, age, rates, settings, pauses.
-                       A table that stays in its place; --pattern chooses, --once shows it once,
+                       The table is refreshed in place; --pattern selects, --once shows it once,
                        --json prints an object per queue.
   --bigqueues          The longest queues of this node.
-  --pipe               Send protocol or inline commands from standard input, count the replies;
-                       --pipe-timeout <seconds> without a reply is the end (default 30, 0: never).
-  events --follow      The events of jobs on this node, as they happen: a line for each change,
+  --pipe               Send protocol or inline commands from standard input, and count the replies;
+                       give up after --pipe-timeout <seconds> without a reply (default 30, 0: never).
+  events --follow      The events of jobs on this node, as they happen: one line for each change,
                        JSON into pipes.
-  --health             Exit status 0 if the node answers and works, else 1 with the reason.
-  --completion <shell> A script for TAB in bash, zsh or fish: eval "$(disque-cli --completion bash)"
-  --help, -v           This help; the version.
+  --health             Exit with status 0 if the node answers and works, else print the reason and exit with 1.
+  --completion <shell> Script for TAB completion in bash, zsh or fish: eval "$(disque-cli --completion bash)"
+  --help, -v           Print this help, or the version.
 
-Exit status: 0 after a reply, 1 after an error reply and when there was no connection or reply.
+Exit status: 0 after a reply, 1 after an error reply or if there was no connection or reply.
 
 Examples
   disque-cli ADDJOB mail '{{"to":"ann"}}' 0 RETRY 60
@@ -314,5 +316,5 @@ Examples
   disque-cli --queues
   disque-cli help addjob
 
-Helpers with words of their own, such as `queue set` or `job cancel`: disque-admin --help
+For `queue set`, `job cancel` and the like see disque-admin --help; for clusters disque-cluster --help.
 """

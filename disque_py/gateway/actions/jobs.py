@@ -164,26 +164,38 @@ async def complete_batch(call: Call) -> Any:
     return {"changed": await call.run(commands.ack(*call.args["ids"]))}
 
 
-async def fail(call: Call) -> Any:
-    """NACK. Only a node that knows the job can give it back, so the others are asked when the first does not."""
-    args = call.args
-    attempt = args.get("attempt")
-    request = commands.nack(
+def fail_request(args: dict[str, Any]) -> Request[int]:
+    """Return the NACK of the arguments of a `fail`."""
+    return commands.nack(
         args["id"],
         delay=ms(args.get("delay_ms")),
         reason=args.get("reason"),
         final=args.get("final", False),
-        attempt=attempt,
+        attempt=args.get("attempt"),
         fence=args.get("fence"),
     )
+
+
+async def fail(call: Call) -> Any:
+    """NACK, on a node that has the job."""
+    changed = await _changed_anywhere(call, fail_request(call.args))
+    attempt = call.args.get("attempt")
+    if not changed and attempt is not None:
+        await _refuse_stale(call, attempt)
+    return {"changed": changed}
+
+
+async def _changed_anywhere(call: Call, request: Request[int]) -> int:
+    """Execute a command that needs a node which knows the job: the others are asked when the first does not.
+
+    Return how many jobs that changed.
+    """
     if await call.run(request):
-        return {"changed": 1}
+        return 1
     for address in await other_nodes(call):
         if await asked(call, request, address):
-            return {"changed": 1}
-    if attempt is not None:
-        await _refuse_stale(call, attempt)
-    return {"changed": 0}
+            return 1
+    return 0
 
 
 async def extend(call: Call) -> Any:
@@ -239,13 +251,7 @@ async def requeue(call: Call) -> Any:
 
 async def requeued(call: Call, job_id: str) -> int:
     """Queue a job now. Return how many jobs that changed."""
-    request = commands.enqueue(job_id)
-    if await call.run(request):
-        return 1
-    for address in await other_nodes(call):
-        if await asked(call, request, address):
-            return 1
-    return 0
+    return await _changed_anywhere(call, commands.enqueue(job_id))
 
 
 async def shown_job(call: Call) -> JobInfo:

@@ -94,9 +94,11 @@ def _print_completion(ctx: click.Context, param: click.Parameter, value: str | N
     type=click.IntRange(0, 100_000),
     default=LIMIT_DEFAULT,
     show_default=True,
-    help="Queues with labels; the rest is counted as _other.",
+    help="The most queues with labels; the others are counted as _other.",
 )
-@click.option("--no-events", is_flag=True, help="Don't read events: without counters and durations of queues.")
+@click.option(
+    "--no-events", is_flag=True, help="Don't read events; then there are no counters and durations of queues."
+)
 @click.option(
     "-a",
     "--password",
@@ -105,10 +107,10 @@ def _print_completion(ctx: click.Context, param: click.Parameter, value: str | N
     help="Password (or DISQUECLI_AUTH).",
 )
 @click.option("--user", default="", help="User name to log in with.")
-@click.option("--tls", is_flag=True, help="Talk TLS to the nodes.")
-@click.option("--cacert", default="", help="File of the authority to trust.")
-@click.option("--cert", default="", help="File of our certificate.")
-@click.option("--key", default="", help="File of our private key.")
+@click.option("--tls", is_flag=True, help="Use TLS for the connections.")
+@click.option("--cacert", default="", help="File of the certificate authority to trust.")
+@click.option("--cert", default="", help="File of this program's certificate.")
+@click.option("--key", default="", help="File of this program's private key.")
 @click.option("--insecure", is_flag=True, help="Don't check the nodes' certificates.")
 @click.option(
     "--completion",
@@ -116,7 +118,7 @@ def _print_completion(ctx: click.Context, param: click.Parameter, value: str | N
     is_eager=True,
     expose_value=False,
     callback=_print_completion,
-    help="Print a script for TAB, and exit.",
+    help="Print a script for TAB completion, and exit.",
 )
 def main(**words: Any) -> None:
     """Serve the figures of nodes to Prometheus, on /metrics.

@@ -19,8 +19,8 @@ from typing import Any, Final, NamedTuple
 from disque_py.client import Address, DisqueError, Job, commands
 from disque_py.client.put_back import REASON
 from disque_py.client.request import Request
-from disque_py.gateway.actions.calls import Call, ms
-from disque_py.gateway.actions.jobs import sent, taken
+from disque_py.gateway.actions.calls import Call
+from disque_py.gateway.actions.jobs import fail_request, sent, taken
 from disque_py.gateway.operations import BY_NAME, QUEUE
 from disque_py.gateway.problems import RefusedError, refusal_of
 from disque_py.gateway.rpc.calls import Caller
@@ -178,8 +178,7 @@ class Consumption:
     def _request(self, held: Held, settlement: Any) -> Request[int]:
         if settlement.failed:
             args = self._caller.call("fail", self._failure(held, settlement)).args
-            delay, reason = ms(args.get("delay_ms")), args.get("reason")
-            request = commands.nack(held.id, delay=delay, reason=reason, attempt=held.attempt, fence=held.fence)
+            request = fail_request(args | {"fence": held.fence})
         else:
             request = commands.ack(held.id, attempt=held.attempt, fence=held.fence)
         request.node = held.node

@@ -2,6 +2,9 @@
 
 * A delay is the job's own, so a message with one waits on the nodes. There are no `.DQ` queues.
 * A consumer waits in GETJOB. Acks use other connections of the client, which any number of threads may share.
+* While the queue has messages, acks leave together, before the next GETJOB (_Acks). A round trip for each would cost
+  the worker more than a quick task, because each one hands Python's lock to another thread and back. A worker without
+  another message, and one whose queue is empty, acknowledges at once.
 * A thread extends the leases of all messages that this process holds (leases.py), fetched ones and running ones.
 * A message that failed for good gets NACK FINAL: it is errored, or goes to the dead-letter queue that the queue's
   settings name. A node that does not know the word gets it as a job of `<queue>.XQ`, for seven days.
@@ -15,18 +18,21 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import Any, Final
 
 from dramatiq.broker import Broker, Consumer, MessageProxy
 from dramatiq.errors import BrokerConnectionError, ConnectionClosed, QueueJoinTimeout, QueueNotFound
-from dramatiq.message import Message
+from dramatiq.message import Message, get_encoder
 from dramatiq.middleware import Interrupt, Middleware, raise_thread_exception
 
 from disque_py.client import DisqueError, Job, ReplyError
+from disque_py.client.commands import add_job
 from disque_py.client.dialect import is_misunderstood
 from disque_py.client.processes import ProcessClient
+from disque_py.client.request import Request
+from disque_py.client.templates import AddTemplate, template_of
 from disque_py.integrations.leases import LEASE_S, LeaseKeeper
 from disque_py.integrations.patience import is_outage, once, persist
 
@@ -38,6 +44,10 @@ BEYOND_AGE_S: Final = 86_400
 DEAD_S: Final = 7 * 86_400
 # The figures of a queue are exact while its jobs stand still. One that becomes due meanwhile may be missing in a look.
 EMPTY_LOOKS: Final = 2
+# Commands of plain messages that are kept, by queue and age limit.
+TEMPLATES_MAX: Final = 1_000
+# A busy consumer waits so long for more messages, and for room for more of them, before it acknowledges the last ones.
+LINGER_MS: Final = 5
 # `broker_priority` comes before the time of creation in milliseconds.
 PRIORITY_STEP: Final = 10**13
 
@@ -86,8 +96,10 @@ class DisqueBroker(Broker):
         self.publish_once = publish_once
         self.actor_options.add("broker_priority")
         self._client = ProcessClient(url, "dramatiq")
+        self._templates: dict[tuple[str, int], AddTemplate] = {}
         self._running: dict[str, int] = {}
         self.leases = LeaseKeeper(self._client, lease, on_canceled=self._interrupt)
+        self.acks = _Acks(self._client, self.leases)
         self.add_middleware(_Threads(self._running))
 
     @property
@@ -129,24 +141,42 @@ class DisqueBroker(Broker):
             raise QueueNotFound(queue_name)
         message = message.copy(options={"disque_job_id": None})
         self.emit_before("enqueue", message, delay)
-        options = {name: value for name, value in message.options.items() if name != "disque_job_id"}
-        body = Message(**{**message.asdict(), "options": options}).encode()
+        fields = message.asdict()
+        fields["options"] = options = dict(message.options)
+        options.pop("disque_job_id", None)
+        request = self._request(message, get_encoder().encode(fields), delay or 0)
+        with _outages():
+            job_id = persist(lambda: self._client().run(request))
+        message.options["disque_job_id"] = job_id  # A copy has options of its own.
+        self.emit_after("enqueue", message, delay)
+        return message
+
+    def _request(self, message: Message, body: bytes, delay_ms: int) -> Request[str]:
         priority = message.options.get("broker_priority", self._actor_option(message, "broker_priority"))
+        ttl_s = self._ttl_s(message, delay_ms)
+        if priority is None and not delay_ms and not self.publish_once:
+            return self._template(message.queue_name, ttl_s).one(body)
         words: dict[str, Any] = {
             "replicate": self.replicate,
-            "delay": timedelta(milliseconds=delay) if delay else None,
+            "delay": timedelta(milliseconds=delay_ms) if delay_ms else None,
             "retry": self.leases.lease,
-            "ttl": self._ttl_s(message, delay or 0),
+            "ttl": ttl_s,
         }
         if priority is not None:
             words["priority"] = int(1000 * time.time()) - int(priority) * PRIORITY_STEP
         if self.publish_once:
             words |= once()
-        with _outages():
-            job_id = persist(lambda: self._client().add_job(self.queue_of(queue_name), body, **words))
-        message = message.copy(options={"disque_job_id": job_id})
-        self.emit_after("enqueue", message, delay)
-        return message
+        return add_job(self.queue_of(message.queue_name), body, **words)
+
+    def _template(self, queue_name: str, ttl_s: int) -> AddTemplate:
+        """Return the command of plain messages, whose options are the same for all of a queue."""
+        found = self._templates.get((queue_name, ttl_s))
+        if found is None:
+            if len(self._templates) >= TEMPLATES_MAX:
+                self._templates.clear()
+            found = template_of(self.queue_of(queue_name), replicate=self.replicate, retry=self.leases.lease, ttl=ttl_s)
+            self._templates[queue_name, ttl_s] = found
+        return found
 
     def _actor_option(self, message: Message, name: str) -> Any:
         actor = self.actors.get(message.actor_name)
@@ -271,6 +301,44 @@ class DisqueMessage(MessageProxy):
         return (self.job.delivery_count or 1) > 1
 
 
+class _Acks:
+    """The messages that are done and not acknowledged yet, of all consumers of a process.
+
+    They outlive the consumer, which Dramatiq replaces after an outage. Their leases are extended until then.
+    """
+
+    def __init__(self, client: ProcessClient, leases: LeaseKeeper) -> None:
+        self._client = client
+        self._leases = leases
+        self._jobs: deque[Job] = deque()
+
+    def add(self, job: Job) -> None:
+        """Acknowledge this job with the next `flush`."""
+        self._jobs.append(job)
+
+    def flush(self) -> None:
+        """Acknowledge all jobs. Those that could not be acknowledged because of an outage are kept.
+
+        Raises DisqueError.
+        """
+        jobs: dict[str, Job] = {}
+        while self._jobs:
+            with suppress(IndexError):  # Another thread has taken it.
+                job = self._jobs.popleft()
+                jobs[job.id] = job
+        if not jobs:
+            return
+        for job in jobs.values():  # Nothing is left to be extended when the node has the acknowledgements.
+            self._leases.remove(job)
+        try:
+            self._client().ack_jobs(jobs.values())
+        except DisqueError as error:
+            if is_outage(error):
+                self._leases.add(*jobs.values())
+                self._jobs.extend(jobs.values())
+            raise
+
+
 class _DisqueConsumer(Consumer):
     """The messages of one queue that this worker takes."""
 
@@ -282,6 +350,9 @@ class _DisqueConsumer(Consumer):
         self._fetched: deque[Job] = deque()
         self._out: set[str] = set()
         self._has_room = threading.Event()
+        self._wanted_room = 1
+        # The queue has messages, so this thread fetches again soon, and sends the acknowledgements before.
+        self._is_busy = False
 
     def __next__(self) -> DisqueMessage | None:
         """Return the next message; None if there is none in time, or no room for more."""
@@ -298,27 +369,50 @@ class _DisqueConsumer(Consumer):
         return DisqueMessage(message.copy(options={"disque_job_id": job.id}), job)
 
     def _fetch(self) -> bool:
-        self._has_room.clear()
-        room = self._prefetch - len(self._out)
-        if room <= 0:
-            self._has_room.wait(self._timeout_ms / 1000)
+        if not self._await_room(1, self._timeout_ms):
             return False
+        self._await_room(self._prefetch // 2, LINGER_MS)
         leases = self._broker.leases
         with _outages():
-            jobs = self._broker.client.get_jobs(
-                self._queue, count=room, timeout_ms=self._timeout_ms, withlease=True, lease=leases.lease
-            )
+            while True:
+                self._broker.acks.flush()
+                is_busy = self._is_busy
+                jobs = self._broker.client.get_jobs(
+                    self._queue,
+                    count=self._prefetch - len(self._out),
+                    timeout_ms=min(LINGER_MS, self._timeout_ms) if is_busy else self._timeout_ms,
+                    withlease=True,
+                    lease=leases.lease,
+                )
+                self._is_busy = len(jobs) > 1  # A GETJOB that had to wait brings one.
+                if jobs or not is_busy:
+                    break
         leases.add(*jobs)
         self._out.update(job.id for job in jobs)
         self._fetched.extend(jobs)
         return bool(jobs)
 
+    def _await_room(self, wanted: int, timeout_ms: int) -> bool:
+        """Wait until so many more messages may be fetched. Return whether they may."""
+        self._wanted_room = wanted
+        self._has_room.clear()
+        if self._prefetch - len(self._out) < wanted:
+            self._has_room.wait(timeout_ms / 1000)
+        return self._prefetch - len(self._out) >= wanted
+
     def ack(self, message: DisqueMessage) -> None:
-        """Acknowledge a message. Raises ConnectionClosed."""
-        job = message.job
+        """Acknowledge a message, now or with those that are done in the next moment. Raises ConnectionClosed."""
+        job, acks = message.job, self._broker.acks
         with _outages():
-            self._broker.client.ack(job)
-        self._settled(job)
+            if job.fence:
+                self._broker.client.ack(job)
+                self._broker.leases.remove(job)
+            else:
+                acks.add(job)
+                # `add` comes first: the consumer's thread is not busy any more, and then flushes.
+                if not self._is_busy or self._out <= {job.id}:
+                    acks.flush()
+        self._make_room(job)
 
     def nack(self, message: DisqueMessage) -> None:
         """Set a message aside that failed for good. Raises ConnectionClosed."""
@@ -345,7 +439,10 @@ class _DisqueConsumer(Consumer):
         """Put back the messages that were fetched and not handed out."""
         jobs = list(self._fetched)
         self._fetched.clear()
+        self._is_busy = False
         try:
+            with _outages():
+                self._broker.acks.flush()
             self._put_back(jobs)
         except (BrokerConnectionError, DisqueError):
             self._broker.logger.warning("%d messages come back when their lease is over", len(jobs))
@@ -361,5 +458,9 @@ class _DisqueConsumer(Consumer):
 
     def _settled(self, job: Job) -> None:
         self._broker.leases.remove(job)
+        self._make_room(job)
+
+    def _make_room(self, job: Job) -> None:
         self._out.discard(job.id)
-        self._has_room.set()
+        if self._prefetch - len(self._out) >= self._wanted_room:
+            self._has_room.set()

@@ -12,7 +12,7 @@ queued again on account of a repaired copy after its ack was answered everywhere
 
 That takes two failures within milliseconds, so hardly a seed shows it. `hear` therefore looks at the moment when a node
 ends a collection. A node that it named as a holder must have confirmed to it (spec RC7). For a job that came before it
-was away, every linked node must have said something (spec RC8).
+was away, every node that is linked still must have said something (spec RC8).
 """
 
 from __future__ import annotations
@@ -135,7 +135,9 @@ class RepairChecker:
 
     def _ended(self, machine: Machine, key: tuple[str, int, bytes]) -> None:
         """Judge a node that has read of an ack while some nodes had not confirmed to it."""
-        silent = [node for nodes in self._silent.pop(key) for node in nodes if not node.flags & FORGOTTEN]
+        named, linked = self._silent.pop(key)
+        silent = [node for node in named if not node.flags & FORGOTTEN]
+        silent += [node for node in linked if node.is_linked]  # A link may have broken since the question.
         _, run, job_id = key
         evicted = self._evicted.pop(key)
         if not silent or machine.runs != run or not machine.is_up or machine.broker.is_loading:

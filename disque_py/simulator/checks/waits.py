@@ -18,6 +18,7 @@ from disque_py.core.ids import is_retried_id
 from disque_py.core.job import ACKED
 from disque_py.simulator.checks.cluster_invariants import may_have_died
 from disque_py.simulator.clients.connection import Connection, words
+from disque_py.simulator.clients.workload import Line
 from disque_py.simulator.oracle import Oracle, Promise, RuleBrokenError
 from disque_py.simulator.world.world import World
 
@@ -230,6 +231,11 @@ class LastWaits:
     def begin(self) -> None:
         """Let clients of each node wait for some jobs that are left, and for some that are over."""
         world, oracle = self._phase.world, self._phase.simulation.oracle
+        if self._phase.simulation.targets.has_losses:
+            # An answer may have vanished, and no link broke: its node does not ask again while a client waits for it.
+            for connection in list(world.connections):
+                if isinstance(connection, Line) and connection.is_patient:
+                    connection.hang_up()
         named = [promise.id for promise in oracle.promises if promise.id and promise.retry_ms]
         left = [promise.id for promise in oracle.open if promise.id and promise.retry_ms and not promise.acked_ms]
         rng = world.stream("last waits")

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from disque_py.simulator.clients.connection import Request, words
-from disque_py.simulator.clients.workload import BODIES, RECONNECT_MS, Consumer, Line, Producer
+from disque_py.simulator.clients.workload import BODIES, Consumer, Line, Producer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,11 +46,9 @@ class Quitter(Consumer):
 
     def act(self) -> int:
         """Fetch, if the last fetch is over."""
-        line = self.reach()
-        if line is None:
-            return RECONNECT_MS
-        if line.outstanding:
-            return 20
+        line = self.free_line()
+        if isinstance(line, int):
+            return line
         wanted = self.some_queues(4)
         request = words("GETJOB", "TIMEOUT", 300, "COUNT", self.rng.choice((1, 3, 10)), "WITHLEASE", "FROM", *wanted)
         line.since = line.machine.next_event()

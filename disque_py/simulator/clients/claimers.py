@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 from disque_py.simulator.checks.claims import ClaimBook
 from disque_py.simulator.clients.connection import words
-from disque_py.simulator.clients.workload import LEASE_TOO_LONG, OLDER_NODE, RECONNECT_MS, Actor, Line
+from disque_py.simulator.clients.lockers import DRIFT_LEASE_MAX_S
+from disque_py.simulator.clients.workload import LEASE_TOO_LONG, OLDER_NODE, Actor, Line
+from disque_py.simulator.plan import DRIFT
 
 if TYPE_CHECKING:
     from disque_py.simulator.oracle import Oracle
@@ -32,9 +34,13 @@ USERS: Final = ("u0", "u0", "u1", "u2")
 RETRIES_MS: Final = (400, 1_000, 2_500)
 LIMITS: Final = (0, 1, 2, 4)
 EVERY_MS: Final = 60
+# A worker stops when WORKING is answered so, and its claim may end then. Spec EX5.
+STOPS: Final = ("NOJOB", "CANCELED")
 # Deliveries that a worker forgets and acknowledges late: so many of all, and so long after the lease, on average.
 LATE_SHARE: Final = 0.07
 LATE_MS: Final = 400
+# Where clocks drift a worker goes to another node so often.
+HOP_SHARE: Final = 0.5
 # Of an entry of GETJOB WITHLEASE: queue, id, body, "lease-ms", ms, "attempt", number, "fence", number.
 LEASE_AT: Final = 4
 ATTEMPT_AT: Final = 6
@@ -67,11 +73,9 @@ class ClaimProducer(Actor):
 
     def act(self) -> int:
         """Set a queue up, or add a job."""
-        line = self.reach()
-        if line is None:
-            return RECONNECT_MS
-        if line.outstanding:
-            return 20
+        line = self.free_line()
+        if isinstance(line, int):
+            return line
         if self._missing:
             name = self._missing[0]
             line.ask([(words("QUEUE", "SET", name, "retention", 5, *SETTINGS[name]), self._set, name)], self.travel())
@@ -115,18 +119,22 @@ class ClaimWorker(Actor):
         super().__init__(world, oracle, plan, client)
         self.claims = ClaimBook()
         self._side: dict[str, Line] = {}
+        self._takes_longest = DRIFT in plan.weather
 
     def act(self) -> int:
         """Fetch, if the last fetch is over."""
-        line = self.reach()
-        if line is None:
-            return RECONNECT_MS
-        if line.outstanding:
-            return 20
+        line = self.free_line()
+        if isinstance(line, int):
+            return line
         rng = self.rng
+        if self._takes_longest and rng.random() < HOP_SHARE:
+            line.hang_up()
+            return 1
         options: list[str | int] = ["WHERE", "user", rng.choice(USERS)] if rng.random() < 0.2 else []
         options += ["NOHANG"] if rng.random() < 0.3 else ["TIMEOUT", 400]
         options += ["LEASEMS", rng.choice(RETRIES_MS)] if rng.random() < 0.2 else []
+        if self._takes_longest:
+            options = ["TIMEOUT", 400, "LEASEMS", 1_000 * DRIFT_LEASE_MAX_S]
         request = words("GETJOB", *options, "COUNT", rng.choice((1, 2, 5)), "WITHLEASE", "FROM", *SETTINGS)
         line.ask([(request, self._got, (line.machine, self.world.now_ms))], self.travel())
         return 1 + int(rng.expovariate(1 / EVERY_MS))
@@ -135,6 +143,7 @@ class ClaimWorker(Actor):
         if not isinstance(reply, list):
             return
         machine, sent_ms = about
+        self.world.watcher.on_delivered(machine, reply)
         for entry in reply:
             work = Work(entry[1], entry[FENCE_AT], entry[ATTEMPT_AT], entry[LEASE_AT])
             self.claims.delivered(
@@ -147,11 +156,12 @@ class ClaimWorker(Actor):
                 machine.name,
                 machine.runs,
             )
+            self.claims.look_at_nodes(work.job_id, work.fence, machine)
             self.world.later(1 + int(self.rng.expovariate(1 / 200)), self._decide, work, machine)
 
     def _decide(self, work: Work, machine: Machine) -> None:
         """End the delivery, extend it, or let it run out."""
-        if self.is_over:
+        if self.is_over or self._takes_longest:
             return
         rng = self.rng
         dice = rng.random()
@@ -201,6 +211,8 @@ class ClaimWorker(Actor):
         work, is_named, sent_ms = about
         if isinstance(reply, int) and reply:
             self.claims.extended(work.job_id, work.fence, reply, sent_ms, self.world.now_ms, is_named=is_named)
+        elif isinstance(reply, Exception) and str(reply).startswith(STOPS):
+            self.claims.ending(work.job_id, work.fence)
 
     def _ended(self, reply: Any, about: tuple[Work, str, int, Machine, int]) -> None:
         work, fenced, sent_ms, machine, runs = about

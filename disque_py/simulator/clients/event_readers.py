@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from disque_py.simulator.clients.connection import words
-from disque_py.simulator.clients.workload import RECONNECT_MS, Actor, Line
+from disque_py.simulator.clients.workload import Actor, Line
 from disque_py.simulator.oracle import RuleBrokenError
 from disque_py.simulator.world.machine import Machine
 
@@ -129,11 +129,9 @@ class Reader(Actor):
         rng = self.rng
         if rng.random() < 0.15 and self.line is not None and self.line.is_open:
             self.line.hang_up()
-        line = self.reach()
-        if line is None:
-            return RECONNECT_MS
-        if line.outstanding:
-            return 20
+        line = self.free_line()
+        if isinstance(line, int):
+            return line
         machine = line.machine
         place = self.places.get(machine.name)
         dice = rng.random()

@@ -15,6 +15,7 @@ from disque_py.simulator.checks.locks import LockBook
 from disque_py.simulator.clients.connection import words
 from disque_py.simulator.clients.workload import LEASE_TOO_LONG, RECONNECT_MS, Actor, Line
 from disque_py.simulator.oracle import RuleBrokenError
+from disque_py.simulator.plan import DRIFT
 
 if TYPE_CHECKING:
     from disque_py.simulator.oracle import Oracle
@@ -32,6 +33,7 @@ ANEW_SHARE: Final = 0.4
 # An owner without an answer asks again, often at another node, while the first request is under way.
 PATIENCES_MS: Final = (50, 300, 1_200, 3_500)
 LEASE_MAX_S: Final = (3, 3, 5, 8)
+DRIFT_LEASE_MAX_S: Final = 2
 CHANGE_EVERY_MS: Final = 1_500
 # A node's id, and the end of an error about it.
 IS_VOTER: Final = tuple([f"ERR {digit}" for digit in "0123456789abcdef"])
@@ -165,6 +167,7 @@ class VoterKeeper(Actor):
         super().__init__(world, oracle, plan, client)
         self._count = min(self.rng.choice(VOTERS), plan.nodes)
         self._has_voters = False
+        self._keeps_leases_short = DRIFT in plan.weather
 
     def act(self) -> int:
         """The next command, on any node."""
@@ -173,6 +176,8 @@ class VoterKeeper(Actor):
             return RECONNECT_MS
         if line.outstanding:
             return 50
+        if self._keeps_leases_short and self._has_short_leases():
+            return CHANGE_EVERY_MS
         line.ask([(words("CLUSTER", "VOTERS", *self._words()), self._answered, None)], self.travel())
         return 1 + int(self.rng.expovariate(1 / CHANGE_EVERY_MS)) if self._has_voters else 100
 
@@ -181,10 +186,16 @@ class VoterKeeper(Actor):
         known = [self._name(machine) for machine in self.world.machines.values() if machine.is_up]
         if not self._has_voters:
             return ["INIT", *known[: self._count]]
+        if self._keeps_leases_short:
+            return ["LEASEMAX", DRIFT_LEASE_MAX_S]
         dice = rng.random()
         if dice < 0.3 or not known:
             return ["LEASEMAX", rng.choice(LEASE_MAX_S)]
         return ["ADD" if dice < 0.65 else "REMOVE", rng.choice(known)]
+
+    def _has_short_leases(self) -> bool:
+        lists = [machine.broker.claims.memory.list for machine in self.world.machines.values() if machine.is_up]
+        return any(known is not None and known.lease_max_ms == 1_000 * DRIFT_LEASE_MAX_S for known in lists)
 
     def _name(self, machine: Machine) -> bytes:
         return machine.membership.table.me.id.hex().encode()

@@ -176,7 +176,7 @@ class Actor:
             self.world.connect(machine, self.line)
         return self.line
 
-    def free_line(self, hang_up_share: float) -> Line | int:
+    def free_line(self, hang_up_share: float = 0) -> Line | int:
         """Return the connection if no request is under way there, else the ms until the next look.
 
         A busy connection is hung up with the given probability.
@@ -185,7 +185,7 @@ class Actor:
         if line is None:
             return RECONNECT_MS
         if line.outstanding:
-            if self.rng.random() < hang_up_share:
+            if hang_up_share and self.rng.random() < hang_up_share:
                 line.hang_up()
             return LOOK_AGAIN_MS
         return line
@@ -423,11 +423,9 @@ class Hoarder(Actor):
                 where = None if rng.random() < 0.1 else machine
                 self.world.later(rng.randrange(BURST_MS), self._hands.acknowledge, [promise], where)
             self._hoard = []
-        line = self.reach()
-        if line is None:
-            return RECONNECT_MS
-        if line.outstanding:
-            return 20
+        line = self.free_line()
+        if isinstance(line, int):
+            return line
         line.since = line.machine.next_event()
         request = words("GETJOB", "TIMEOUT", 200, "COUNT", HOARD_MAX // 3, "FROM", *self.queues)
         line.ask([(request, self._got, line)], self.travel())

@@ -10,8 +10,9 @@ A cut is silent or not. A silent cut loses frames and tells no node. Another one
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from cluster_bus.messages import VOTERS
 from disque_py.simulator.faults.targets import Effect, End, Targets, nothing
 
 if TYPE_CHECKING:
@@ -39,7 +40,9 @@ class LinkFaults:
             "loss": self.do_loss,
             "delay": self.do_delay,
             "jump": self.do_jump,
+            "stale": self.do_stale,
         }
+        self._stale: dict[int, str] = {}
 
     def do_hiccup(self, fault: Fault) -> Effect:
         """Break one connection; a new one may be made at once."""
@@ -156,6 +159,22 @@ class LinkFaults:
 
     def _no_delay(self) -> None:
         self._targets.world.traffic.delay_ms = self._targets.plan.delay_ms
+
+    def do_stale(self, fault: Fault) -> Effect:
+        """Keep lists of voters from a node, while it hears everything else."""
+        names = list(self._targets.world.machines)
+        name = self._stale[fault.number] = names[fault.picks[0] % len(names)]
+        self._targets.world.traffic.filter = self._is_kept_away
+
+        def end() -> None:
+            del self._stale[fault.number]
+            if not self._stale:
+                self._targets.world.traffic.filter = None
+
+        return f"{name} hears no list of voters", end
+
+    def _is_kept_away(self, sender: str, receiver: str, kind: int, item: Any) -> bool:
+        return kind == VOTERS and receiver in self._stale.values()
 
     def do_jump(self, fault: Fault) -> Effect:
         """Set the wall clock of a node forward or back."""

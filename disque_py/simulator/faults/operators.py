@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from disque_py.simulator.plan import Fault
     from disque_py.simulator.world.machine import Machine
 
+# The queues of claim workers (clients/claimers.py).
+CLAIMED_QUEUES: Final = (b"x0", b"x1", b"x2")
 PAUSES: Final = ("in", "out", "all")
 NODES_MAX: Final = 12
 # Queues without jobs, so that settings change no job. One command in so many is a RESET.
@@ -55,6 +57,7 @@ class OperatorFaults:
             "reset-amid": self.do_reset_amid,
             "flush": self.do_flush,
             "pause": self.do_pause,
+            "pause-claims": self.do_pause_claims,
             "memory": self.do_memory,
             "setting": self.do_setting,
         }
@@ -180,8 +183,21 @@ class OperatorFaults:
         up = self._targets.awake()
         if not up:
             return None
-        machine = up[fault.picks[0] % len(up)]
         queue = b"q%d" % (fault.picks[1] % self._targets.plan.queues)
+        return self._pause(fault, up[fault.picks[0] % len(up)], queue)
+
+    def do_pause_claims(self, fault: Fault) -> Effect:
+        """Pause a queue whose jobs need a claim, at a node that asks the voters for one if there is such a node."""
+        up = self._targets.awake()
+        claiming = [machine for machine in up if machine.broker.exclusive.under_way] or up
+        if not claiming:
+            return None
+        machine = claiming[fault.picks[0] % len(claiming)]
+        picks = [pick for picks in machine.broker.exclusive.picks.values() for pick in picks]
+        queues = [pick.queue.name for pick in picks] or list(CLAIMED_QUEUES)
+        return self._pause(fault, machine, queues[fault.picks[1] % len(queues)])
+
+    def _pause(self, fault: Fault, machine: Machine, queue: bytes) -> Effect:
         how = PAUSES[fault.picks[2] % len(PAUSES)]
         where = ("bcast",) if fault.picks[3] % 2 else ()
         paused = self._targets.pause(machine, queue, how, where)

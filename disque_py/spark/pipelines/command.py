@@ -100,19 +100,19 @@ def stream_options(function: Function) -> Function:
             "--source", multiple=True, callback=read_pairs, metavar="NAME=VALUE",
             help=f"Option of disque-events. {PASSWORD} in the environment keeps a password out of process lists.",
         ),
-        click.option("--quiet", is_flag=True, help="No line per batch."),
+        click.option("--quiet", is_flag=True, help="Don't print a line per batch."),
         click.option(
-            "--metrics-file", default="", shell_complete=files, help="Write Prometheus text into a file."
+            "--metrics-file", default="", shell_complete=files, help="Write Prometheus metrics into this file."
         ),
-        click.option("--metrics-port", type=int, help="Serve Prometheus text on 127.0.0.1."),
-        click.option("--checkpoint", default="", shell_complete=folders, help="By default a folder below --path."),
+        click.option("--metrics-port", type=int, help="Serve Prometheus metrics on this port of 127.0.0.1."),
+        click.option("--checkpoint", default="", shell_complete=folders, help="Checkpoints; by default below --path."),
         click.option("--once", is_flag=True, help="Read everything that there is now, then end."),
         click.option(
             "--trigger", default="2 seconds", callback=read_span, metavar="SPAN",
             help="Time between batches (2 seconds).",
         ),
         click.option("--path", required=True, shell_complete=folders, help="Folder or URI of the tables."),
-        click.option("--nodes", required=True, help="host:port of some nodes, with commas."),
+        click.option("--nodes", required=True, help="host:port of one or more nodes, separated by commas."),
     ):  # fmt: skip
         function = option(function)
     return function
@@ -121,9 +121,9 @@ def stream_options(function: Function) -> Function:
 def batch_options(function: Function) -> Function:
     """Add the options of pipelines that read an index and end."""
     for option in (
-        click.option("--until", default="", metavar="DAY", help="Events up to this day, included."),
+        click.option("--until", default="", metavar="DAY", help="Events up to and including this day."),
         click.option("--since", default="", metavar="DAY", help="Events from this day on, YYYY-MM-DD."),
-        click.option("--by", multiple=True, metavar="KEY", help="Also by a key of the jobs' meta."),
+        click.option("--by", multiple=True, metavar="KEY", help="Group also by this name of the jobs' metadata."),
     ):
         function = option(function)
     return index_path(function)
@@ -139,9 +139,9 @@ def main() -> None:
 @stream_options
 @click.option("--sink", multiple=True, callback=read_pairs, metavar="NAME=VALUE", help="Option of disque-index.")
 def index_command(sink: dict[str, str], **words: Any) -> None:
-    """Index the events of all nodes.
+    """Build tables from the events of all nodes.
 
-    The tables are history and current.
+    `history` has a row per event, and `current` a row per job.
     """
     options = StreamOptions(**words)
 
@@ -184,12 +184,12 @@ def merge_waiting(path: str, sink: dict[str, str], *, has_ended: bool) -> None:
 @main.command("recency")
 @stream_options
 @click.option("--limit", type=int, default=100, help="Members per key (100).")
-@click.option("--key", default="key", help="The key of meta that names the key.")
-@click.option("--member", default="member", help="The key of meta that names the member.")
+@click.option("--key", default="key", help="The name of metadata that has the key.")
+@click.option("--member", default="member", help="The name of metadata that has the member.")
 def recency_command(limit: int, key: str, member: str, **words: Any) -> None:
     """Keep the most recent members of each key.
 
-    They come from jobs with op in their meta.
+    They come from jobs that have `op` in their metadata.
     """
     options = StreamOptions(**words)
 
@@ -251,12 +251,19 @@ def errors_command(**words: Any) -> None:
 
 @main.command("upkeep")
 @index_path
-@click.option("--current-retention", default="", metavar="SPAN", help="Ended jobs leave current, e.g. 7 days.")
-@click.option("--history-retention", default="", metavar="SPAN", help="Days leave history, e.g. 90 days.")
+@click.option(
+    "--current-retention",
+    default="",
+    metavar="SPAN",
+    help="Remove ended jobs from current after this time, e.g. 7 days.",
+)
+@click.option(
+    "--history-retention", default="", metavar="SPAN", help="Remove days from history after this time, e.g. 90 days."
+)
 def upkeep_command(path: str, current_retention: str, history_retention: str) -> None:
-    """Compact an index and drop old rows.
+    """Compact an index and remove old rows.
 
-    No query may write the index meanwhile.
+    Stop pipelines that write the index first.
     """
     import time
 
@@ -277,9 +284,9 @@ def upkeep_command(path: str, current_retention: str, history_retention: str) ->
 @main.command("rebuild")
 @index_path
 def rebuild_command(path: str) -> None:
-    """Make a lost table current from history.
+    """Rebuild the table `current` from `history`.
 
-    No query may write the index meanwhile.
+    Stop pipelines that write the index first.
     """
     from disque_py.spark.delta_store import Store
     from disque_py.spark.index_rebuild import rebuild
@@ -290,20 +297,20 @@ def rebuild_command(path: str) -> None:
 
 @main.command()
 def where() -> None:
-    """Print the file to give to spark-submit."""
+    """Print the path of the file for spark-submit."""
     click.echo(os.path.join(os.path.dirname(os.path.abspath(__file__)), "__main__.py"))
 
 
 @main.command()
 def declarative() -> None:
-    """Print the folder of the project for spark-pipelines run."""
+    """Print the folder of the project for `spark-pipelines run`."""
     click.echo(os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "declarative"))
 
 
 @main.command()
 @click.argument("shell", type=click.Choice(SHELLS))
 def completion(shell: str) -> None:
-    """Print a script that makes TAB complete disque-pipeline.
+    """Print a script for TAB completion of disque-pipeline.
 
     For bash: `eval "$(disque-pipeline completion bash)"` in ~/.bashrc.
     """

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from disque_py.spark.pipelines.history import columns_of, open_history, plan_of, save
+from disque_py.spark.pipelines.history import hourly
 
 SQL: Final = """
     WITH failures AS (
@@ -33,9 +33,4 @@ def run(spark: Any, path: str, *, by: Sequence[str] = (), since: str = "", until
 
     Raises OptionError for a key that can't be quoted, TableError when there is no index.
     """
-    select, names = columns_of(by)
-    plan = plan_of(spark, path, "errors", "hour", {"by": list(by)}, since, until)
-    if plan.is_done:
-        return plan.kept
-    sql = SQL.format(events=open_history(spark, path, plan), select=select, names=names, bound=plan.bound("ts"))
-    return save(spark.sql(sql).toArrow(), path, "errors", plan)
+    return hourly(spark, path, "errors", SQL, by, since, until)

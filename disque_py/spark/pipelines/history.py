@@ -199,6 +199,22 @@ def columns_of(by: Sequence[str]) -> tuple[str, str]:
     return select, "".join(f", `{key}`" for key in by)
 
 
+def hourly(spark: Any, path: str, name: str, sql: str, by: Sequence[str], since: str, until: str) -> Any:
+    """Compute and save a table whose rows belong to one hour each, and return its rows as Arrow.
+
+    name   of the table
+    sql    the query, with places for `events`, the columns of `by` (`select`, `names`) and the `bound` of new rows
+
+    Raises OptionError for a key that can't be quoted, TableError when there is no index.
+    """
+    select, names = columns_of(by)
+    plan = plan_of(spark, path, name, "hour", {"by": list(by)}, since, until)
+    if plan.is_done:
+        return plan.kept
+    query = sql.format(events=open_history(spark, path, plan), select=select, names=names, bound=plan.bound("ts"))
+    return save(spark.sql(query).toArrow(), path, name, plan)
+
+
 def save(rows: pa.Table, path: str, name: str, plan: Plan) -> pa.Table:
     """Replace the table `name` of the index by the kept rows and these rows, and return all of them."""
     if plan.kept is not None:

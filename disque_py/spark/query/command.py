@@ -81,11 +81,11 @@ def shared_options(function: Function) -> Function:
     """--storage, --format and --timing, before a question and behind it. An absent one does not reset the other."""
     for option in (
         click.option(
-            "--timing", is_flag=True, expose_value=False, callback=_keep, help="Say how long the query took, on stderr."
+            "--timing", is_flag=True, expose_value=False, callback=_keep, help="Print the query time on stderr."
         ),
         click.option(
             "--format", type=click.Choice(("table", "json", "csv")), expose_value=False, callback=_keep,
-            help="How rows are printed (table).",
+            help="Format of rows (table).",
         ),
         click.option(
             "--storage", multiple=True, expose_value=False, callback=_keep, metavar="NAME=VALUE",
@@ -121,13 +121,13 @@ def _complete(ctx: click.Context, param: click.Parameter, value: str | None) -> 
 @click.version_option(__version__, message=f"{PROGRAM} %(version)s")
 @click.option(
     "--completion", type=click.Choice(SHELLS), is_eager=True, expose_value=False, callback=_complete,
-    help='Print a script for TAB: eval "$(disque-query --completion bash)".',
+    help='Print a script for TAB completion: eval "$(disque-query --completion bash)".',
 )  # fmt: skip
 @click.argument("path", shell_complete=folders)
 @shared_options
 @click.pass_context
 def main(ctx: click.Context, path: str) -> None:
-    """Ask the indexes that the Spark pipelines keep. It needs no Spark.
+    """Query the tables that `disque-pipeline index` keeps. It needs no Spark.
 
     PATH is the folder or URI of an index.
     """
@@ -152,7 +152,7 @@ def trace(shared: Shared, job_id: str) -> None:
 
 
 @main.command()
-@click.option("--over-time", is_flag=True, help="Curves instead of the table.")
+@click.option("--over-time", is_flag=True, help="Show numbers over time instead of the present ones.")
 @click.option(
     "--by-node", is_flag=True, help="Also by the node that wrote the newest event; shows the jobs of a dead node."
 )

@@ -9,6 +9,7 @@ import dramatiq
 import pytest
 from dramatiq.errors import ConnectionClosed, QueueJoinTimeout, QueueNotFound
 
+from disque_py import testing
 from disque_py.integrations.dramatiq import DisqueBroker
 from waits import eventually
 
@@ -111,6 +112,94 @@ def test_messages_that_were_not_begun_go_back_when_a_worker_stops(broker, start,
     threading.Timer(1, may_end.set).start()
     worker.stop(60_000)
     assert client.qlen(f"{name}.default") == 3
+
+
+@pytest.fixture
+def fetch(broker):
+    """Sends messages, and fetches them with one consumer: the consumer and its messages."""
+
+    def fetch(count, prefetch=16):
+        actor = dramatiq.actor(lambda: None, actor_name="nothing")
+        for _ in range(count):
+            actor.send()
+        consumer = broker.consume("default", prefetch=prefetch, timeout=60_000)
+        return consumer, [next(consumer) for _ in range(min(count, prefetch))]
+
+    return fetch
+
+
+def test_messages_of_a_busy_queue_are_acknowledged_before_the_next_fetch(fetch, calls, client):
+    consumer, messages = fetch(12, prefetch=8)
+    before = calls("ackjob")
+    for message in messages[:3]:
+        consumer.ack(message)
+    assert calls("ackjob") == before
+    assert next(consumer) is not None
+    assert calls("ackjob") == before + 1
+    consumer.close()
+    assert [client.show(message.job) for message in messages[:3]] == [None] * 3
+
+
+def test_the_last_message_of_a_worker_is_acknowledged_at_once(fetch, calls):
+    consumer, (first, second) = fetch(2)
+    before = calls("ackjob")
+    consumer.ack(first)
+    assert calls("ackjob") == before
+    consumer.ack(second)
+    assert calls("ackjob") == before + 1
+    consumer.close()
+
+
+def test_messages_of_an_idle_queue_are_acknowledged_at_once(fetch, calls):
+    """The consumer waits in GETJOB meanwhile, perhaps for long."""
+    consumer, messages = fetch(1)
+    dramatiq.get_broker().get_actor("nothing").send()
+    messages.append(next(consumer))
+    before = calls("ackjob")
+    consumer.ack(messages[0])
+    assert calls("ackjob") == before + 1
+    consumer.ack(messages[1])
+    consumer.close()
+
+
+def test_a_consumer_that_closes_sends_its_acknowledgements(fetch, broker, client, name):
+    consumer, messages = fetch(2)
+    consumer.ack(messages[0])
+    consumer.close()
+    assert client.qlen(f"{name}.default", status="running") == 1
+    assert not broker.leases.holds(messages[0].job)
+
+
+def test_a_message_under_a_claim_is_acknowledged_with_its_fence(fetch, calls, client, name):
+    client.set_queue(f"{name}.default", assign="quorum")
+    consumer, messages = fetch(2)
+    assert all(message.job.fence for message in messages)
+    before = calls("ackjob")
+    consumer.ack(messages[0])
+    assert calls("ackjob") == before + 1
+    consumer.ack(messages[1])
+    consumer.close()
+
+
+def test_acknowledgements_outlive_an_outage():
+    """Dramatiq calls `ack` again, and a new consumer sends what the old one could not."""
+    with testing.node(appendonly=True) as node:
+        broker = DisqueBroker(url=f"{node.url}/?patience=0")
+        broker.declare_queue("default")
+        for _ in range(2):
+            broker.enqueue(dramatiq.Message("default", "nothing", (), {}, {}))
+        consumer = broker.consume("default", prefetch=4, timeout=60_000)
+        first, second = next(consumer), next(consumer)
+        consumer.ack(first)
+        node.kill()
+        with pytest.raises(ConnectionClosed):
+            consumer.ack(second)
+        assert broker.leases.holds(first.job)
+        node.restart()
+        broker.acks.flush()
+        with node.client() as client:
+            assert [client.show(message.job.id) for message in (first, second)] == [None] * 2
+        broker.close()
 
 
 def test_a_canceled_message_never_runs(broker, start):

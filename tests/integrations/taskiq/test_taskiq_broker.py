@@ -8,6 +8,7 @@ import time
 import pytest
 from taskiq import Context, SendTaskError, SimpleRetryMiddleware, TaskiqDepends
 from taskiq.result_backends.dummy import DummyResultBackend
+from taskiq.serializers import JSONSerializer, PickleSerializer
 
 from disque_py.integrations.taskiq import DisqueBroker
 
@@ -238,6 +239,29 @@ def test_a_message_that_a_task_acknowledges_itself(broker, work, client, name):
 
     asyncio.run(main())
     assert deliveries == [1, 2]
+
+
+@pytest.mark.parametrize("serializer", [JSONSerializer(), PickleSerializer()])
+def test_a_worker_knows_the_task_of_a_message_in_each_format(broker, work, client, name, serializer):
+    working, eventually = work
+    broker.with_serializer(serializer)
+    deliveries = []
+
+    @broker.task(task_name="note")
+    async def note(context: Context = TaskiqDepends()) -> None:  # noqa: B008
+        deliveries.append(context.message.labels["delivery_count"])
+
+    async def main():
+        await note.kiq()
+        await note.kicker().with_labels(priority=1).kiq()
+        job = client.get_job(name, withmeta=True, withlease=True)
+        assert ("task" in job.meta) == isinstance(serializer, PickleSerializer)
+        client.put_back([job])
+        async with working(broker):
+            await eventually(lambda: len(deliveries) == 2)
+
+    asyncio.run(main())
+    assert sorted(deliveries) == [1, 2]
 
 
 def test_a_task_is_tried_again(broker, work):

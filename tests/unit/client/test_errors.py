@@ -46,3 +46,8 @@ def test_a_batch_error_has_every_result_and_the_first_failure():
 def test_limits_of_a_queue_have_errors_of_their_own():
     assert isinstance(from_reply("TOOBIG Body is longer than the queue's maxsize"), errors.TooBigError)
     assert isinstance(from_reply("NOKEY The queue requires META 'tenant'"), errors.NoKeyError)
+
+
+def test_a_topic_and_a_batch_have_errors_of_their_own():
+    assert isinstance(from_reply("NOROUTE No queue bound to the topic takes this job"), errors.NoRouteError)
+    assert isinstance(from_reply("CLOSED The batch is closed"), errors.BatchClosedError)

@@ -20,6 +20,8 @@ from request_words import words_of
         (flow_commands.wait_jobs(JOB_A, timeout=timedelta(0)), f"WAITJOB {JOB_A} TIMEOUT 1"),
         (flow_commands.progress(JOB_A, 40), f"PROGRESS {JOB_A} 40"),
         (flow_commands.progress(JOB_A, 40, "half", attempt=2), f"PROGRESS {JOB_A} 40 half ATTEMPT 2"),
+        (flow_commands.progress(JOB_A, 40, fence=3), f"PROGRESS {JOB_A} 40 FENCE 3"),
+        (flow_commands.progress(Job("q", JOB_A, b"", fence=7), 40), f"PROGRESS {JOB_A} 40 FENCE 7"),
         (flow_commands.batch_info("b"), "BATCH SHOW b"),
         (flow_commands.wait_batch("b", 2), "BATCH WAIT b TIMEOUT 2000"),
         (flow_commands.close_batch("b"), "BATCH CLOSE b"),

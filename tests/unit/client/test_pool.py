@@ -52,6 +52,22 @@ def test_a_connection_that_died_meanwhile_is_replaced():
         pool.close()
 
 
+def test_a_connection_that_died_meanwhile_leaves_its_place():
+    with Node() as node:
+        pool = pool_of(node, pool_size=1, patience=0.05)
+        first = take(pool)
+        pool.give_back(first)
+        node.drop()
+        wait_until(first.is_stale)
+        second = take(pool)
+        pool.give_back(second)
+        assert take(pool) is second
+        with pytest.raises(NotConnectedError, match="in use"):
+            take(pool)
+        pool.give_back(second)
+        pool.close()
+
+
 def test_a_full_pool_makes_threads_wait_for_each_other():
     """It raises an error when no connection is given back in time."""
     with Node() as node:

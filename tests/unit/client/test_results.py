@@ -77,6 +77,7 @@ def test_qstat_is_read_by_name():
     assert stat is not None
     assert (stat.name, stat.len, stat.import_from, stat.pause, stat.more) == ("q", 3, ["aa"], "in", {"new": 1})
     assert results.queue_stat(None) is None
+    assert results.queue_stat([b"name", b"q", b"len", 3, b"rate-used", 2]).rate_used == 2
 
 
 def test_queue_settings_are_read_by_name():
@@ -131,6 +132,14 @@ def test_show_keeps_the_body_as_bytes():
     assert dummy is not None
     assert (dummy.queue, dummy.body) == (None, None)
     assert results.job_info(None) is None
+
+
+def test_show_tells_progress_result_batch_and_topic():
+    """Spec RW4, BT6, TP8."""
+    pairs = [b"progress", 40, b"progress-text", b"page 4", b"result", b"\xff", b"batch", b"b", b"topic", None]
+    info = results.job_info([b"id", b"D-1", b"state", b"active", *pairs, b"key-window-ms", 9, b"later", b"x"])
+    assert (info.progress, info.progress_text, info.result) == (40, "page 4", b"\xff")
+    assert (info.batch, info.topic, info.key_window_ms, info.more) == ("b", None, 9, {"later": "x"})
 
 
 def test_info_turns_numbers_into_numbers_and_ids_stay_text():

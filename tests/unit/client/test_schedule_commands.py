@@ -28,6 +28,10 @@ from request_words import words_of
             "SCHEDULE SET s CRON 0 4 * * * TZ Europe/Berlin CATCHUP all OVERLAP skip QUEUE q BODY b"
             " RETRY 60 TTL 60 ATTEMPTS 3 META a b",
         ),
+        (
+            commands.schedule("s", "q", every=5, replicate="quorum", zones=2, batch="B"),
+            "SCHEDULE SET s EVERY 5 QUEUE q BODY  REPLICATE QUORUM ZONES 2 BATCH B",
+        ),
         (commands.schedule_info("s"), "SCHEDULE GET s"),
         (commands.schedules(), "SCHEDULE LIST"),
         (commands.schedules("n*"), "SCHEDULE LIST n*"),

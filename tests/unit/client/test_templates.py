@@ -7,7 +7,7 @@ import pytest
 from disque_py.client.commands import add_job, add_options
 from disque_py.client.errors import BatchError, from_reply
 from disque_py.client.request import Repeat
-from disque_py.client.templates import SLAB, AddTemplate, add_jobs, slabs
+from disque_py.client.templates import SLAB, AddTemplate, add_jobs, slabs, template_of
 
 
 def template(**options):
@@ -19,6 +19,13 @@ def test_a_template_makes_the_same_bytes_as_the_command(body):
     """Only cheaper."""
     options = {"replicate": 1, "retry": 5, "async_": True}
     assert template(**options).payload(body) == add_job("q", body, timeout_ms=100, **options).payload()
+
+
+def test_a_template_makes_the_same_request_as_the_command():
+    """A request can be traced and repeated as any other."""
+    made = template_of("q", replicate=2, retry=5).one(b"body", (b"META", b"n", b"1"))
+    assert made == add_job("q", b"body", replicate=2, retry=5, meta={"n": "1"})
+    assert template_of("q").one(b"body") == add_job("q", b"body")
 
 
 def test_ids_come_in_the_order_of_the_bodies():

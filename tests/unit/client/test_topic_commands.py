@@ -23,6 +23,10 @@ from request_words import words_of
             topic_commands.publish("t", "b", timeout_ms=9, meta={"a": "b"}, key="k", window=0, delay=2, replace=True),
             "TOPIC PUBLISH t b 9 DELAY 2 META a b KEY k WINDOW 0 REPLACE",
         ),
+        (
+            topic_commands.publish("t", "b", replicate="quorum", zones=2, batch="B"),
+            "TOPIC PUBLISH t b 5000 REPLICATE QUORUM ZONES 2 BATCH B",
+        ),
         (commands.add_job("q", "b", key="k", window=60), "ADDJOB q b 5000 KEY k WINDOW 60"),
         (commands.add_job("q", "b", key="k", delay=5, replace=True), "ADDJOB q b 5000 DELAY 5 KEY k REPLACE"),
         (commands.get_job(match=["a*", "b*"]), "GETJOB TIMEOUT 0 FROMMATCH a* b*"),

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import os
 import ssl
-import subprocess
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import uvloop
 
 from bus_exchange import is_whole
 from bus_node import BusNode, until
+from certificates import self_signed
 from cluster_bus import bus as bus_module
 from cluster_bus import listening
 from cluster_bus.bus import bind_addresses, is_loopback, source_address
@@ -343,12 +343,7 @@ def test_a_second_link_of_a_node_replaces_its_first():
 
 
 def test_links_may_be_encrypted(tmp_path: Path):
-    cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=disque",
-         "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(cert)],
-        check=True, capture_output=True,
-    )  # fmt: skip
+    cert, key = self_signed(tmp_path, names="IP:127.0.0.1")
     server_tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     server_tls.load_cert_chain(cert, key)
     client_tls = ssl.create_default_context(cafile=str(cert))

@@ -668,12 +668,26 @@ def test_seeds_bring_new_nodes_and_are_not_kept_in_the_file():
     assert is_whole([first, second])
 
 
-def test_a_meeting_in_flight_does_not_outlive_a_forget():
-    node = lone()
-    node.load([NodeLine(STRANGER.id, "10.0.0.9", 7999, 17999, 0, 0, 0)])
-    node.meet("10.0.0.9", 7999)
-    node.forget(node.table.nodes[STRANGER.id])
-    assert list(node.table.nodes.values()) == [node.table.me]
+def test_a_meeting_in_flight_does_not_bring_a_node_back_that_is_forgotten_meanwhile():
+    """Spec N5."""
+    exchange = Exchange()
+    first, second = exchange.start(7001), exchange.start(7002)
+    first.load([NodeLine(second.table.me.id, "10.0.0.1", 7002, 17002, 0, 0, 0)])
+    first.meet("10.0.0.1", 7002)
+    first.forget(first.table.nodes[second.table.me.id])
+    exchange.run(20_000)
+    assert list(first.table.nodes.values()) == [first.table.me]
+
+
+def test_a_meeting_in_flight_goes_on_when_a_former_node_of_its_address_is_forgotten():
+    """Spec N5: a node that was reset hard has another id there."""
+    exchange = Exchange()
+    first, second = exchange.start(7001), exchange.start(7002)
+    first.load([NodeLine(STRANGER.id, "10.0.0.1", 7002, 17002, 0, 0, 0)])
+    first.meet("10.0.0.1", 7002)
+    first.forget(first.table.nodes[STRANGER.id])
+    exchange.run(1_000)
+    assert is_whole([first, second])
 
 
 def test_of_a_node_that_was_only_named_the_first_incarnation_that_we_hear_of_is_forgotten():

@@ -6,11 +6,8 @@ import pytest
 
 from brokers import add_node, ask, ask_parsed, error_of, host_of, make_broker, make_client
 from cluster_bus.node import LEAVING
-from copies import advance
-from disque_py.commands.queue_settings import NAMES_PER_PART
 from disque_py.core import queue_settings, settings_sync
 from disque_py.core.queue import Queue
-from disque_py.resp.replies import bulk_array
 
 PAIRS = (
     b"lease", b"", b"delay", b"0", b"ttl", b"86400", b"replicate", b"",
@@ -63,18 +60,6 @@ def test_queues_with_settings_are_listed_in_order():
     say(pair, "RESET", "plain")
     assert ask_parsed(*pair, "QUEUE", "LIST") == [b"mail:a", b"mail:b", b"sms"]
     assert ask_parsed(*pair, "QUEUE", "LIST", "mail:*") == [b"mail:a", b"mail:b"]
-
-
-@pytest.mark.parametrize("pattern", [(), ("q*",), ("*9",)])
-def test_many_queues_are_listed_a_part_at_a_time(pattern):
-    """In order, as ever."""
-    broker, client = pair = make_pair()
-    names = [b"q%d" % at for at in range(3 * NAMES_PER_PART + 7)]
-    settings_sync.start(broker, [(name, b"lease", b"5", 1, b"\x02" * 20) for name in names])
-    assert say(pair, "LIST", *pattern) == b""
-    advance(broker, 100)
-    found = [name for name in names if pattern != ("*9",) or name.endswith(b"9")]
-    assert b"".join(client.out) == bulk_array(sorted(found))
 
 
 @pytest.mark.parametrize("words", [("SET", "q", "lease", 9), ("RESET", "q")])

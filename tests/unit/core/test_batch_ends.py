@@ -8,7 +8,7 @@ from brokers import ask, make_client, pass_time
 from cluster_bus.messages import BATCHADD, BATCHFLUSH, BATCHFLUSHED, BATCHSUM, SETTING
 from copies import advance, make_id, say, sent_of
 from disque_py.core import batch_ends, keeping
-from disque_py.core.batch_state import CLOSED, LIVE
+from disque_py.core.batch_state import CLOSED, DONE, LIVE
 from disque_py.core.id_sets import entry_of, pack_id
 from disque_py.event_format import EXPIRED
 from disque_py.node import dispatch
@@ -24,6 +24,18 @@ def test_keepers_of_a_closed_batch_that_is_not_done_compare_again():
     sent_of(broker, BATCHSUM)
     advance(broker, 11_000)
     assert keeping.is_primary(broker, broker.batches.by_name[b"b"])
+    assert sent_of(broker, BATCHSUM)
+
+
+def test_a_keeper_with_jobs_alive_compares_with_the_others_also_when_they_say_that_all_is_done():
+    """Spec BT3: this one was cut off when they heard of the last end."""
+    broker, _, other = start(is_keeper=True, number=0)
+    say(broker, other, BATCHADD, (1, b"b", ENTRY))
+    say(broker, other, SETTING, (KEY, CLOSED, b"1", 2, other.id), (KEY, DONE, b"1", 3, other.id))
+    dispatch.settle(broker)
+    sent_of(broker, BATCHSUM)
+    advance(broker, 11_000)
+    assert not keeping.is_primary(broker, broker.batches.by_name[b"b"])
     assert sent_of(broker, BATCHSUM)
 
 

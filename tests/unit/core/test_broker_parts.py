@@ -53,3 +53,16 @@ def test_the_bytes_of_names_are_those_of_remembered_pauses():
     for name in ("one", "three"):
         ask(broker, client, "PAUSE", name, "in", "BCAST")
     assert broker.pauses.name_bytes == sum(map(len, broker.pauses.versions)) == 8
+
+
+def test_records_of_a_segment_that_is_gone_are_counted_no_more():
+    """The next file of that number has records of its own."""
+    journal = JournalState()
+    journal.first_place = 3
+    journal.add_live(3, 50)
+    journal.add_live(3, 20, 2)
+    journal.drop_live(3, 50)
+    assert (journal.live_bytes, journal.live_records) == ({3: 20}, {3: 2})
+    journal.drop_live(2, 9)
+    journal.drop_live(4, 9)
+    assert (journal.live_bytes, journal.live_records) == ({3: 20}, {3: 2})

@@ -350,6 +350,23 @@ def test_a_paused_queue_claims_nothing_and_its_workers_go_on():
     assert world.ask("a", "ACKJOB", first) == 1
 
 
+@pytest.mark.parametrize("is_first", [False, True])
+def test_a_claim_that_is_granted_during_a_pause_is_released(is_first):
+    """Spec EX9: the pause came while the voters were asked."""
+    world = exclusive()
+    operator = world.client("c")
+    consumer = begin_get(world, "c", timeout_ms=1_000) if is_first else None
+    add(world, "c", "ann", copies=1)
+    consumer = consumer or begin_get(world, "c", timeout_ms=1_000)
+    assert world["c"].exclusive.under_way == 1
+    operator.say("PAUSE", "q", "out")
+    world.run(500)
+    assert world["c"].exclusive.under_way == 0
+    assert (consumer.replies, world["c"].exclusive.running) == ([], {})
+    operator.say("PAUSE", "q", "none")
+    assert [each.body for each in run_until_replied(world, consumer)] == [b"work-ann"]
+
+
 def test_a_nack_while_input_is_paused_frees_the_value():
     """Spec EX9."""
     world = exclusive()

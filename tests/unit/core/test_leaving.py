@@ -100,7 +100,7 @@ def test_a_copy_goes_to_a_node_that_has_none_and_is_dropped_when_all_holders_hav
     ((receivers, kind, (job_snapshot, _)),) = step(broker)
     assert (receivers, kind, job_snapshot[4]) == ((c,), REPLJOB, pack(broker.me, b, c))
     say(broker, c, GOTJOB, job.id)
-    assert sent(broker) == [((b, c), LEFT, (job.id, broker.me.id, c.id, pack(broker.me, b, c)))]
+    assert sent(broker) == [((b, c), LEFT, (job.id, broker.me.id, c.id, pack(broker.me, b, c), job.version))]
     say(broker, b, LEFT_OK, (job.id, HAS))
     assert broker.find(job.id) is job
     say(broker, c, LEFT_OK, (job.id, HAS))
@@ -124,7 +124,7 @@ def test_if_all_others_hold_the_job_already_the_missing_copy_is_counted():
     """Spec V3."""
     broker, b, c = make_leaver()
     job = hold(broker, b, c)
-    assert step(broker) == [((b, c), LEFT, (job.id, broker.me.id, b"", pack(broker.me, b, c)))]
+    assert step(broker) == [((b, c), LEFT, (job.id, broker.me.id, b"", pack(broker.me, b, c), job.version))]
     for node in (b, c):
         say(broker, node, LEFT_OK, (job.id, HAS))
     assert broker.find(job.id) is None
@@ -335,6 +335,14 @@ def test_a_node_that_stays_replaces_the_leaver_by_the_new_holder():
     say(broker, b, LEFT, (job.id, b.id, d.id, pack(b, c, broker.me, d)))
     assert job.holders == {broker.me, c, d}
     assert sent(broker) == [((b,), LEFT_OK, (job.id, HAS))]
+
+
+def test_a_holder_hears_the_version_of_a_copy_that_goes():
+    """Spec V3. The leaver may get the job back, and tell of it again."""
+    broker, b, c = make_leaver()
+    job = hold(broker, b, c)
+    say(broker, b, LEFT, (job.id, b.id, c.id, pack(broker.me, b, c), 7))
+    assert job.version == 7
 
 
 def test_the_holders_that_the_leaver_knew_are_merged():

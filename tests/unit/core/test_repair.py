@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from brokers import ask, make_client
-from cluster_bus.messages import DELJOB, GOTACK, GOTJOB, HAVE, REPLJOB, SETACK
+from cluster_bus.messages import DELJOB, GOTACK, GOTJOB, HAVE, REPLJOB, SETACK, YOURJOBS
 from cluster_bus.node import FORGOTTEN
 from copies import advance, hold, pack, say, sent, sent_of, snapshot
 from disque_py.core import changing, client_acks, lifecycle, repair, repair_turns
@@ -294,6 +294,23 @@ def test_every_job_gets_its_copies_again(how):
         lost.start()
     world.run(20_000)
     assert copies_in(world) == [3] * 20
+
+
+def test_the_node_that_replaces_a_leaving_one_asks_for_copies_that_others_lost():
+    """Spec RC3. It has asked a holder that lost its memory already, before it had the job itself."""
+    world = World("abc", repair_after=1)
+    world.join(30_000)
+    world.ask("a", "ADDJOB", "q", "job", 0, "REPLICATE", 2, "DELAY", 600)
+    [lost] = [world.machines[name] for name in "bc" if list(jobs_of(world.machines[name].broker))]
+    lost.die()
+    lost.start()
+    world.drop = lambda sender, receiver, kind, item: kind in (REPLJOB, YOURJOBS)
+    world.ask("a", "CLUSTER", "LEAVING", "yes")
+    world.run(5_000)
+    world.drop = None
+    world.run(15_000)
+    assert copies_in(world) == [2]
+    assert not list(jobs_of(world.machines["a"].broker))
 
 
 def test_a_node_that_joins_takes_missing_copies():

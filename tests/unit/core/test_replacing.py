@@ -7,9 +7,11 @@ import pytest
 from brokers import add_node, ask_parsed, make_broker, make_client
 from cluster_bus.messages import REPLACED, SETACK
 from copies import hold, make_id, say, sent_of
-from disque_py.core import replacing, windows
+from disque_py.core import acks, changing, replacing, windows
 from disque_py.core.changing import OUTCOME_REPLACED
+from disque_py.core.event_packing import Noted
 from disque_py.core.job import ACKED
+from disque_py.event_format import CANCELED_EVENT
 from disque_py.node import dispatch
 
 
@@ -33,6 +35,28 @@ def test_a_holder_notes_the_error_and_cancels():
     assert job.state == ACKED
     assert job.part.error == windows.REPLACED_BY + make_id(2)
     assert all(item[3] == OUTCOME_REPLACED for _, item in sent_of(broker, SETACK))
+
+
+def test_the_event_says_which_job_took_the_place():
+    """Spec TP6: a reader of the log needs no other source."""
+    broker = make_broker()
+    broker.events = Noted()
+    c = add_node(broker, 3)
+    job = hold(broker, c)
+    changing.fail(broker, job, b"an older failure")
+    say(broker, c, REPLACED, (job.id, make_id(2)))
+    (canceled,) = [event for event in broker.events._events if event[0] == CANCELED_EVENT]
+    assert canceled[-1]["error"] == f"replaced by {make_id(2).decode()}"
+
+
+def test_the_event_of_another_cancellation_has_no_error():
+    broker = make_broker()
+    broker.events = Noted()
+    job = hold(broker)
+    changing.fail(broker, job, b"an older failure")
+    acks.acknowledge(broker, job, is_news=True, is_canceled=True)
+    (canceled,) = [event for event in broker.events._events if event[0] == CANCELED_EVENT]
+    assert "error" not in canceled[-1]
 
 
 def test_a_job_that_is_not_known_stays_so():

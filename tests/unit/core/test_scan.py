@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 from brokers import add_node, make_broker
 from copies import hold, hold_queued, make_id
+from disque_py import event_format
 from disque_py.core import acks, client_acks, lifecycle
 from disque_py.core.broker import SHARDS
 from disque_py.core.job import ACKED, ACTIVE, QUEUED
-from disque_py.core.scan import LOOKED_PER_PART, JobFilter, QueueFilter, place_of, scan_jobs, scan_queues
+from disque_py.core.scan import LOOKED_PER_PART, JobFilter, QueueFilter, place_of, scan_jobs, scan_queues, shown_status
 
 EVERYTHING = JobFilter()
 EVERY_QUEUE = QueueFilter()
@@ -59,6 +60,17 @@ def walk_queues(broker, count, between=lambda: None):
         if not cursor:
             return found
         between()
+
+
+def test_a_job_that_was_acknowledged_elsewhere_is_shown_as_completed():
+    """The node with the command notes the status. The others learn the end alone (spec A1)."""
+    broker = make_broker()
+    b = add_node(broker, 2)
+    done, dropped = hold_queued(broker, b), hold_queued(broker, b, number=2)
+    done.status = dropped.status = event_format.RUNNING
+    acks.acknowledge(broker, done, is_news=False)
+    acks.acknowledge(broker, dropped, is_news=False, is_canceled=True)
+    assert [shown_status(broker, job) for job in (done, dropped)] == [event_format.COMPLETED, event_format.CANCELED]
 
 
 @settings(max_examples=25, deadline=None)

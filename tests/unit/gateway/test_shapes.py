@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from disque_py.client.results import Job, JobInfo, LockInfo, QueueSettings, Task
+from disque_py.client.results import Job, JobInfo, LockInfo, QueueSettings, Task, queue_settings
 from disque_py.gateway import shapes
 
 
@@ -56,6 +56,24 @@ def test_times_of_settings_are_milliseconds():
         0,
     )
     assert (shapes.settings(found)["lease_ms"], shapes.settings(found)["delay_ms"]) == (2000, None)
+
+
+def test_caps_are_among_the_further_settings():
+    """They are shown by the names under which PUT takes them."""
+    pairs = {"rate": "100/10", "max-running": "3", "max-running-by": "host", "result-retention": "60", "later": "x"}
+    flat = [word.encode() for pair in pairs.items() for word in pair]
+    more = shapes.settings(queue_settings(flat))["more"]
+    assert more.items() >= (pairs | {"result-retention": "60000ms", "rate-by": ""}).items()
+
+
+def test_progress_and_result_are_for_callers_with_bodies():
+    found = info(progress=40, progress_text="page 4", result=b"\xff", batch="b")
+    shape = shapes.job_info(found, has_body=True)
+    assert (shape["progress"], shape["progress_text"], shape["batch"]) == (40, "page 4", "b")
+    assert shape["result_base64"] == "/w=="
+    assert shapes.job_info(info(result=b"42"), has_body=True)["result"] == "42"
+    shape = shapes.job_info(found, has_body=False)
+    assert not {"progress", "progress_text", "result", "result_base64", "batch"} & shape.keys()
 
 
 def test_work_that_was_waited_for_is_done():

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 import ssl
-import subprocess
 
 import pytest
 
+from certificates import openssl, self_signed
 from disque_py.config.settings import Settings
 from disque_py.server.start_error import StartError
 from disque_py.server.tls import bus_contexts, clients_context
@@ -16,14 +15,10 @@ from disque_py.server.tls import bus_contexts, clients_context
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
     """Certificate, key, and the same key behind a password."""
-    if shutil.which("openssl") is None:
-        pytest.skip("openssl is not installed")
     folder = tmp_path_factory.mktemp("tls")
-    cert, key, locked = folder / "node.crt", folder / "node.key", folder / "locked.key"
-    new = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=disque"]
-    subprocess.run([*new, "-keyout", key, "-out", cert], check=True, capture_output=True)
-    lock = ["openssl", "rsa", "-aes256", "-passout", "pass:open sesame", "-in", key, "-out", locked]
-    subprocess.run(lock, check=True, capture_output=True)
+    cert, key = self_signed(folder)
+    locked = folder / "locked.key"
+    openssl("rsa", "-aes256", "-passout", "pass:open sesame", "-in", key, "-out", locked)
     return str(cert), str(key), str(locked)
 
 

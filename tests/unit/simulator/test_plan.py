@@ -93,3 +93,10 @@ def test_some_plans_have_what_takes_minutes_or_comes_in_bursts():
     assert {*JOURNAL_FAULTS, "reset-amid"} <= faults
     assert {plan.is_long for plan in plans} == {True, False}
     assert len({plan.rewrite_bytes for plan in plans}) > 1
+
+
+def test_clocks_drift_as_far_as_allowed_where_that_is_asked_for():
+    """Spec CL8: `claim-drift-max` is one per cent between two clocks."""
+    plan = draw(1, 1_000, weather="drift")
+    assert set(plan.drifts_ppm) == {-5_000, 5_000}
+    assert plan.faults == draw(1, 1_000, weather="fair").faults

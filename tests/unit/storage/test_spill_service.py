@@ -51,8 +51,8 @@ def test_a_read_that_fails_for_want_of_descriptors_is_done_again():
     node.check()
 
 
-def test_space_is_freed_by_copying_living_bodies():
-    """Every other job goes: files that are half dead are copied and removed."""
+def half_dead():
+    """A node whose files have mostly bodies of jobs that are gone."""
     node = SpillingNode(maxmemory=200_000)
     ids = node.fill(250)
     node.answer("CONFIG", "SET", "maxmemory", 100_000)
@@ -61,6 +61,12 @@ def test_space_is_freed_by_copying_living_bodies():
         if index % 8:
             node.answer("DELJOB", job_id)
             del node.bodies[job_id]
+    return node
+
+
+def test_space_is_freed_by_copying_living_bodies():
+    """Every other job goes: files that are half dead are copied and removed."""
+    node = half_dead()
     before = node.service.store.size
     for _ in range(20):
         node.settle(1_100)
@@ -69,14 +75,7 @@ def test_space_is_freed_by_copying_living_bodies():
 
 
 def test_a_file_that_cannot_be_scanned_is_left_alone():
-    node = SpillingNode(maxmemory=200_000)
-    ids = node.fill(250)
-    node.answer("CONFIG", "SET", "maxmemory", 100_000)
-    node.settle(2_000)
-    for index, job_id in enumerate(ids):
-        if index % 8:
-            node.answer("DELJOB", job_id)
-            del node.bodies[job_id]
+    node = half_dead()
     node.spill_folder.fail("read", errno.EIO, times=1)
     node.spill_folder.trace = []
     node.settle(3_000)

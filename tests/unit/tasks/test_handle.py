@@ -127,12 +127,12 @@ def test_a_task_that_is_unknown_at_the_time_out_is_not_gone():
 
 def test_the_progress_of_a_task_that_is_not_known_for_a_moment_goes_on(shown):
     """The iterator ends with the task."""
-    later = dataclasses.replace(shown, more={"progress": 50})
+    later = dataclasses.replace(shown, progress=50)
     assert [told.percent for told in Handle(Asked(shown, UNKNOWN, later, DONE), "D-1").updates(every=0.001)] == [50]
 
 
 def test_progress_is_told(shown):
-    told = dataclasses.replace(shown, more={"progress": 40, "progress-text": "page 4"})
+    told = dataclasses.replace(shown, progress=40, progress_text="page 4")
     assert progress_of(told) == Progress(40, "page 4")
     assert progress_of(shown) is None
     assert progress_of(None) is None
@@ -140,7 +140,7 @@ def test_progress_is_told(shown):
 
 def test_updates_tell_each_progress_once_until_the_end(shown):
     going, over = JobEnd("D-1", "running", None, None), JobEnd("D-1", "completed", None, None)
-    first, second = (dataclasses.replace(shown, more={"progress": n, "progress-text": ""}) for n in (10, 60))
+    first, second = (dataclasses.replace(shown, progress=n, progress_text="") for n in (10, 60))
     home = Asked(shown, [going], first, [going], first, [going], second, [over])
     assert list(Handle(home, "D-1").updates()) == [Progress(10), Progress(60)]
 

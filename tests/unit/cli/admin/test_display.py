@@ -40,6 +40,14 @@ def test_a_job_is_told_with_its_state_first():
     assert job_fields(info(retry=0, **{"retry-ms": 0}))["retry"] == "0 (at most once)"
 
 
+def test_progress_result_batch_and_topic_are_told_where_there_are_any():
+    shown = info(**{"progress": 40, "progress-text": "page 4", "result": "42", "batch": "upload", "topic": "photos"})
+    told = ("40 % page 4", "42", "upload", "photos")
+    assert tuple(job_fields(shown)[name] for name in ("progress", "result", "batch", "topic")) == told
+    assert job_object(shown)["result"] == "42"
+    assert job_fields(info())["progress"] is None
+
+
 def test_an_object_has_the_body_as_text():
     assert job_object(info())["body"] == "Dear Ada"
     assert "node" not in job_object(Job("q", "id", b"\xff"))

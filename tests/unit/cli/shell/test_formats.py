@@ -87,7 +87,16 @@ def test_json_is_one_value_on_one_line(data, value):
 
 
 @pytest.mark.parametrize(
-    "command", [[b"show", b"D-"], [b"QSTAT", b"q"], [b"queue", b"GET", b"q"], [b"config", b"get", b"*"]]
+    "command",
+    [
+        [b"show", b"D-"],
+        [b"QSTAT", b"q"],
+        [b"queue", b"GET", b"q"],
+        [b"config", b"get", b"*"],
+        [b"BATCH", b"show", b"b"],
+        [b"BATCH", b"WAIT", b"b"],
+        [b"SCHEDULE", b"GET", b"s"],
+    ],
 )
 def test_json_makes_an_object_of_names_and_values(command):
     line = Style(JSON).render(command, reply(b"*4\r\n$3\r\nlen\r\n:1\r\n$4\r\nmeta\r\n*2\r\n$1\r\na\r\n$1\r\nb\r\n"))

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from claimed_worlds import add, exclusive, get
 from disque_py.simulator.checks.claims import (
     EXACT_ATTEMPTS,
     FENCES_GROW,
     OLDER_IS_FENCED,
+    ONE_BELIEVER,
     ONE_RUNNING,
     ClaimBook,
 )
@@ -113,3 +115,39 @@ def test_jobs_without_a_stamp_do_not_count():
     found = book()
     deliver(found, b"other", 0)
     assert found.deliveries == 0
+
+
+def believing(lease_ms=10_000):
+    """A worker of node a has a job of a value, and one of node b got another one."""
+    world = exclusive()
+    found = ClaimBook()
+    ids = [add(world, "a", "ann", retry=lease_ms // 1_000) for _ in range(2)]
+    for job_id in ids:
+        found.added(job_id, ("ann",), 0)
+    (first,) = get(world, "a")
+    deliver(found, first.id, first.fence)
+    found.look_at_nodes(first.id, first.fence, world.machines["a"])
+    other = ids[first.id == ids[0]]
+    deliver(found, other, first.fence + 1, sent_ms=20_000, now_ms=20_010)
+    return world, found, other, first.fence + 1
+
+
+def test_a_node_that_believes_in_its_claim_while_another_one_delivers_breaks_the_rule():
+    """Spec CL8: by the clock of that node, whatever its worker believes."""
+    world, found, job_id, fence = believing()
+    with pytest.raises(RuleBrokenError, match=ONE_BELIEVER):
+        found.look_at_nodes(job_id, fence, world.machines["b"])
+
+
+def test_a_claim_that_lapsed_at_its_node_keeps_no_value():
+    """Spec CL8, EX5."""
+    world, found, job_id, fence = believing(lease_ms=1_000)
+    world.run(2_000)
+    found.look_at_nodes(job_id, fence, world.machines["b"])
+
+
+def test_a_node_that_is_another_process_by_now_believes_nothing():
+    world, found, job_id, fence = believing()
+    world.crash("a")
+    world.restart("a")
+    found.look_at_nodes(job_id, fence, world.machines["b"])

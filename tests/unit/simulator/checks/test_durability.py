@@ -16,17 +16,12 @@ from disque_py.simulator.world.disk import DELAYS_MS
 from disque_py.simulator.world.world import World
 from persistence.layouts import IS_GIVEN
 from persistence.records import GONE, JOB
-from simulated import ask, asker, words
+from simulated import ask, asker, journaling_pair, words
 
 
 @pytest.fixture
 def world():
-    world = World("")
-    for name in "ab":
-        world.add(name, journal="always")
-    world.join()
-    world.run(200)
-    return world
+    return journaling_pair()
 
 
 def durability(world: World, name: str = "a") -> DurabilityChecker:

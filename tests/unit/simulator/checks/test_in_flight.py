@@ -9,17 +9,12 @@ from disque_py.simulator.checks.cluster_invariants import Losses, look
 from disque_py.simulator.checks.in_flight import is_unsafe, unsafe_ms, unseen_jobs, unsent_jobs
 from disque_py.simulator.oracle import Oracle
 from disque_py.simulator.world.world import World
-from simulated import ask, asker, words
+from simulated import ask, asker, journaling_pair, words
 
 
 @pytest.fixture
 def world():
-    world = World("")
-    for name in "ab":
-        world.add(name, journal="always")
-    world.join()
-    world.run(200)
-    return world
+    return journaling_pair()
 
 
 def give(world: World, job_id: bytes) -> None:

@@ -80,7 +80,9 @@ def test_a_copy_that_lives_after_all_others_forgot_it_is_wrong():
         checker.look()
 
 
-@pytest.mark.parametrize(("kind", "why"), [(DELJOB, "named"), (GOTACK, "old"), (DELJOB, "old"), (GOTACK, "")])
+@pytest.mark.parametrize(
+    ("kind", "why"), [(DELJOB, "named"), (GOTACK, "old"), (DELJOB, "old"), (GOTACK, ""), (GOTACK, "link broke")]
+)
 def test_a_collection_ends_when_the_nodes_have_spoken_that_may_have_copies_of_repairs(kind, why):
     """Spec RC7: a node that was named. RC8: all linked ones, unless another node has asked."""
     world, checker, _, promise = make_world()
@@ -91,8 +93,10 @@ def test_a_collection_ends_when_the_nodes_have_spoken_that_may_have_copies_of_re
     job.work.confirm(first.broker.cluster.find(second.membership.table.me.id))
     if why == "named":
         first.broker.repairs.named[job] = (third,)
-    job.era -= why == "old"
+    job.era -= why in ("old", "link broke")
     checker.hear(second, first, [[kind, [job.id, b"", 1]]])
+    if why == "link broke":
+        third.is_linked = False
     lifecycle.forget(first.broker, job)
     is_wrong = why == "named" or (why == "old" and kind == GOTACK)
     with pytest.raises(RuleBrokenError, match="waits for copies of repairs") if is_wrong else nullcontext():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import hiredis
 import pytest
 
 from disque_py.simulator.checks.claims import ClaimBook
@@ -33,6 +34,18 @@ def test_workers_take_jobs_under_claims_while_the_voters_change():
     assert book.limits
 
 
+def test_a_worker_stops_when_working_tells_it_that_its_job_is_over():
+    """Spec EX5."""
+    worker = ClaimWorker(
+        joined("a"), Oracle(), small_plan(3, weather="fair", duration_ms=1, clients=()), ClientPlan(0, "claim worker")
+    )
+    worker.claims = ClaimBook()
+    worker.claims.added(b"job", ("u0",), 0)
+    worker.claims.delivered(b"job", 7, 1, 1_000, 0, 1, "a", 1)
+    worker._extended(hiredis.ReplyError("NOJOB Job not known"), (Work(b"job", 7, 1, 1_000), True, 0))
+    assert worker.claims.beliefs == {"u0": {}}
+
+
 def test_a_worker_that_comes_late_is_fenced_by_a_later_delivery():
     """Spec EX6."""
     world = joined("a")
@@ -48,7 +61,7 @@ def test_a_worker_that_comes_late_is_fenced_by_a_later_delivery():
     assert worker.oracle.errors == {"FENCED": 1}
 
 
-@pytest.mark.parametrize("weather", ["fair", "halves", "pauses"])
+@pytest.mark.parametrize("weather", ["fair", "halves", "pauses", "drift"])
 def test_claims_keep_their_rules_in_all_weathers(weather):
     """Spec EX3, EX6."""
     clients = tuple(ClientPlan(number, kind) for number, kind in enumerate(KINDS))

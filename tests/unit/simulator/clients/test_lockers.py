@@ -31,7 +31,7 @@ def test_lockers_take_locks_while_the_voters_change():
     assert simulation.world["a"].claims.memory.list.epoch > 2
 
 
-@pytest.mark.parametrize("weather", ["fair", "kills", "halves", "pauses", "power"])
+@pytest.mark.parametrize("weather", ["fair", "kills", "halves", "pauses", "power", "stale"])
 def test_locks_keep_their_rules_in_all_weathers(weather):
     clients = (ClientPlan(0, "voter keeper"), *[ClientPlan(number, "locker") for number in range(1, 5)])
     result = simulate(replace(small_plan(5, weather=weather, duration_ms=8_000), clients=clients))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from simulated import strike, weathered
+from simulated import ask, strike, weathered
 
 
 @pytest.mark.parametrize(("kind", "cut"), [("halves", 6), ("bridge", 4), ("alone", 12), ("ring", 4), ("one-way", 1)])
@@ -40,3 +40,18 @@ def test_delays_and_losses_end():
     weather.world.run(300)
     assert traffic.loss == 0
     assert traffic.delay_ms == weather.targets.plan.delay_ms
+
+
+def test_a_node_hears_no_list_of_voters_for_a_while():
+    """It hears everything else; the list comes with the next message about it."""
+    weather = weathered("ab")
+    world = weather.world
+    strike(weather, "stale", picks=(1, 0, 0, 0))
+    (first,) = (machine.membership.table.me.id.hex() for machine in (world.machines["a"],))
+    ask(world, "a", "CLUSTER", "VOTERS", "INIT", first)
+    assert world.machines["b"].broker.claims.memory.list is None
+    world.run(300)
+    assert world.traffic.filter is None
+    ask(world, "a", "CLUSTER", "VOTERS", "LEASEMAX", 5)
+    world.run(100)
+    assert world.machines["b"].broker.claims.memory.list is not None

@@ -80,3 +80,16 @@ def test_a_node_that_was_reset_twice_in_a_row_is_forgotten_under_every_id():
     assert set(weather.targets.called) <= set(weather.targets.gone.values())
     assert between not in weather.targets.gone.values()
     assert len(weather.targets.called) == 2
+
+
+def test_a_queue_is_paused_where_a_claim_of_it_is_under_way():
+    weather = weathered("ab")
+    world = weather.world
+    voter = world.machines["a"].membership.table.me.id.hex()
+    assert ask(world, "a", "CLUSTER", "VOTERS", "INIT", voter) == b"OK"
+    assert ask(world, "b", "QUEUE", "SET", "x1", "assign", "quorum") == b"OK"
+    ask(world, "b", "ADDJOB", "x1", "body", 0, "RETRY", 5, "REPLICATE", 1)
+    asker(world, "b").send([words("GETJOB", "FROM", "x1")])
+    strike(weather, "pause-claims", picks=(0, 0, 1, 0))
+    assert weather.done == ["0: pause x1 out on b"]
+    assert world.machines["b"].broker.queues[b"x1"].paused
