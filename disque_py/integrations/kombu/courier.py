@@ -356,6 +356,7 @@ class Courier:
         feed.queues = queues
         if feed.task is not None:
             feed.task.cancel()  # A cancelled GETJOB puts back the jobs in flight.
+            feed.is_waiting = False
             self._has_settled.set()  # It may have been about to take acknowledgements along.
         feed.task = asyncio.get_running_loop().create_task(self._fetch_for_ever(feed)) if queues else None
 
@@ -368,6 +369,9 @@ class Courier:
             await feed.has_room.wait()
             feed.is_waiting = False
             count = min(feed.room, BATCH)
+            if count < 1:
+                self._has_settled.set()
+                continue
             # It is the same one many thousand times, and sending it does not change it.
             request = requests.get((queues[0], count))
             if request is None:

@@ -209,6 +209,7 @@ def test_an_acknowledgement_leaves_soon_without_another_call(client, courier):
     [tag] = held_by(courier, client, "alone", 1, 10)
     courier.ack(1, tag)
     eventually(lambda: not client.qlen("alone", status="running"))
+    assert client.qlen("alone") == 0  # Its lease has not run out.
 
 
 def test_acknowledgements_of_half_the_limit_leave_with_the_next_turn_of_the_loop(patient, client, courier):
@@ -226,6 +227,7 @@ def test_acknowledgements_leave_when_the_program_waits(patient, client, courier)
     courier.ack(1, tag)
     courier.hurry()
     eventually(lambda: not client.qlen("rest", status="running"))
+    assert client.qlen("rest") == 0  # Its lease has not run out.
 
 
 def test_a_closed_courier_has_sent_all_acknowledgements(patient, client, courier):
@@ -287,6 +289,19 @@ def test_an_acknowledgement_of_a_consumer_that_was_canceled_is_sent(patient, cli
     courier.ack(1, tag)
     courier.consume(1, [], 1)
     eventually(lambda: not client.qlen("canceled", status="running"))
+    assert client.qlen("canceled") == 0  # Its lease has not run out.
+
+
+def test_an_acknowledgement_after_the_end_of_its_consumer_is_sent(client, courier):
+    """The feed was full, so its GETJOB would have taken the acknowledgement along."""
+    [tag] = held_by(courier, client, "ended", 1, 1)
+    client.add_job("ended", "left")
+    courier.consume(1, [], 1)
+    courier.nack(1, "none")
+    courier.flush()
+    courier.ack(1, tag)
+    eventually(lambda: not client.qlen("ended", status="running"))
+    assert client.qlen("ended") == 1
 
 
 @pytest.mark.parametrize("library", sorted(GREEN_THREADS))
