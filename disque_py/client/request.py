@@ -103,6 +103,8 @@ class Request(Generic[T]):
         if isinstance(reply, Exception):
             raise reply
         value = self.read(reply)
+        if isinstance(value, str | int):
+            return value
         if isinstance(value, Job):
             value.node, value.decode = node, decode
         elif isinstance(value, Task):

@@ -9,7 +9,7 @@ from disque_py.simulator.checks.cluster_invariants import Losses, look
 from disque_py.simulator.checks.collection import CollectionChecker
 from disque_py.simulator.checks.filter_indexes import check_indexes
 from disque_py.simulator.checks.leases import Leases
-from disque_py.simulator.checks.settings import Settings, check_kept
+from disque_py.simulator.checks.settings import SettingsChecker, check_kept
 from disque_py.simulator.checks.voters import VoterChecker
 from disque_py.simulator.clients.cappers import Capper
 from disque_py.simulator.clients.kinds import start_clients
@@ -142,7 +142,7 @@ class Simulation:
         self.weather = Weather(self.world, plan, self.oracle, self.losses)
         self.targets = self.weather.targets
         self.collections = CollectionChecker(self.world, self.oracle, self.losses, plan.node_timeout_ms)
-        self.settings = Settings()
+        self.settings = SettingsChecker()
         self.leases = Leases(self.world, self.oracle, self.losses)
         self.voters = VoterChecker(self.world)
         self.world.traffic.tap = self.hear

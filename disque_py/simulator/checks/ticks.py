@@ -1,25 +1,31 @@
 """Ticks of schedules: one job per tick, in time, while nothing is wrong. Spec SD4, SD6.
 
 Two jobs of one tick break the rule if all nodes were linked, and no fault lasted, since a while before the first one
-was seen. A recorded tick must not fall on any node (spec SD5). A tick is recorded within seconds, although each node
-leaves it to those before it in rank.
+was seen. Ticks of two generations are two ticks: a node fires those of the older one until it hears of the SET (spec
+SD5). A job's id says its key, and so its generation. A generation that no running node knows any more makes no job. A
+recorded tick must not fall on any node. A tick is recorded within seconds, although each node leaves it to those before
+it in rank.
 """
 
 from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from disque_py.core.firing import META_SCHEDULE, META_TICK
+from disque_py.core.firing import ADD_MS, KEY_PREFIX, META_SCHEDULE, META_TICK
+from disque_py.core.keys import KEY_AT, KEY_END, key_chars
 from disque_py.simulator.oracle import Oracle, RuleBrokenError
 from disque_py.simulator.world.world import World
 
 ONE_JOB: Final = "one job per tick"
+STALE: Final = "a schedule that was set anew fires no more"
 NEVER_FALLS: Final = "the last recorded tick never falls"
 IN_TIME: Final = "a tick is fired in time"
 # A tick may be tried by several nodes for so long after a fault.
 CALM_MS: Final = 5_000
 # The last node in rank waits four seconds longer than the first. An ADDJOB that is refused is tried every second.
 LATE_MS: Final = 8_000
+# An ADDJOB that began before its node heard of a SET may go on for so long.
+STALE_MS: Final = ADD_MS + 1_000
 
 
 class Seen(NamedTuple):
@@ -29,35 +35,60 @@ class Seen(NamedTuple):
     is_settled: bool
 
 
+class Tick(NamedTuple):
+    """A planned moment of one generation of a schedule; generation 0: no node was seen with it."""
+
+    name: bytes
+    generation: int
+    tick_ms: bytes
+
+
+class Generation(NamedTuple):
+    """A definition: the queue of its jobs, and when a running node was seen with it last."""
+
+    queue: bytes
+    known_ms: int
+
+
 class TickBook:
     """The jobs of all ticks, as far as they were seen on any node."""
 
     def __init__(self, world: World, oracle: Oracle) -> None:
-        self._world = world
+        self.world = world
         self._oracle = oracle
-        self.jobs: dict[tuple[bytes, bytes], dict[bytes, Seen]] = {}
+        self.jobs: dict[Tick, dict[bytes, Seen]] = {}
+        self.generations: dict[bytes, dict[int, Generation]] = {}
+        self._ticks: dict[bytes, Tick] = {}
         self._last: dict[tuple[str, int, bytes, int], int] = {}
         # Whether all nodes were linked, and none leaves, at each look since this moment.
         self._whole_ms = world.now_ms
 
     def look(self) -> None:
         """Look at the jobs and the schedules of all nodes; RuleBrokenError."""
-        is_settled = self._world.is_meshed() and not self._oracle.faults
-        now_ms = self._world.now_ms
-        if not is_settled or any(machine.broker.is_leaving for machine in self._world.running()):
+        is_settled = self.world.is_meshed() and not self._oracle.faults
+        now_ms = self.world.now_ms
+        if not is_settled or any(machine.broker.is_leaving for machine in self.world.running()):
             self._whole_ms = now_ms
         failing = {
             schedule.name
-            for machine in self._world.running()
+            for machine in self.world.running()
             for schedule in machine.broker.recurring.known.values()
             if schedule.fails
         }
-        for machine in self._world.running():
+        for machine in self.world.running():
+            for schedule in machine.broker.recurring.known.values():
+                definition = schedule.definition
+                known = self.generations.setdefault(schedule.name, {})
+                known[definition.generation] = Generation(definition.queue, now_ms)
+        for machine in self.world.running():
             for shard in machine.broker.shards:
                 for job in shard.values():
                     meta = job.meta
                     if len(meta) >= 4 and meta[0] == META_SCHEDULE and meta[2] == META_TICK:
-                        self.seen((meta[1], meta[3]), job.id, is_settled=is_settled)
+                        tick = self._ticks.get(job.id)
+                        if tick is None:
+                            tick = self._ticks[job.id] = self.tick_of(meta[1], meta[3], job.id)
+                        self.seen(tick, job.id, is_settled=is_settled)
             for schedule in machine.broker.recurring.known.values():
                 key = (machine.name, machine.runs, schedule.name, schedule.progress.generation)
                 last_ms = schedule.progress.last_ms
@@ -69,14 +100,27 @@ class TickBook:
                 if is_wanted and late_ms > LATE_MS and now_ms > self._whole_ms + LATE_MS + CALM_MS:
                     raise RuleBrokenError(IN_TIME, f"{schedule.name!r} is {late_ms} ms late on {machine.name}")
 
-    def seen(self, tick: tuple[bytes, bytes], job_id: bytes, *, is_settled: bool) -> None:
-        """Note a job of a tick; RuleBrokenError if it is the second one."""
+    def tick_of(self, name: bytes, tick_ms: bytes, job_id: bytes) -> Tick:
+        """Return the tick whose key is said by the id of its job."""
+        chars = job_id[KEY_AT:KEY_END]
+        for generation, (queue, _) in self.generations.get(name, {}).items():
+            if key_chars(queue, b"%b%b:%d:%b" % (KEY_PREFIX, name, generation, tick_ms)) == chars:
+                return Tick(name, generation, tick_ms)
+        return Tick(name, 0, tick_ms)
+
+    def seen(self, tick: Tick, job_id: bytes, *, is_settled: bool) -> None:
+        """Note a job of a tick; RuleBrokenError if it is the second one, or its generation is over."""
         jobs = self.jobs.setdefault(tick, {})
         if job_id in jobs:
             return
-        now_ms = self._world.now_ms
+        now_ms = self.world.now_ms
         jobs[job_id] = Seen(now_ms, is_settled)
         first_ms = min(each.at_ms for each in jobs.values())
         is_calm = self._oracle.unrest_ms + CALM_MS < first_ms or not self._oracle.unrest_ms
-        if len(jobs) > 1 and is_calm and all(each.is_settled for each in jobs.values()):
+        if not is_calm or not all(each.is_settled for each in jobs.values()):
+            return
+        if len(jobs) > 1:
             raise RuleBrokenError(ONE_JOB, f"{tick} has {sorted(jobs)}, and nothing was wrong", *jobs)
+        known = self.generations.get(tick.name, {}).get(tick.generation)
+        if known is not None and known.known_ms + STALE_MS < now_ms:
+            raise RuleBrokenError(STALE, f"{tick} has a job, and no node knows it since {known.known_ms} ms", job_id)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from disque_py.simulator.checks.ticks import TickBook
+from disque_py.core.keys import key_chars
+from disque_py.simulator.checks.ticks import STALE_MS, Generation, Tick, TickBook
 from disque_py.simulator.oracle import RuleBrokenError
 from disque_py.simulator.simulation import Simulation
 from simulated import small_plan
 
-TICK = (b"s", b"1000")
+TICK = Tick(b"s", 7, b"1000")
 
 
 @pytest.fixture
@@ -31,3 +32,28 @@ def test_a_partition_may_make_two(book):
     book.seen(TICK, b"one", is_settled=True)
     book.seen(TICK, b"two", is_settled=False)
     assert len(book.jobs[TICK]) == 2
+
+
+def test_two_generations_may_each_have_a_job_at_one_moment(book):
+    """Spec SD5: a node that has not heard of a SET fires the ticks of the one before."""
+    book.seen(TICK, b"one", is_settled=True)
+    book.seen(TICK._replace(generation=8), b"two", is_settled=True)
+    assert len(book.jobs) == 2
+
+
+def test_a_generation_that_no_node_knows_makes_no_job(book):
+    """Spec SD5: an ADDJOB that had begun is over after three seconds."""
+    now_ms = book.world.now_ms
+    book.generations[b"s"] = {7: Generation(b"q", now_ms - STALE_MS)}
+    book.seen(TICK, b"one", is_settled=True)
+    book.generations[b"s"] = {7: Generation(b"q", now_ms - STALE_MS - 1)}
+    with pytest.raises(RuleBrokenError, match="fires no more"):
+        book.seen(TICK._replace(tick_ms=b"2000"), b"two", is_settled=True)
+
+
+def test_the_id_of_a_job_says_the_generation_of_its_tick(book):
+    """Spec SD4, K1."""
+    book.generations[b"s"] = {6: Generation(b"q", 0), 7: Generation(b"q", 0)}
+    job_id = b"D-00000000-%b======-0001" % key_chars(b"q", b"x-disque-tick:s:7:1000")
+    assert book.tick_of(b"s", b"1000", job_id) == TICK
+    assert book.tick_of(b"s", b"2000", job_id).generation == 0
