@@ -342,6 +342,20 @@ class Caps:
         if known is not None:
             self._settle(known[1])
 
+    def extended(self, job: Job, until_ms: int) -> None:
+        """Count a lease that this node extended for its worker. The node that delivered the job counts it no longer."""
+        name = job.terms.queue
+        limit = self.limits.get(name)
+        key = self.running.get(job)
+        if key is not None:
+            use = self.use(key, self.me, self.me.run)
+            use.until_ms = max(use.until_ms, until_ms)
+            self.told_uses[key] = None
+        elif limit is not None and limit.running:
+            _, _, running = self.pair_of(job)
+            if running is not None:
+                self.begin(job, (name, running), until_ms)
+
     def begin(self, job: Job, key: Key, until_ms: int) -> None:
         """Count a lease that runs."""
         if job in self.running:

@@ -17,7 +17,7 @@ from disque_py.simulator.faults.processes import EVERYSEC_SETTLE_MS
 from disque_py.simulator.faults.weather import Weather
 from disque_py.simulator.liveness_phase import LivenessPhase
 from disque_py.simulator.oracle import Oracle, RuleBrokenError
-from disque_py.simulator.plan import NAMES, Plan
+from disque_py.simulator.plan import FORGETFUL, FORGETFUL_IDLE_MS, NAMES, Plan
 from disque_py.simulator.trace import Trace
 from disque_py.simulator.transcript import Ids
 from disque_py.simulator.world.watcher import Watcher
@@ -139,6 +139,8 @@ class Simulation:
             events_max_bytes=plan.events_bytes,
             **rewriting,
         )
+        if FORGETFUL in plan.weather:
+            self.world.votes_idle_ms = FORGETFUL_IDLE_MS
         self.weather = Weather(self.world, plan, self.oracle, self.losses)
         self.targets = self.weather.targets
         self.collections = CollectionChecker(self.world, self.oracle, self.losses, plan.node_timeout_ms)

@@ -122,7 +122,7 @@ MUTATIONS = (
     Mutation("after a restart a grant is over", "disque_py.core.grants:Grants.put",
              "if is_running:", "if False:", "kills", LOCKS),
     Mutation("keys that are forgotten leave no floor", "disque_py.core.grants:Grants.forget",
-             "self.floor = max(self.floor, record.highest)", "pass", "clocks", LOCKS),
+             "self.floor = max(self.floor, record.highest)", "pass", "forgetful", CLAIMS),
     Mutation("voters do not count the attempts of a lock", "disque_py.core.grants:Grants.claim",
              "if attempt and attempt <= record.attempts_at(now_ms):", "if False:", "fair", LOCKS),
     Mutation("a claim that is granted during a pause is delivered", "disque_py.core.exclusive:start",
