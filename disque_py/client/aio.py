@@ -220,6 +220,8 @@ class AsyncDisque(AsyncCommands):
             connection = pool.idle(request) or await pool.connection(request, patience)
             left_ms = SLICE_MS if until is None else max(1, round((until - self._now()) * 1000))
             wait_ms = min(left_ms, SLICE_MS)
+            if request.along is not None:
+                request.along(connection)
             try:
                 payload = request.payload_waiting(wait_ms)
                 reply = await self._ask(request, connection, payload, wait_ms / 1000 + self.options.timeout)

@@ -76,6 +76,12 @@ class AsyncPool:
         address = self.cluster.wanted(request, asyncio.get_running_loop().time()) or self.cluster.home
         return None if address is None or request.lane is not Lane.OWN else self._idle_to(address)
 
+    @property
+    def has_idle(self) -> bool:
+        """Whether a GETJOB has a connection without dialling."""
+        here = self.cluster.consumer_home
+        return here is not None and any(not connection.is_closed for connection in self._idle.get(here, ()))
+
     async def connection(self, request: Request[Any], patience: Patience) -> AsyncConnection:
         """Return a connection for a command, of its lane, to the node it belongs to.
 

@@ -83,7 +83,9 @@ def test_a_getjob_leaves_its_connection_to_the_next():
         async def scenario(pool, take):
             first, second = await take(GET), await take(GET)
             assert first is not second
+            assert not pool.has_idle
             pool.give_back(first)
+            assert pool.has_idle
             assert await take(GET) is first
 
         with_pool(node, scenario)
