@@ -217,9 +217,11 @@ class AsyncDisque(AsyncCommands):
         patience = self._patience(request)
         until = self._now() + (request.wait_ms or 0) / 1000 if request.wait_ms else None
         while True:
-            connection = await pool.connection(request, patience)
+            connection = pool.idle(request) or await pool.connection(request, patience)
             left_ms = SLICE_MS if until is None else max(1, round((until - self._now()) * 1000))
             wait_ms = min(left_ms, SLICE_MS)
+            if request.along is not None:
+                request.along(connection)
             try:
                 payload = request.payload_waiting(wait_ms)
                 reply = await self._ask(request, connection, payload, wait_ms / 1000 + self.options.timeout)
@@ -241,7 +243,7 @@ class AsyncDisque(AsyncCommands):
                 continue
             value = request.value(reply, connection.address, self.options.decode)
             if reply and request.takes_jobs and self.options.follow:
-                self._watch_feed(jobs(reply), connection)
+                self._watch_feed([value] if isinstance(value, Job) else value, connection)
             return value
 
     async def _ask(
@@ -321,7 +323,9 @@ class AsyncDisque(AsyncCommands):
         with suppress(DisqueError):
             await self.put_back(found)
 
-    def _watch_feed(self, found: Sequence[Job], connection: AsyncConnection) -> None:
+    def _watch_feed(self, found: object, connection: AsyncConnection) -> None:
+        if not isinstance(found, list):
+            return
         cluster, now = self.pool.cluster, self._now()
         prefix = self._feed.count_jobs([job.id for job in found], cluster.prefix_of(connection.address), now)
         address = cluster.node_with_prefix(prefix, now) if prefix else None

@@ -21,8 +21,13 @@ from disque_py.client.spans import Seconds, milliseconds, seconds, time_words, w
 def by_node(jobs: Iterable[JobRef]) -> dict[Address | None, list[JobRef]]:
     """Return jobs grouped by the node that delivered them. That node knows their lease."""
     groups: dict[Address | None, list[JobRef]] = {}
+    last: Address | None = None
+    group: list[JobRef] | None = None
     for job in jobs:
-        groups.setdefault(job.node if isinstance(job, Job) else None, []).append(job)
+        node = job.node if isinstance(job, Job) else None
+        if group is None or node is not last:  # Jobs of one answer have the same object, so it is rarely hashed.
+            last, group = node, groups.setdefault(node, [])
+        group.append(job)
     return groups
 
 

@@ -1,6 +1,8 @@
 """The settings of a client, from keyword arguments or a URL.
 
-Pure, with one exception: making a TLS context reads certificate files.
+Both ways end in the same ClientOptions. `settings_of_url` makes keyword arguments of a URL, and `make_options` checks
+keyword arguments. An unknown name is refused, so that a mistyped setting is never ignored. Pure, with one exception:
+making a TLS context reads certificate files.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from disque_py.client.address import Address
 from disque_py.client.protocol import Reply, Word, encode, word
@@ -54,6 +54,8 @@ class Request(Generic[T]):
     patience_s       seconds that it looks for a node that works, 0: one attempt; None: as long as the client does
     silence_s        seconds of silence that mean a dead node, where the client would wait longer; None: it does not
     about            the jobs that it is about, as its caller named them
+    along            called with the asyncio connection of a command that waits, right before the command is sent: what
+                     it submits leaves in the same write
     """
 
     argv: tuple[bytes, ...]
@@ -70,6 +72,7 @@ class Request(Generic[T]):
     patience_s: float | None = None
     silence_s: float | None = None
     about: tuple[Job | str | bytes, ...] = ()
+    along: Callable[[Any], None] | None = None
 
     @property
     def takes_jobs(self) -> bool:
@@ -103,6 +106,8 @@ class Request(Generic[T]):
         if isinstance(reply, Exception):
             raise reply
         value = self.read(reply)
+        if isinstance(value, str | int):
+            return value
         if isinstance(value, Job):
             value.node, value.decode = node, decode
         elif isinstance(value, Task):

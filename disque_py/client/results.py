@@ -418,7 +418,7 @@ def _job(entry: Reply) -> Job:
         elif name == b"fence":
             job.fence = value
         elif name == b"meta":
-            job.meta = _pairs(value)
+            job.meta = _pairs(value) if value else {}
         else:
             job.more[text(name)] = _readable(value)
     return job

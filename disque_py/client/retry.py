@@ -100,6 +100,8 @@ def lacks_voters(reply: Reply) -> bool:
 
 def is_refused_for_now(reply: Reply, *, awaits_nodes: bool, awaits_voters: bool = False) -> bool:
     """Return whether another attempt does no harm, and may succeed elsewhere or later."""
+    if not isinstance(reply, Exception):  # Nearly all replies.
+        return False
     return means_elsewhere(reply) or (awaits_nodes and lacks_nodes(reply)) or (awaits_voters and lacks_voters(reply))
 
 

@@ -154,8 +154,9 @@ class Worker:
                    skipped
     where          pairs of names and values; only jobs whose metadata have all of them. None, the default, takes any
                    job
-    results        the handler's return value, bytes or text, is the job's result; None is no result. A job whose result
-                   is longer than the node's `result-max-bytes` is errored. False by default: return values are ignored
+    results        the handler's return value, bytes, text or a number, is the job's result; None is no result. A job
+                   whose result is longer than the node's `result-max-bytes` is errored. False by default: return values
+                   are ignored
     match          patterns, as `["mail.*"]`, 16 at most: jobs of every queue whose name matches; `queues` is empty
                    then. None by default
     hooks          the notifications (WorkerHooks); by default failures and errors are logged

@@ -172,6 +172,8 @@ def _extend(broker: Broker, job: Job, lease_ms: int) -> None:
             events.note(broker, job, event_format.WORKING)
         job.is_leased_here = True
         lifecycle.extend(broker, job, lease_ms)
+        if broker.caps.limits:
+            broker.caps.extended(job, job.requeue_at_ms)
         requeue.tell_leased(broker, job)
 
 

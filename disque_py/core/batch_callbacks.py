@@ -7,47 +7,17 @@ state, so no node makes the callback again. A refused ADDJOB is repeated. Spec B
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
-from disque_py.core import keeping
+from disque_py.core import keeping, own_addjob
 from disque_py.core.batch_state import CALLBACK_BODY, CALLBACK_ID, CALLBACK_QUEUE, MADE, Batch
 from disque_py.core.broker import Broker
-from disque_py.core.client import WROTE, Client
-from disque_py.core.errors import CommandError
-from disque_py.resp.replies import error
 
 CALLBACK_RETRY_MS: Final = 1_000
 CALLBACK_ADD_MS: Final = b"5000"
 CALLBACK_KEY: Final = b"x-disque-batch:"
 META_BATCH: Final = b"x-disque-batch"
-
-
-class CallbackPort:
-    """The connection of a callback's ADDJOB: its reply goes to the batch (ports.ClientPort)."""
-
-    def __init__(self, broker: Broker, name: bytes) -> None:
-        self._broker = broker
-        self._name = name
-        self.client: Client | None = None
-
-    def wake(self) -> None:
-        """Take the reply. It is released when the job's record is safe, like that of any client."""
-        client = self.client
-        if client is not None and client.out:
-            reply = b"".join(client.out)
-            client.out = []
-            _called_back(self._broker, self._name, reply)
-
-    def close(self, *, after_replies: bool) -> None:
-        """Do nothing: there is no connection."""
-
-    def input_bytes(self) -> int:
-        """Return 0."""
-        return 0
-
-    def output_bytes(self) -> int:
-        """Return 0."""
-        return 0
 
 
 def call_back(broker: Broker) -> None:
@@ -63,26 +33,10 @@ def call_back(broker: Broker) -> None:
 
 
 def _add(broker: Broker, batch: Batch) -> None:
-    addjob = broker.recurring.addjob
-    assert addjob is not None
-    port = CallbackPort(broker, batch.name)
-    client = port.client = Client(0, port, "", broker.now_ms)
     queue, body = batch.fields[CALLBACK_QUEUE], batch.fields.get(CALLBACK_BODY, b"")
     key = b"%b%b:%b" % (CALLBACK_KEY, batch.fields[MADE], batch.name)
     argv = [b"ADDJOB", queue, body, CALLBACK_ADD_MS, b"KEY", key[:1024], b"META", META_BATCH, batch.name]
-    broker.recurring.is_internal = True
-    try:
-        reply = addjob(broker, client, argv)
-    except CommandError as refused:
-        reply = error(refused.text)
-    finally:
-        broker.recurring.is_internal = False
-    if reply is not None:
-        client.reply(reply)
-        client.wrote = WROTE
-        broker.outbox.clients[client] = None
-    else:
-        broker.batches.clients[batch.name] = client
+    broker.batches.clients[batch.name] = own_addjob.add(broker, argv, partial(_called_back, broker, batch.name))
 
 
 def _called_back(broker: Broker, name: bytes, reply: bytes) -> None:

@@ -209,6 +209,7 @@ class Batches:
     reports      number -> reports that no keeper has confirmed yet
     pending      packed ids in these
     number       the number of the last report or question
+    ask_at_ms    when other nodes are asked again for batches that this node has not heard of
     held         packed id -> the reply that waits for its report
     collecting   packed id -> the id of an ended job whose record waits for its report
     recorded     (batch, part) -> entries that the journal must record
@@ -226,6 +227,7 @@ class Batches:
 
     __slots__ = (
         "_broker",
+        "ask_at_ms",
         "by_name",
         "callbacks",
         "clients",
@@ -255,6 +257,7 @@ class Batches:
         self.reports: dict[int, Report] = {}
         self.pending: dict[bytes, None] = {}
         self.number = 0
+        self.ask_at_ms = 0
         self.held: dict[bytes, Held] = {}
         self.collecting: dict[bytes, bytes] = {}
         self.recorded: dict[tuple[bytes, int], dict[bytes, tuple[int, int]]] = {}

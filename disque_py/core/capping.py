@@ -39,6 +39,8 @@ ASK_MS: Final = 1_000
 ANSWER_MS: Final = 100
 # Slots that one question asks for, at most.
 WANTED_MAX: Final = 64
+# Jobs that wait for slots are offered to all nodes so long after the last client of this node.
+IDLE_MS: Final = 100
 # Nodes that wait for slots of one key, looked at in one go; jobs of leases that are checked per step.
 WAITS_LOOKED: Final = 200
 CHECKED_PER_STEP: Final = 200
@@ -63,6 +65,7 @@ def settings_changed(broker: Broker, name: bytes, settings: QueueSettings | None
     if settings is None or not (settings.rate or settings.max_running):
         if caps.limits.pop(name, None) is not None:
             caps.windows.pop(name, None)
+            caps.demands.pop(name, None)
             _release(broker, name)
         return
     limit = Limit(settings.rate, settings.rate_ms, settings.rate_by, settings.max_running, settings.max_running_by)
@@ -146,7 +149,7 @@ def _give(broker: Broker, queue: Queue, pair: Pair, count: int) -> None:
     broker.wake(queue)
     if aside_key(pair) in queue.parking.groups:
         caps.asked[pair] = broker.now_ms
-        caps.to_ask[pair] = (max(1, len(queue.waiting)), 0)
+        caps.to_ask[pair] = (caps.wanted(queue, broker.now_ms), 0)
     else:
         caps.aside.get(pair[0], {}).pop(pair, None)
 
@@ -352,10 +355,26 @@ def _take(broker: Broker, grant: Grant) -> None:
     queue = broker.queues.get(grant.pair[0])
     if queue is None or not (queue.has_clients or waiting_in(queue)[0]):
         caps.return_all(grant)  # Its consumer waits no more.
-        _release_pair(broker, grant.pair)
+        _offer_one(broker, queue, grant.pair)
         return
     caps.grants.setdefault(grant.pair, deque()).append(grant)
     _give(broker, queue, grant.pair, grant.left)
+
+
+def _offer_one(broker: Broker, queue: Queue | None, pair: Pair) -> None:
+    """Let one job of a pair be offered, so that the next client of this node asks for slots. The others follow soon.
+
+    A consumer that comes back at once needs slots again. If all jobs were offered, most would be set aside again.
+    """
+    if queue is None or queue.parking is None:
+        return
+    queue.parking.give_back(aside_key(pair), 1)
+    if queue.interested:
+        broker.owe_hint(queue)
+    if aside_key(pair) in queue.parking.groups:
+        broker.caps.idle[pair] = broker.now_ms + IDLE_MS
+    else:
+        broker.caps.aside.get(pair[0], {}).pop(pair, None)
 
 
 def on_settle(broker: Broker, sender: Node, items: list[Any]) -> None:
@@ -510,6 +529,10 @@ def step(broker: Broker) -> None:
             caps.ended(job)
     if caps.coordinator is broker.me:
         caps.freed.update(dict.fromkeys(caps.waits))
+    for pair, at_ms in list(caps.idle.items()):
+        if at_ms <= broker.now_ms:
+            del caps.idle[pair]
+            _release_pair(broker, pair)
     for pair, at_ms in list(caps.asked.items()):
         if at_ms + ASK_MS <= broker.now_ms:
             if pair in caps.aside.get(pair[0], {}):

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 if TYPE_CHECKING:
     from cluster_bus.node import Node
     from disque_py.core.job import Job
+    from disque_py.core.queue import Queue
 
 # The parts of a window: a slot of `rate` is free again up to a sixteenth of the time late.
 PARTS: Final = 16
@@ -29,6 +30,8 @@ PARTS: Final = 16
 ADMITTED_MS: Final = 1_500
 # A grant that no consumer uses is given back after this.
 HELD_MS: Final = 300
+# A client that asked for several jobs comes again for the others within this.
+DEMAND_MS: Final = 1_000
 NO_VALUE: Final = b""
 UNLIMITED: Final = 1 << 60
 # Begins the name under which jobs wait aside: no claim key begins so.
@@ -134,6 +137,8 @@ class Caps:
     grants       pair -> grants of this node that have slots left
     asked        pair -> when the coordinator was asked for slots
     aside        queue -> pairs whose jobs are aside here
+    demands      queue -> jobs that the last GETJOB asked for, and when
+    idle         pair -> when its jobs are offered to all nodes again, if no client of this node asks before
 
     Work for the end of the turn (capping.py)
       to_ask       pair -> the most slots that are wanted
@@ -163,6 +168,8 @@ class Caps:
         self.grants: dict[Pair, deque[Grant]] = {}
         self.asked: dict[Pair, int] = {}
         self.aside: dict[bytes, dict[Pair, None]] = {}
+        self.demands: dict[bytes, tuple[int, int]] = {}
+        self.idle: dict[Pair, int] = {}
         self.to_ask: dict[Pair, tuple[int, int]] = {}
         self.told_rates: dict[Key, int] = {}
         self.told_uses: dict[Key, None] = {}
@@ -262,6 +269,17 @@ class Caps:
 
     # -- jobs -------------------------------------------------------------------------------------------------------
 
+    def note_demand(self, queues: list[Queue], count: int, now_ms: int) -> None:
+        """Note that a client asks for so many jobs of these queues, and gets fewer if there are no slots for more."""
+        for queue in queues:
+            if queue.name in self.limits:
+                self.demands[queue.name] = (count, now_ms)
+
+    def wanted(self, queue: Queue, now_ms: int) -> int:
+        """Return how many slots of a queue the clients of this node have use for."""
+        count, at_ms = self.demands.get(queue.name, (1, now_ms))
+        return max(1, count if at_ms + DEMAND_MS > now_ms else 1, len(queue.waiting))
+
     def admit(self, job: Job, now_ms: int, wanted: int) -> bool:
         """Return whether a fetched job may be delivered: there is a slot for it, which it has now."""
         if job in self.admitted:
@@ -271,6 +289,7 @@ class Caps:
             return True
         grant = self._grant(pair, now_ms)
         if grant is None:
+            self.idle.pop(pair, None)
             if pair not in self.asked:
                 self.asked[pair] = now_ms
                 self.to_ask[pair] = (wanted, job.terms.retry_ms)
@@ -322,6 +341,20 @@ class Caps:
             self.begin(job, (name, running), now_ms + lease_ms)
         if known is not None:
             self._settle(known[1])
+
+    def extended(self, job: Job, until_ms: int) -> None:
+        """Count a lease that this node extended for its worker. The node that delivered the job counts it no longer."""
+        name = job.terms.queue
+        limit = self.limits.get(name)
+        key = self.running.get(job)
+        if key is not None:
+            use = self.use(key, self.me, self.me.run)
+            use.until_ms = max(use.until_ms, until_ms)
+            self.told_uses[key] = None
+        elif limit is not None and limit.running:
+            _, _, running = self.pair_of(job)
+            if running is not None:
+                self.begin(job, (name, running), until_ms)
 
     def begin(self, job: Job, key: Key, until_ms: int) -> None:
         """Count a lease that runs."""
@@ -394,6 +427,8 @@ class Caps:
         for job in list(self.admitted):
             self.give_back(job)
         self.aside.clear()
+        self.demands.clear()
+        self.idle.clear()
         self.asked.clear()
         self.to_ask.clear()
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from disque_py.core.grants import IDLE_MS
 from disque_py.core.voter_memory import VoterMemory
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ class Claims:
 
     The voter
       page_keys     keys that are told to another voter at once
+      idle_ms       keys are forgotten so long after they counted last
       muted_until_ms   a voter without memory reads those of others after this moment
       recall        memories of other voters are being read
       told          nodes that read this node's memory -> the epoch, and the keys as they were at the first page
@@ -75,6 +77,7 @@ class Claims:
         self.waiting: list[Waiting] = []
         self.muted_until_ms = 0
         self.page_keys = PAGE_KEYS
+        self.idle_ms = IDLE_MS
         self.recall: Recall | None = None
         self.told: dict[Node, tuple[int, list[bytes]]] = {}
         self.refused: dict[bytes, dict[Node, None]] = {}

@@ -57,6 +57,8 @@ def collect(broker: Broker, queues: list[Queue], count: int, options: FetchOptio
     found = True
     fetch = lifecycle.fetch_retried if options.is_picky else lifecycle.fetch
     where = options.where
+    if broker.caps.limits:
+        broker.caps.note_demand(queues, count, broker.now_ms)
     while found and len(entries) < count and size < bytes_max:
         found = False
         for queue in queues:

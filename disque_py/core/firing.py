@@ -27,13 +27,11 @@ from hashlib import blake2b
 from typing import Final
 
 from cluster_bus.node import LEAVING
-from disque_py.core import claiming, settings_sync
+from disque_py.core import claiming, own_addjob, settings_sync
 from disque_py.core.broker import Broker
 from disque_py.core.claiming import Result, Wish
-from disque_py.core.client import WROTE, Client
 from disque_py.core.command_entry import Handler
 from disque_py.core.cron import Ticks
-from disque_py.core.errors import CommandError
 from disque_py.core.grants import GRANTED
 from disque_py.core.ids import is_valid_id
 from disque_py.core.job import ACKED
@@ -271,35 +269,6 @@ def _tell(broker: Broker, schedule: Schedule) -> None:
 # -- jobs ---------------------------------------------------------------------------------------------------------
 
 
-class AddPort:
-    """The connection of a node's own ADDJOB: its reply goes to the firing that waits for it (ports.ClientPort)."""
-
-    def __init__(self, broker: Broker, firing: Firing) -> None:
-        self._broker = broker
-        self._firing = firing
-        self.client: Client | None = None
-
-    def wake(self) -> None:
-        """Take the reply. It is released when the job's record is safe, like that of any client."""
-        client = self.client
-        if client is not None and client.out:
-            self._firing.reply = b"".join(client.out)
-            client.out = []
-            self._broker.recurring.clients.pop(self._firing, None)
-            self._broker.recurring.answered.append(self._firing)
-
-    def close(self, *, after_replies: bool) -> None:
-        """Do nothing: there is no connection."""
-
-    def input_bytes(self) -> int:
-        """Return 0."""
-        return 0
-
-    def output_bytes(self) -> int:
-        """Return 0."""
-        return 0
-
-
 def _fire(broker: Broker, schedule: Schedule, tick_ms: int) -> None:
     """Make the job of a tick, under a claim where there are voters."""
     firing = schedule.firing = Firing(schedule.name, schedule.definition.generation, tick_ms)
@@ -343,26 +312,17 @@ def _wanted(broker: Broker, firing: Firing) -> Schedule | None:
 
 def _add(broker: Broker, schedule: Schedule, firing: Firing) -> None:
     """Run the ADDJOB of a tick, as if a client had sent it."""
-    recurring = broker.recurring
-    addjob = recurring.addjob
-    assert addjob is not None
-    port = AddPort(broker, firing)
-    client = port.client = Client(0, port, "", broker.now_ms)
     definition = schedule.definition
     argv = [b"ADDJOB", definition.queue, definition.body, b"%d" % ADD_MS, b"KEY", _key_of(firing)]
     argv += [b"META", META_SCHEDULE, firing.name, b"META", META_TICK, b"%d" % firing.tick_ms, *definition.options]
-    recurring.is_internal = True
-    recurring.clients[firing] = client
-    try:
-        reply = addjob(broker, client, argv)
-    except CommandError as refused:
-        reply = error(refused.text)
-    finally:
-        recurring.is_internal = False
-    if reply is not None:
-        client.reply(reply)
-        client.wrote = WROTE
-        broker.outbox.clients[client] = None
+    broker.recurring.clients[firing] = own_addjob.add(broker, argv, partial(_answered, broker, firing))
+
+
+def _answered(broker: Broker, firing: Firing, reply: bytes) -> None:
+    """Note the reply to the ADDJOB of a tick; `step` goes on with it."""
+    firing.reply = reply
+    broker.recurring.clients.pop(firing, None)
+    broker.recurring.answered.append(firing)
 
 
 def _on_answer(broker: Broker, firing: Firing) -> None:

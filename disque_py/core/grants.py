@@ -110,9 +110,9 @@ class Grant:
         """Return how many attempts count at this moment."""
         return self.attempts if self.until_ms > now_ms or self.kept_until_ms > now_ms else 0
 
-    def is_idle(self, now_ms: int) -> bool:
-        """Return whether the key may be forgotten."""
-        return max(self.until_ms, self.blocked_until_ms, self.kept_until_ms, self.done_until_ms) + IDLE_MS <= now_ms
+    def is_idle(self, now_ms: int, idle_ms: int) -> bool:
+        """Return whether the key may be forgotten: so long nothing of it has counted."""
+        return max(self.until_ms, self.blocked_until_ms, self.kept_until_ms, self.done_until_ms) + idle_ms <= now_ms
 
 
 class Grants:
@@ -328,7 +328,7 @@ class Grants:
             self.name_bytes -= len(key) + len(record.holder)
         return record
 
-    def idle(self, now_ms: int) -> list[bytes]:
+    def idle(self, now_ms: int, idle_ms: int = IDLE_MS) -> list[bytes]:
         """Return keys that may be forgotten, among those looked at in this step."""
         if not self._walk:
             self._walk = list(self.records)
@@ -336,7 +336,7 @@ class Grants:
         looked = self._walk[-count:]
         del self._walk[-count:]
         records = self.records
-        return [key for key in looked if key in records and records[key].is_idle(now_ms)]
+        return [key for key in looked if key in records and records[key].is_idle(now_ms, idle_ms)]
 
     def clear(self) -> None:
         """Forget everything."""

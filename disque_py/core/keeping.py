@@ -35,6 +35,8 @@ NAME_BYTES_MAX: Final = 1_024
 # Entries of one message.
 ENTRIES_MAX: Final = 500
 RETRY_MS: Final = 1_000
+# The keepers of a batch that a node has never heard of are asked for so often.
+ASK_MS: Final = 10_000
 LOOKED_PER_PART: Final = 500
 TOO_MANY: Final = f"ERR too many batches, at most {BATCHES_MAX}"
 CLOSED_ERROR: Final = "CLOSED The batch is closed"
@@ -195,12 +197,18 @@ def report_ids(broker: Broker, name: bytes, ids: dict[bytes, tuple[int, int]]) -
 
 
 def repeat_reports(broker: Broker) -> None:
-    """Send reports again that no keeper has answered for a second."""
+    """Send reports again that no keeper has answered for a second. Ask for batches that this node has not heard of."""
     batches = broker.batches
+    is_unknown = False
     for number, report in list(batches.reports.items()):
         if broker.now_ms - report.sent_ms >= RETRY_MS and number in batches.reports:
             del batches.reports[number]
             report_ids(broker, report.name, report.ids)
+            batch = batches.by_name.get(report.name)
+            is_unknown |= batch is not None and not batch.is_known
+    if is_unknown and broker.now_ms >= batches.ask_at_ms:
+        batches.ask_at_ms = broker.now_ms + ASK_MS
+        settings_sync.ask_all(broker)
 
 
 def _is_deleted(broker: Broker, name: bytes) -> bool:

@@ -341,7 +341,7 @@ def fetch_matching(
 def _has_slot(broker: Broker, queue: Queue, job: Job) -> bool:
     """Return whether a fetched job of a queue with caps may be delivered. If not, it is set aside. Spec CP3."""
     caps = broker.caps
-    if caps.admit(job, broker.now_ms, max(1, len(queue.waiting))):
+    if caps.admit(job, broker.now_ms, caps.wanted(queue, broker.now_ms)):
         return True
     if queue.parking is None:
         queue.parking = Parking(queue, _no_value, _no_room)

@@ -27,6 +27,9 @@ class NamePattern:
 
     text     the pattern as it was given
     is_all   it is `*`, which matches each name
+
+    `_parts` are the parts that are not empty, and `_size` is the sum of their lengths. `_starts_open` and `_ends_open`
+    say whether a star stands at the start and at the end.
     """
 
     __slots__ = ("_ends_open", "_has_sets", "_parts", "_size", "_starts_open", "is_all", "text")
@@ -46,7 +49,8 @@ class NamePattern:
     def covers(self, pattern: bytes) -> bool:
         """Return whether each name that matches `pattern` surely matches this one. False says that it is not known.
 
-        `pattern` may be one of characters, in which `?` and sets stand for several bytes.
+        `pattern` may be one that a command compares with characters (resp/glob.py). There `?` and sets stand for
+        characters of several bytes.
         """
         if self.is_all:
             return True

@@ -6,6 +6,9 @@ put aside and emptied a part at a time (spec B4).
 
 Some jobs may still be used outside the index: by a producer's wait, or by a hand-over's answer. These are removed one
 by one, in the regular way. The others are dropped with their containers: no reference to them survives this call.
+
+The journal begins anew, so nothing of the old jobs is recorded (`outbox.is_void`). Other nodes keep their copies. They
+hear that this node wants no jobs any more, because no client waits here.
 """
 
 from __future__ import annotations
@@ -119,22 +122,27 @@ def _drop_queues(broker: Broker) -> None:
     for queue in dropped:
         broker.upkeep.sweeps[queue] = queue.dismantle()
     broker.patterns.clear_queues()
+    _take_interest_back(broker)
+
+
+def _take_interest_back(broker: Broker) -> None:
+    """Tell all nodes that no client waits here, and forget what they were told."""
+    consumers = broker.consumers
     linked = broker.cluster.linked
-    for name in broker.consumers.told_interest:
-        if linked:
+    if linked:
+        for name in (*consumers.told_interest, *consumers.told_busy):
             broker.send(linked, INTEREST, (name, interest.GONE))
-    for name in broker.consumers.told_busy:
-        if linked:
-            broker.send(linked, INTEREST, (name, interest.GONE))
-    broker.consumers.told_busy.clear()
-    broker.consumers.rivals.clear()
-    for group, queue in broker.consumers.told_filters.items():
-        if linked:
+        for group, queue in consumers.told_filters.items():
             broker.send(linked, FILTER_INTEREST, (queue.name, group.pairs, interest.GONE, interest.GONE))
-    broker.consumers.told_filters.clear()
-    broker.consumers.untold_filters.clear()
-    broker.consumers.told_filter_bytes = 0
-    broker.consumers.told_interest.clear()
-    broker.consumers.told_plain.clear()
-    for name in [name for name, nodes in broker.consumers.interest.items() if not nodes]:
-        del broker.consumers.interest[name]
+    for told in (
+        consumers.told_interest,
+        consumers.told_busy,
+        consumers.told_plain,
+        consumers.told_filters,
+        consumers.untold_filters,
+        consumers.rivals,
+    ):
+        told.clear()
+    consumers.told_filter_bytes = 0
+    for name in [name for name, nodes in consumers.interest.items() if not nodes]:
+        del consumers.interest[name]

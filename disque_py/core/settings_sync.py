@@ -240,6 +240,15 @@ def on_link_up(broker: Broker, node: Node) -> None:
         _walk(broker)
 
 
+def ask_all(broker: Broker) -> None:
+    """Ask all linked nodes for their settings, because a message names one that this node has never heard of."""
+    exchange = broker.queue_settings.exchange
+    for node in broker.cluster.linked:
+        if node.protocol >= ATTEMPTS:
+            exchange.asking[node] = None
+            broker.send(broker.sets.only(node), ASKSETTINGS, (exchange.saved_digest,))
+
+
 def on_digest(broker: Broker, sender: Node, items: list[Any]) -> None:
     """Compare the digest of another node's settings with ours, and ask for them if need be."""
     table = broker.queue_settings

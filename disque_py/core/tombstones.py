@@ -1,8 +1,9 @@
 """Tombstones: ids of jobs known as done, for a while.
 
 A node that deletes an acked record remembers its id for twice the node time-out. A copy that arrives late is then
-answered with the ack instead of being delivered (spec A6). There are two generations, so a look-up is two probes. The
-table is bounded: under load a generation is short.
+answered with the ack instead of being delivered (spec A6). New ids join the younger of two generations. When that
+is old or full, the older one is forgotten as a whole. So a look-up is two probes, and no id has a timer. The table is
+bounded: under load a generation is short.
 """
 
 from __future__ import annotations

@@ -422,7 +422,7 @@ def step(broker: Broker) -> None:
     grants = claims.memory.grants
     if not grants.records:
         return
-    idle = grants.idle(broker.now_ms)
+    idle = grants.idle(broker.now_ms, claims.idle_ms)
     for key in idle:
         grants.forget(key)
         broker.claims.refused.pop(key, None)

@@ -84,9 +84,9 @@ class Issuer:
                 options={"require": ["exp", "iss", "aud"]},
             )
         except (jwt.InvalidTokenError, jwt.PyJWTError, TypeError, ValueError) as error:
-            raise RefusedError("WRONGPASS", f"the token does not count: {error}") from None
+            raise RefusedError("WRONGPASS", f"the token is not valid: {error}") from None
         if nonce is not None and found.get("nonce") != nonce:
-            raise RefusedError("WRONGPASS", "the token answers another login")
+            raise RefusedError("WRONGPASS", "the token belongs to another login")
         return found
 
     async def endpoint(self, name: str) -> str:

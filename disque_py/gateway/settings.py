@@ -24,13 +24,13 @@ ENVIRONMENT: Final = "DISQUE_GATEWAY_"
 def _address(text: str) -> Address | None:
     found = parse_address(text) if text else None
     if found is not None and found.path:
-        raise ValueError("host:port, not a socket")
+        raise ValueError("must be host:port, not a socket")
     return found
 
 
 def _flag(text: str) -> bool:
     if text not in ("yes", "no"):
-        raise ValueError("yes or no")
+        raise ValueError("must be yes or no")
     return text == "yes"
 
 
@@ -44,7 +44,7 @@ def _words(text: str) -> tuple[str, ...]:
 
 def _cluster_name(text: str) -> str:
     if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,62}", text):
-        raise ValueError("a name of small letters, digits and dashes")
+        raise ValueError("must be a name of lower-case letters, digits and dashes")
     return text
 
 
@@ -53,7 +53,7 @@ def _clusters(text: str) -> dict[str, str]:
     for part in text.split():
         name, _, url = part.partition("=")
         if _cluster_name(name) in found or not url:
-            raise ValueError("name=url for each cluster, and each name once")
+            raise ValueError("must be name=url for each cluster, with different names")
         found[name] = url
     return found
 
@@ -61,7 +61,7 @@ def _clusters(text: str) -> dict[str, str]:
 def _number(least: int, most: int) -> Callable[[str], int]:
     def read(text: str) -> int:
         if not text.isascii() or not text.isdigit() or not least <= int(text) <= most:
-            raise ValueError(f"a whole number from {least} to {most}")
+            raise ValueError(f"must be a whole number from {least} to {most}")
         return int(text)
 
     return read
@@ -69,7 +69,7 @@ def _number(least: int, most: int) -> Callable[[str], int]:
 
 def _base(text: str) -> str:
     if text and (not text.startswith("/") or text.endswith("/")):
-        raise ValueError("empty, or a path as /disque")
+        raise ValueError("must be empty, or a path such as /disque")
     return text
 
 

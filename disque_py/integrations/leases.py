@@ -89,6 +89,8 @@ class LeaseKeeper:
             self._begin()
         for job in jobs:
             self._jobs[job.id] = job
+            if self._ending:
+                self._ending.pop(job.id, None)  # A delivery before this one has ended.
         with self._starting:
             if self._thread is None and jobs:
                 self._stopped = threading.Event()

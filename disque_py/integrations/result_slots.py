@@ -60,7 +60,7 @@ class ResultSlots:
     """
 
     def __init__(self, client: Disque, queue: str) -> None:
-        self._client = client
+        self.client = client
         self._queue = queue
         self._retention_s = RETENTION_S
 
@@ -68,27 +68,27 @@ class ResultSlots:
         """Store the result of this name for so many milliseconds. An earlier one stays."""
         seconds = _seconds(ttl_ms)
         if seconds > self._retention_s:
-            settings = self._client.queue_settings(self._queue)
+            settings = self.client.queue_settings(self._queue)
             kept = settings.result_retention if settings is not None else None
             if kept is None or kept < timedelta(seconds=seconds):
-                self._client.set_queue(self._queue, result_retention=seconds)
+                self.client.set_queue(self._queue, result_retention=seconds)
             self._retention_s = seconds
         slot = self._slot(key, seconds)
         until_ms = _now_ms() + ttl_ms
         if len(data) <= INLINE_BYTES:
             try:
-                self._client.ack(slot, result=pack(INLINE, data, until_ms))
+                self.client.ack(slot, result=pack(INLINE, data, until_ms))
                 return
             except ReplyError as error:
                 if error.code != "ERR":
                     raise
         queue = f"{self._queue}.long"
-        job_id = persist(lambda: self._client.add_job(queue, data, ttl=seconds, delay=seconds - 1, retry_unsafe=True))
-        self._client.ack(slot, result=pack(ELSEWHERE, job_id.encode(), until_ms))
+        job_id = persist(lambda: self.client.add_job(queue, data, ttl=seconds, delay=seconds - 1, retry_unsafe=True))
+        self.client.ack(slot, result=pack(ELSEWHERE, job_id.encode(), until_ms))
 
     def get(self, key: str) -> bytes | None:
         """Return the result of this name; None without one."""
-        slot = persist(lambda: self._client.job_ids(self._queue, [key]))[0]
+        slot = persist(lambda: self.client.job_ids(self._queue, [key]))[0]
         return None if slot is None else self._read(slot, 0.001)
 
     def wait(self, key: str, timeout_s: float | None) -> bytes | None:
@@ -96,14 +96,14 @@ class ResultSlots:
         return self._read(self._slot(key, READERS_SLOT_S), timeout_s)
 
     def _slot(self, key: str, seconds: int) -> str:
-        return persist(lambda: self._client.add_job(self._queue, b"", key=key, ttl=seconds, delay=seconds - 1))
+        return persist(lambda: self.client.add_job(self._queue, b"", key=key, ttl=seconds, delay=seconds - 1))
 
     def _read(self, slot: str, timeout_s: float | None) -> bytes | None:
-        packed = self._client.wait_jobs(slot, timeout=timeout_s)[0].result
+        packed = self.client.wait_jobs(slot, timeout=timeout_s)[0].result
         found = None if packed is None else unpack(packed, _now_ms())
         if found is None or found[0] == INLINE:
             return None if found is None else found[1]
-        info = self._client.show(found[1], cluster=True)
+        info = self.client.show(found[1], cluster=True)
         return None if info is None else info.body
 
 

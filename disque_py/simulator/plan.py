@@ -42,15 +42,19 @@ WEATHER: Final[dict[str, tuple[str, ...]]] = {
     "disks": ("disk", "disk", "kill", "rewrite"),
     "stale": ("stale", "stale"),
     "drift": (),
+    "forgetful": ("jump", "jump"),
     "claims": ("pause-claims", "pause-claims"),
     "votes": ("wipe-votes", "wipe-votes", "kill"),
     "lost": ("lose", "wipe", "late", "kill"),
 }
 # Kinds that no seed chooses: plans with locks, and a share of the others, have their faults besides.
-BY_NAME: Final = ("fair", "stale", "drift", "claims", "votes", "lost")
+BY_NAME: Final = ("fair", "stale", "drift", "forgetful", "claims", "votes", "lost")
 # Clocks at the bound that `claim-drift-max` allows, and workers that ask for the longest lease and let it run out.
 DRIFT: Final = "drift"
 DRIFT_PPM: Final = 5_000
+# Voters forget keys soon after they counted last, and wall clocks jump.
+FORGETFUL: Final = "forgetful"
+FORGETFUL_IDLE_MS: Final = 200
 # Nodes lost for ever, wiped, or forgotten and back, in this share of the plans that have faults.
 LOST_FAULTS: Final = ("lose", "wipe", "late")
 LOST_SHARE: Final = 0.25

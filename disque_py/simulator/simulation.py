@@ -9,7 +9,7 @@ from disque_py.simulator.checks.cluster_invariants import Losses, look
 from disque_py.simulator.checks.collection import CollectionChecker
 from disque_py.simulator.checks.filter_indexes import check_indexes
 from disque_py.simulator.checks.leases import Leases
-from disque_py.simulator.checks.settings import Settings, check_kept
+from disque_py.simulator.checks.settings import SettingsChecker, check_kept
 from disque_py.simulator.checks.voters import VoterChecker
 from disque_py.simulator.clients.cappers import Capper
 from disque_py.simulator.clients.kinds import start_clients
@@ -17,7 +17,7 @@ from disque_py.simulator.faults.processes import EVERYSEC_SETTLE_MS
 from disque_py.simulator.faults.weather import Weather
 from disque_py.simulator.liveness_phase import LivenessPhase
 from disque_py.simulator.oracle import Oracle, RuleBrokenError
-from disque_py.simulator.plan import NAMES, Plan
+from disque_py.simulator.plan import FORGETFUL, FORGETFUL_IDLE_MS, NAMES, Plan
 from disque_py.simulator.trace import Trace
 from disque_py.simulator.transcript import Ids
 from disque_py.simulator.world.watcher import Watcher
@@ -139,10 +139,12 @@ class Simulation:
             events_max_bytes=plan.events_bytes,
             **rewriting,
         )
+        if FORGETFUL in plan.weather:
+            self.world.votes_idle_ms = FORGETFUL_IDLE_MS
         self.weather = Weather(self.world, plan, self.oracle, self.losses)
         self.targets = self.weather.targets
         self.collections = CollectionChecker(self.world, self.oracle, self.losses, plan.node_timeout_ms)
-        self.settings = Settings()
+        self.settings = SettingsChecker()
         self.leases = Leases(self.world, self.oracle, self.losses)
         self.voters = VoterChecker(self.world)
         self.world.traffic.tap = self.hear

@@ -82,8 +82,8 @@ def test_a_change_moves_each_job_that_a_search_finds(gateway, queue):
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        ({"action": "move"}, "move needs to"),
-        ({"action": "cancel", "to": "other"}, "to is for move"),
+        ({"action": "move"}, "move needs 'to'"),
+        ({"action": "cancel", "to": "other"}, "only for move"),
         ({"action": "move", "to": "same"}, "the queues are the same"),
     ],
 )

@@ -78,7 +78,7 @@ BOUNDS = {
     "jobs": """
         BodyRecovery: _wanted
         Broker: behind
-        Caps: admitted aside asked freed given grants reserved running settled to_ask told_uses uses waits
+        Caps: admitted aside asked freed given grants idle reserved running settled to_ask told_uses uses waits
             windows
         Copies: announcements delivered extending extensions waiting_repl
         Drain: moving
@@ -101,7 +101,7 @@ BOUNDS = {
     """,
     "queues": """
         Broker: ready
-        Caps: told_rates
+        Caps: demands told_rates
         Census: figures
         Consumers: answered hint_due interest_due renewals rivals told_busy told_interest told_plain
         Exchange: standing

@@ -104,6 +104,16 @@ def test_a_lease_is_extended_for_one_more_lease_after_the_end_of_the_work(client
     assert not keeper.holds(job)
 
 
+def test_a_job_that_comes_again_is_not_ending(client, name, make_keeper):
+    keeper = make_keeper(60)
+    job = fetched(client, name, 60)
+    keeper.add(job)
+    keeper.remove_later(job)
+    keeper.add(job)
+    assert not keeper.is_ending(job)
+    assert keeper.holds(job)
+
+
 def test_a_settled_job_is_not_ending(client, name, make_keeper):
     keeper = make_keeper(60)
     job = fetched(client, name, 60)

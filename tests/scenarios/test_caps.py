@@ -197,6 +197,22 @@ def test_a_lease_that_ends_frees_its_slot(way):
     assert crew.world.ask("b", "GETJOB", "NOHANG", "FROM", "q") is not None
 
 
+def test_a_lease_that_is_extended_at_another_node_keeps_its_slot():
+    """Spec CP1: the delivering node counts it no longer."""
+    crew = Crew("ab")
+    crew.cap("max-running", 1)
+    world = crew.world
+    for _ in range(2):
+        world.ask("a", "ADDJOB", "q", "x", 0, "RETRY", 10, "REPLICATE", 2)
+    ((_, job_id, _),) = world.ask("a", "GETJOB", "COUNT", 2, "FROM", "q")
+    assert world.ask("b", "WORKING", job_id) == 10
+    world.run(1_000)
+    for name in "ab":
+        assert world.ask(name, "GETJOB", "NOHANG", "FROM", "q") is None
+    world.ask("b", "ACKJOB", job_id)
+    assert len(world.ask("a", "GETJOB", "TIMEOUT", 2_000, "FROM", "q")) == 1
+
+
 def test_a_lease_of_before_counts():
     """Spec CP2: a cap that is set counts the leases that run already, and ends none."""
     crew = Crew("ab")

@@ -54,7 +54,7 @@ def list_queues(ctx: click.Context, pattern: str, as_json: bool) -> None:
         with QueueWatch(ctx.obj) as watching:
             look = watching.look(pattern)
     except OldServerError as error:
-        raise click.ClickException(f"{error}\nThis server has no figures of a whole cluster.") from error
+        raise click.ClickException(f"{error}\nThis server can't report figures of the whole cluster.") from error
     if as_json:
         for row in look.rows:
             print_object(row.as_object())

@@ -58,7 +58,7 @@ class Numbers(click.ParamType):  # type: ignore[type-arg, unused-ignore]  # Gene
             return value
         found = tuple(dict.fromkeys(int(word) for word in value.split(",") if word.strip().isdecimal()))
         if len(found) != len(set(value.split(","))) or not all(0 < number <= self._most for number in found):
-            self.fail(f"{value!r} is no list of numbers from 1 to {self._most:,}, such as 1,16", param, ctx)
+            self.fail(f"{value!r} is not a list of numbers from 1 to {self._most:,}, such as 1,16", param, ctx)
         return found
 
 
@@ -156,7 +156,7 @@ def main(
     loopback ports, and stops them at the end. Redis and beanstalkd are measured if they are installed.
     """
     if unknown := [name for name in tests if name not in TESTS]:
-        raise click.UsageError(f"TEST there is no test {unknown[0]}; there are {', '.join(TESTS)}")
+        raise click.UsageError(f"TEST there is no test {unknown[0]}; the tests are {', '.join(TESTS)}")
     try:
         if html_file is not None:
             page.matplotlib()
@@ -164,7 +164,7 @@ def main(
     except (ChoiceError, page.NoChartsError) as error:
         raise click.UsageError(str(error)) from error
     if reference is not None and reference not in [one.name for one in chosen]:
-        raise click.UsageError(f"NAME --reference {reference} is not measured")
+        raise click.UsageError(f"NAME --reference {reference} is not one of the servers that are measured")
     plan = Plan().quick() if quick else Plan()
     given: dict[str, Any] = {
         "seconds": seconds,

@@ -244,7 +244,7 @@ def import_(
     own nodes file, whatever id the jobs have.
     """
     if node and nodes_file is not None:
-        raise click.UsageError("--node and --nodes-file say the same")
+        raise click.UsageError("give either --node or --nodes-file, not both")
     options = ImportOptions(_node_id(node, nodes_file), alone, at_most_once_too, force)
     with Bar("Importing") as bar:
         moved = import_jobs(source, str(directory), options, bar.show)
@@ -259,7 +259,7 @@ def _node_id(word: str, nodes_file: Path | None) -> bytes:
     except ValueError:
         node = b"-"
     if node and len(node) != NODE_BYTES:
-        raise click.UsageError(f"--node: '{word}' is no node's id (40 hex digits)")
+        raise click.UsageError(f"--node: '{word}' is not a node's id (40 hex digits)")
     return node
 
 

@@ -130,7 +130,9 @@ def restore(
     is a new node with these jobs.
     """
     if directory.name == f"{appendfilename}.d":
-        raise click.UsageError(f"{directory} would be the journal, not the node's `dir`: give the directory it is in")
+        raise click.UsageError(
+            f"{directory} is the journal's directory: give the directory that contains it, the node's `dir`"
+        )
     try:
         directory.mkdir(exist_ok=True)
         with Bar("Restoring") as bar, backups.opened(source, node) as (opened, description):

@@ -79,9 +79,9 @@ def tar_mode(to: Path) -> str:
 def refuse_occupied(to: Path) -> None:
     """BackupError if something is there that would be mixed with the backup or overwritten."""
     if to.exists() and (tar_mode(to) or not to.is_dir() or any(to.iterdir())):
-        raise BackupError(f"{to} is there already")
+        raise BackupError(f"{to} exists already")
     if os.path.lexists(_fresh(to)):
-        raise BackupError(f"{_fresh(to)} is there: if it is the rest of an earlier backup, remove it")
+        raise BackupError(f"{_fresh(to)} exists: if an earlier backup was interrupted and left it, remove it")
 
 
 def _fresh(to: Path) -> Path:
@@ -94,7 +94,7 @@ def refuse_unreadable(paths: list[str]) -> None:
     for path in paths:
         if not os.access(f"{path}/{DESCRIPTION_NAME}", os.R_OK):
             raise BackupError(
-                f"{path} is not to be read from here: it is made, fetch it on that machine, or leave --to away"
+                f"{path} can't be read from here. The backup is made: fetch it on that machine, or leave out --to"
             )
 
 
@@ -109,8 +109,9 @@ def refuse_foreign(made: list[tuple[str, str]]) -> None:
             ids.add(parse(Path(path, NODES_NAME).read_text(encoding="utf-8", errors="surrogateescape"))[0].id.hex())
         if node not in ids:
             raise BackupError(
-                f"{path} on this machine is not of node {node[:8]}, whose backup is in a directory of that name on its"
-                " own: it is made, fetch it there, or name the nodes of this machine with --only"
+                f"{path} on this machine does not belong to node {node[:8]}, whose backup is in a directory of that"
+                " name on its own machine. The backup is made: fetch it there, or name the nodes of this machine with"
+                " --only"
             )
 
 
@@ -227,7 +228,7 @@ def opened(backup: Path, node: str) -> Iterator[tuple[Source, Description]]:
             yield _chosen(_members(tar), node, backup)
     except (tarfile.TarError, EOFError, zlib.error) as error:
         reason = str(error).partition("\n")[0]
-        raise BackupError(f"{backup} is neither a backup's directory nor a whole tar file: {reason}") from error
+        raise BackupError(f"{backup} is neither a directory with a backup nor a complete tar file: {reason}") from error
 
 
 def _directories(backup: Path) -> Iterator[tuple[Source, Description]]:
@@ -326,8 +327,8 @@ def _wants_nodes_file(path: Path, node: bytes, *, moves_aside: bool) -> bool:
     if moves_aside:
         return True
     raise BackupError(
-        f"{path} is of node {there.hex()[:8]}, the backup of {node.hex()[:8]}: with --new-id the node keeps its own id,"
-        " with --force the file is moved aside"
+        f"{path} belongs to node {there.hex()[:8]}, the backup to {node.hex()[:8]}: with --new-id the node keeps its"
+        " own id, with --force the file is moved aside"
     )
 
 
@@ -339,7 +340,7 @@ def _nodes_text(source: Source, description: Description) -> str:
     except NodesFileError as error:
         raise BackupError(f"{NODES_NAME} of the backup: {error}. Restore with --new-id") from error
     if node != description.node:
-        raise BackupError(f"{NODES_NAME} of the backup is of another node. Restore with --new-id")
+        raise BackupError(f"{NODES_NAME} of the backup belongs to another node. Restore with --new-id")
     return text
 
 
@@ -350,7 +351,7 @@ def _copy(source: Source, description: Description, folder: Files, progress: Pro
     done = 0
     for name in description.files:
         if parse_file_name(name) is None:
-            raise BackupError(f"{DESCRIPTION_NAME} names {name}, which is no file of a journal")
+            raise BackupError(f"{DESCRIPTION_NAME} names {name}, which is not a file of a journal")
         folder.create(name, b"")
         at = 0
         with source.open(name) as file:
@@ -365,5 +366,5 @@ def _copy(source: Source, description: Description, folder: Files, progress: Pro
     tally = Tally()
     recovery = read(folder, tally, lambda read_bytes, _: progress(done + read_bytes, total))
     if recovery.newest is None or recovery.torn is not None or recovery.position != description.position:
-        raise DamagedJournalError("The backup ends before the place where it was made. Copy it again")
+        raise DamagedJournalError("The backup is incomplete: it ends too early. Copy it again")
     return tally

@@ -92,7 +92,7 @@ def load_nodes(directory: Path) -> list[LocalNode]:
     except (OSError, ValueError) as error:
         raise LocalError(f"{directory / STATE_FILE} can't be read: {error}") from error
     if not isinstance(state, dict) or state.get("version") != STATE_VERSION:
-        raise LocalError(f"{directory / STATE_FILE} is of another version of disque-cluster")
+        raise LocalError(f"{directory / STATE_FILE} was written by another version of disque-cluster")
     return [LocalNode(row["port"], row["pid"], row["started"]) for row in state["nodes"]]
 
 

@@ -204,7 +204,7 @@ def _join(access: Target, places: Sequence[Place]) -> ClusterView:
     cluster = wait_until_whole(targets, JOIN_TIMEOUT_S)
     problems = cluster.problems()
     if problems:
-        raise click.ClickException("The cluster is not whole:\n" + "\n".join(f"  {problem}" for problem in problems))
+        raise click.ClickException("The cluster is not ready:\n" + "\n".join(f"  {problem}" for problem in problems))
     return cluster
 
 
@@ -367,7 +367,7 @@ def _find(access: Target, node: str, via: Address | None, directory: Path) -> tu
         try:
             address = parse_place(node).address
         except ValueError as error:
-            raise click.UsageError(f"{error}, and no beginning of an id either") from error
+            raise click.UsageError(f"{error}, nor is it the beginning of an id") from error
         cluster = look_around([access.at(address)] if via is None else [access.at(via), access.at(address)])
         found = [view for view in cluster.nodes if view.address == address]
         if len(cluster.nodes) == 1 and cluster.nodes[0].error:

@@ -132,7 +132,7 @@ class ClusterView:
             if not row.is_linked:
                 found.append(f"{node.name} has no link to {other.name}")
         found += [
-            f"{node.name} has {row.id} without an address, another node answers there:"
+            f"{node.name} lists {row.id} without an address, because another node answers there:"
             f" if it has lost its nodes file, CLUSTER FORGET {row.id} on every node"
             for row in node.others
             if "noaddr" in row.flags

@@ -98,14 +98,14 @@ class VotersView:
         for node_id in newest.voters:
             node = known.get(node_id)
             if node is None:
-                found.append(f"The voter {node_id} is unknown: {_replacing(node_id)}")
+                found.append(f"The voter {node_id} is unknown. To replace it: {_replacing(node_id)}")
                 continue
             if node.error:
                 found.append(f"The voter {node.name} does not answer")
             elif flags := self._cluster.flags_of(node):
                 found.append(f"The voter {node.name} is {','.join(flags)} for other nodes")
             if node.is_leaving:
-                found.append(f"The voter {node.name} is leaving: {_replacing(node_id)}")
+                found.append(f"The voter {node.name} is leaving. To replace it: {_replacing(node_id)}")
             if node_id in newest.mute:
                 found.append(f"The voter {node.name} is mute: it lost its votes, or copies those of others")
         if _is_stuck(newest):
@@ -123,13 +123,14 @@ class VotersView:
         found = []
         count = len(newest.voters)
         if count == 1 and len(self._cluster.nodes) >= FIRST_VOTERS:
-            found.append("there is one voter: without it no claim is granted. Three voters may lose one of them")
+            found.append("there is one voter: if it fails, no claim is granted. Three voters tolerate one failure")
         elif count % 2 == 0:
-            found.append(f"there are {count} voters, an even number: {count - 1} may lose as many of them")
+            found.append(f"there are {count} voters, an even number: with {count - 1} as many may fail")
         if newest.recovered and not _is_stuck(newest):
             found.append(
-                f"{len(newest.recovered)} of {count} voters lost their votes. They grant claims again, and take no part"
-                " in the next change of the list, which makes them whole: CLUSTER VOTERS LEASEMAX with the same seconds"
+                f"{len(newest.recovered)} of {count} voters lost their votes. They grant claims again, but take no"
+                " part in the next change of the list. Any change makes them full voters, for example CLUSTER VOTERS"
+                " LEASEMAX with the same seconds"
             )
         if newest.state == CHANGING:
             found.append("the voters are changing: the next list takes effect when most of them have copied all grants")

@@ -229,7 +229,7 @@ def _set_value(options: ShellOptions, option: str, text: str) -> None:
 def _check_sense(options: ShellOptions) -> None:
     """Refuse combinations in which an option would be ignored without a word."""
     if options.stdin_last and options.stdin_tag is not None:
-        raise UsageError("-x and -X both want standard input")
+        raise UsageError("-x and -X can't be used together: both read standard input")
     if (options.stdin_last or options.stdin_tag is not None) and not options.words:
         raise UsageError("-x and -X need a command")
     if options.stdin_tag is not None and options.stdin_tag not in map(_bytes, options.words):

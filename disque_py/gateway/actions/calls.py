@@ -88,12 +88,12 @@ def check_known(principal: Principal) -> None:
     if principal.asks_broker and not principal.grants:
         raise RefusedError("NOPERM", "only the broker knows the rights of this user: give grants in the access file")
     if not principal.may_somewhere("read"):
-        raise RefusedError("NOPERM", f"{principal.name} has no role read")
+        raise RefusedError("NOPERM", f"{principal.name} does not have the role read")
 
 
 def page_of(args: dict[str, Any], limit: int) -> tuple[int, int]:
     """Return the first place of a page and its length. Raises RefusedError."""
     cursor = args.get("cursor", "0")
     if not cursor.isascii() or not cursor.isdigit() or len(cursor) > 12:
-        raise RefusedError("ERR", "cursor must be the one of the page before")
+        raise RefusedError("ERR", "cursor must be that of the previous page")
     return int(cursor), args.get("limit", limit)

@@ -176,7 +176,7 @@ async def _task_of(call: Call, role: str) -> Task:
             found = await call.run(request)
             if found is not None and (call.principal.asks_broker or call.principal.may(role, found.queue)):
                 return found
-    raise RefusedError("NOTFOUND", "no node knows this operation; it is known for an hour after its end")
+    raise RefusedError("NOTFOUND", "no node knows this operation; operations are forgotten an hour after their end")
 
 
 async def get_operation(call: Call) -> Any:

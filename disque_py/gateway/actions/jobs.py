@@ -34,9 +34,9 @@ def add_request(queue: str, args: dict[str, Any], trace: Mapping[str, str]) -> R
     trace   the trace context of the request, as pairs of metadata
     """
     if ("body" in args) == ("body_base64" in args):
-        raise RefusedError("ERR", "give body or body_base64")
+        raise RefusedError("ERR", "give either body or body_base64")
     if "key" in args and "request_id" in args:
-        raise RefusedError("ERR", "give key or request_id")
+        raise RefusedError("ERR", "give either key or request_id, not both")
     body = args["body"] if "body" in args else args["body_base64"]
     options: Any = {
         _ADD_OPTIONS[name]: value if name not in _SPANS else _SPANS[name](value)
@@ -83,7 +83,7 @@ _SPANS: Final[dict[str, Callable[[int], Any]]] = {
 
 def _result_of(args: dict[str, Any]) -> str | bytes | None:
     if "result" in args and "result_base64" in args:
-        raise RefusedError("ERR", "give result or result_base64")
+        raise RefusedError("ERR", "give either result or result_base64, not both")
     found: str | bytes | None = args.get("result", args.get("result_base64"))
     return found
 
@@ -216,7 +216,7 @@ async def extend(call: Call) -> Any:
 async def _refuse_stale(call: Call, attempt: int) -> None:
     shown = await call.run(commands.show(call.args["id"], cluster=True))
     if shown is not None and shown.attempt > attempt and shown.status not in ("completed", "canceled"):
-        raise RefusedError("STALE", f"delivery {attempt} is over: {shown.attempt} is known")
+        raise RefusedError("STALE", f"delivery {attempt} has ended: the job is at delivery {shown.attempt}")
 
 
 async def cancel(call: Call) -> Any:
@@ -233,7 +233,7 @@ async def reschedule(call: Call) -> Any:
     """RESCHEDULE."""
     args = call.args
     if "delay_ms" not in args and "priority" not in args:
-        raise RefusedError("ERR", "give delay_ms or priority")
+        raise RefusedError("ERR", "give delay_ms, priority or both")
     request = commands.reschedule(args["id"], delay=ms(args.get("delay_ms")), priority=args.get("priority"))
     is_changed = await call.run(request)
     return {"changed": int(is_changed)}

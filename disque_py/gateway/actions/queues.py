@@ -127,7 +127,7 @@ async def put_queue(call: Call) -> Any:
         text = args["replicate"]
         words["replicate"] = int(text) if text.isascii() and text.isdigit() else text
     if not words:
-        raise RefusedError("ERR", "give a setting")
+        raise RefusedError("ERR", "give at least one setting")
     await call.run(commands.set_queue(call.queue, **words))
     found = await call.run(commands.queue_settings(call.queue))
     return {"name": call.queue, "settings": None if found is None else shapes.settings(found)}
@@ -150,7 +150,7 @@ async def list_jobs(call: Call) -> Any:
     start, limit = page_of(args, 50)
     status = args.get("status", "pending")
     if start + limit > PEEK_MAX:
-        raise RefusedError("ERR", f"a list ends after {PEEK_MAX} jobs; use where")
+        raise RefusedError("ERR", f"a list ends after {PEEK_MAX} jobs: use where to see others")
     has_body = call.may_see_bodies(call.queue)
     where = args.get("where")
     if where and not has_body:

@@ -172,17 +172,21 @@ async def change_jobs(call: Call) -> Any:
     principal = call.principal
     action, to = call.args["action"], call.args.get("to")
     if (action == "move") != (to is not None):
-        raise RefusedError("ERR", "move needs to, the other queue" if action == "move" else "to is for move")
+        raise RefusedError(
+            "ERR", "move needs 'to', the name of the other queue" if action == "move" else "'to' is only for move"
+        )
     if to == call.queue:
         raise RefusedError("ERR", "the queues are the same")
     # Where no job matches, no command asks the broker for this permission.
     for queue in (call.queue, *([to] if to else [])):
         if principal.asks_broker and principal.grants and not principal.may("operate", queue):
-            raise RefusedError("NOPERM", f"{principal.name} has no role operate on {queue!r}")
+            raise RefusedError("NOPERM", f"{principal.name} does not have the role operate on {queue!r}")
     found = await search(call)
     if found.missing or not found.is_complete:
-        what = f"{', '.join(found.missing)} did not answer" if found.missing else "there are more (search-max)"
-        raise RefusedError("CONFIRM", f"not all jobs could be looked at: {what}")
+        what = (
+            f"{', '.join(found.missing)} did not answer" if found.missing else "there are more than search-max allows"
+        )
+        raise RefusedError("CONFIRM", f"not all jobs were searched: {what}")
     expected = call.args.get("expected")
     if expected is not None and expected != len(found.found):
         raise RefusedError("CONFIRM", f"the number has changed: {len(found.found)} jobs match now")

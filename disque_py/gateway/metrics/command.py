@@ -127,7 +127,7 @@ def main(**words: Any) -> None:
     """
     listen: Address = words["listen"]
     if listen.path:
-        raise click.UsageError("--listen takes host:port, no socket")
+        raise click.UsageError("--listen takes host:port, not a socket")
     named, options = connection_of(words)
     selection = Selection(words["queue"], words["not_queue"], words["metrics_max_queues"])
     watchers = Watchers(named, options, selection, discovers=words["discover"])

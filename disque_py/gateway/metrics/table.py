@@ -150,7 +150,7 @@ OLDEST_AGE: Final = _of_queue(
 JOBS_IN: Final = _of_queue(
     "disque_queue_jobs_in_total",
     "counter",
-    "Jobs put into the queue on this node; a job that comes back or moves between nodes counts again.",
+    "Jobs put into the queue on this node; a job that is queued again or moves between nodes counts again.",
     "QSTAT: `jobs-in`",
 )
 JOBS_OUT: Final = _of_queue(
@@ -250,7 +250,9 @@ INFO_METRICS: Final = (
     _info("disque_memory_limit_bytes", "gauge", "The directive maxmemory; 0 means no limit.", "memory", "maxmemory"),
     _info("disque_memory_peak_bytes", "gauge", "Highest memory of jobs and queues so far.", "memory", "used_memory_peak"),
     _info("disque_memory_resident_bytes", "gauge", "Memory of the whole process.", "memory", "used_memory_rss"),
-    _info("disque_memory_level", "gauge", "0; 1: copies go elsewhere; 2: copies are refused; 3: ADDJOB is refused.",
+    _info("disque_memory_level", "gauge", (
+        "0: normal; 1: copies go elsewhere; 2: copies are refused; 3: ADDJOB is refused."
+    ),
           "memory", "memory_level"),
     _info("disque_spilled_jobs", "gauge", "Records whose bodies are on disk.", "memory", "spilled_jobs"),
     _info("disque_spilled_bytes", "gauge", "Bodies that are on disk.", "memory", "spilled_bytes"),
@@ -263,11 +265,13 @@ INFO_METRICS: Final = (
           "total_bodies_read_back"),
     _info("disque_bodies_rescued_total", "counter", "Bodies that had to be taken from the journal.", "memory",
           "total_bodies_rescued"),
-    _info("disque_records", "gauge", "Records of jobs on this node by state, copies included; no number of jobs.", "jobs",
+    _info("disque_records", "gauge", (
+        "Records of jobs on this node by state, copies included; not the number of jobs."
+    ), "jobs",
           Field("queued_jobs", "queued"), Field("active_jobs", "active"),
           Field("waiting_replication_jobs", "waiting_replication"), Field("acked_jobs", "acked"), label="state"),
     _info("disque_keys", "gauge", "Keys of ADDJOB … KEY that this node remembers.", "jobs", "used_keys"),
-    _info("disque_tokens", "gauge", "Answers of GETJOB … TOKEN that can be had again.", "jobs", "tokens"),
+    _info("disque_tokens", "gauge", "Replies of GETJOB … TOKEN that can be requested again.", "jobs", "tokens"),
     _info("disque_node_jobs_added_total", "counter", "Jobs that producers of this node added.", "jobs", "total_jobs_added"),
     _info("disque_node_jobs_delivered_total", "counter", "Jobs that consumers of this node got.", "jobs", "total_jobs_delivered"),
     _info("disque_node_jobs_failed_total", "counter", "Jobs that consumers of this node gave back with NACK.", "jobs",
@@ -285,11 +289,16 @@ INFO_METRICS: Final = (
           "total_jobs_expired"),
     _info("disque_records_evicted_total", "counter", "Records dropped to make room, copies included.", "jobs",
           "total_jobs_evicted"),
-    _info("disque_replication_failures_total", "counter", "ADDJOBs without their copies: timeout, too few nodes or zones; copies that other nodes refused.",
+    _info("disque_replication_failures_total", "counter", (
+        "ADDJOBs that failed to get their copies (timeout, too few nodes or zones), and copies that other nodes"
+        " refused."
+    ),
           "jobs", Field("total_replication_timeouts", "timeout"), Field("total_replication_refusals", "refused"),
           Field("total_replication_short_of_nodes", "nodes"), Field("total_replication_short_of_zones", "zones"),
           label="reason"),
-    _info("disque_jobs_lost_total", "counter", "Jobs that are lost to this node: at-most-once jobs, and unreadable bodies.",
+    _info("disque_jobs_lost_total", "counter", (
+        "Jobs that this node lost: at-most-once jobs, and jobs with unreadable bodies."
+    ),
           "jobs, persistence, memory", Field("total_at_most_once_lost_in_handover", "handover"),
           Field("total_at_most_once_dropped_leaving", "leaving"),
           Field("total_at_most_once_lost_in_restart", "restart"), Field("total_bodies_lost", "body"), label="reason"),
@@ -307,11 +316,13 @@ INFO_METRICS: Final = (
           "persistence", Field("aof_oldest_unsynced_ms", scale=_MS)),
     _info("disque_journal_refusing", "gauge", "0 to 3: commands that are refused because of the disk.", "persistence",
           "aof_refusing"),
-    _info("disque_journal_write_failing", "gauge", "1 while the journal can't be written as it should be, else 0.",
+    _info("disque_journal_write_failing", "gauge", "1 while writing the journal fails, else 0.",
           "persistence", Field("aof_last_write_status", word="err")),
     _info("disque_journal_rewrite_failing", "gauge", "1 if the last rewrite failed, else 0.", "persistence",
           Field("aof_last_bgrewrite_status", word="err")),
-    _info("disque_journal_rewriting", "gauge", "1 while space is won back, else 0.", "persistence",
+    _info("disque_journal_rewriting", "gauge", (
+        "1 while the journal is rewritten to free disk space, else 0."
+    ), "persistence",
           "aof_rewrite_in_progress"),
     _info("disque_journal_delayed_fsyncs_total", "counter", "Times that replies had to wait for the disk with everysec.",
           "persistence", "aof_delayed_fsync"),
@@ -319,7 +330,7 @@ INFO_METRICS: Final = (
     _info("disque_connections_total", "counter", "Clients accepted.", "stats", "total_connections_received"),
     _info("disque_connections_rejected_total", "counter", "Clients turned away: maxclients, protected mode.", "stats",
           "rejected_connections"),
-    _info("disque_commands_total", "counter", "Commands taken from clients.", "stats", "total_commands_processed"),
+    _info("disque_commands_total", "counter", "Commands that clients sent.", "stats", "total_commands_processed"),
     _info("disque_commands_refused_for_memory_total", "counter", "Commands that got -OOM.", "stats", "rejected_for_memory"),
     _info("disque_wrong_passwords_total", "counter", "Wrong passwords of AUTH and HELLO.", "stats", "rejected_passwords"),
     _info("disque_access_refusals_total", "counter", "Commands that users may not run.", "stats", "rejected_permissions"),
@@ -330,7 +341,9 @@ INFO_METRICS: Final = (
           Field("used_cpu_sys", "system"), label="mode"),
     _info("disque_cluster_ok", "gauge", "1 if the node sees a majority of the cluster, else 0.", "cluster",
           Field("cluster_state", word="ok")),
-    _info("disque_cluster_nodes", "gauge", "Nodes without those in handshake, this one included.", "cluster",
+    _info("disque_cluster_nodes", "gauge", (
+        "Nodes that this one knows, itself included; those in handshake don't count."
+    ), "cluster",
           "cluster_size"),
     _info("disque_cluster_reachable_nodes", "gauge", "Other nodes that may be asked for copies.", "cluster",
           "cluster_reachable_nodes"),

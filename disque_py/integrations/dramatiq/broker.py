@@ -366,7 +366,8 @@ class _DisqueConsumer(Consumer):
             self._out.discard(job.id)
             self._set_aside(job, error)
             return None
-        return DisqueMessage(message.copy(options={"disque_job_id": job.id}), job)
+        message.options["disque_job_id"] = job.id
+        return DisqueMessage(message, job)
 
     def _fetch(self) -> bool:
         if not self._await_room(1, self._timeout_ms):

@@ -32,9 +32,13 @@ class DisqueBackend(ResultBackend):
     ) -> None:
         super().__init__(namespace=namespace, encoder=encoder)
         self._client = ProcessClient(url, "dramatiq-results")
+        self._found: ResultSlots | None = None
 
     def _slots(self) -> ResultSlots:
-        return ResultSlots(self._client(), self.namespace)
+        client = self._client()  # A forked child has another one.
+        if self._found is None or self._found.client is not client:
+            self._found = ResultSlots(client, self.namespace)
+        return self._found
 
     def get_result(self, message: Any, *, block: bool = False, timeout: int | None = None) -> Any:
         """Return the result of a message.

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from disque_py.core.batch_callbacks import META_BATCH
 from disque_py.core.batch_state import CALLBACK_ID, CALLBACK_QUEUE, DONE
 from disque_py.core.id_sets import pack_id
+from disque_py.core.job import ACKED
 from disque_py.simulator.checks.cluster_invariants import jobs_of, may_have_died
 from disque_py.simulator.clients.connection import Connection, words
 from disque_py.simulator.oracle import Oracle, Promise, RuleBrokenError
@@ -54,10 +55,11 @@ class Known:
     closing_ms   when CLOSE was sent first; 0: it was not
     closed_ms    when it was answered; 0: it was not
     callbacks    ids of jobs with its name, as they were seen
+    keepers      id of a callback -> node that has it -> its run, and when it was seen there
     is_early     it was made before all nodes had met
     """
 
-    __slots__ = ("callbacks", "closed_ms", "closing_ms", "is_early", "jobs", "made_ms", "name", "refused")
+    __slots__ = ("callbacks", "closed_ms", "closing_ms", "is_early", "jobs", "keepers", "made_ms", "name", "refused")
 
     def __init__(self, name: bytes, now_ms: int, *, is_early: bool) -> None:
         self.name = name
@@ -68,6 +70,7 @@ class Known:
         self.closing_ms = 0
         self.closed_ms = 0
         self.callbacks: dict[bytes, None] = {}
+        self.keepers: dict[bytes, dict[str, tuple[int, int]]] = {}
 
 
 class BatchBook:
@@ -147,17 +150,41 @@ class BatchBook:
                     self._check_done(known, f"{machine.name} has it so")
             for job in jobs_of(machine.broker):
                 if job.meta and job.terms.queue == CALLED and job.meta[0] == META_BATCH:
-                    self.called_back(job.meta[1], job.id)
+                    self.called_back(job.meta[1], job.id, machine)
 
-    def called_back(self, name: bytes, job_id: bytes) -> None:
+    def called_back(self, name: bytes, job_id: bytes, machine: Machine) -> None:
         """A callback of a batch was seen on a node; RuleBrokenError if it comes too early, or is the second one."""
         known = self.by_name.get(name)
-        if known is None or job_id in known.callbacks:
+        if known is None:
+            return
+        if job_id in known.callbacks:
+            known.keepers.setdefault(job_id, {}).setdefault(machine.name, (machine.runs, self._world.now_ms))
             return
         known.callbacks[job_id] = None
         self._check_done(known, "its callback is there")
-        if len(known.callbacks) > 1 and self._is_calm(known):
+        if len(known.callbacks) > 1 and (self._is_calm(known) or self._is_findable(known, job_id)):
             raise RuleBrokenError(ONE_CALLBACK, f"{name!r} has {list(known.callbacks)}", *known.callbacks)
+
+    def _is_findable(self, known: Known, new: bytes) -> bool:
+        """Whether a node that has had an earlier callback for a while is linked to every other node.
+
+        A callback that is made again, because its maker died, is that job: it has the same key.
+        """
+        world = self._world
+        for job_id in known.callbacks:
+            for name, (runs, since_ms) in known.keepers.get(job_id, {}).items():
+                keeper = world.machines[name]
+                if job_id == new or not keeper.is_up or keeper.is_stopped or keeper.runs != runs:
+                    continue
+                job = keeper.broker.find(job_id)
+                others = [machine for machine in world.running() if machine is not keeper]
+                if (
+                    job is not None
+                    and job.state != ACKED
+                    and all(world.network.whole_since_ms(keeper, other) < since_ms for other in others)
+                ):
+                    return True
+        return False
 
     def _is_calm(self, known: Known) -> bool:
         """Whether nothing was wrong since the batch began."""

@@ -3,6 +3,9 @@
 An owner believes that it has a lock from the reply until the lease is over. It counts the lease from the moment when it
 sent the request. That is a part of the time for which the node believes so. The book holds these spans against each
 other, in the world's time. A fence must be above all fences that were answered before its request was sent.
+
+Each ACQUIRE that is answered with another fence spends an attempt. Voters keep the count for `claim-lease-max` after
+the grant, until the work is done. So within that time the next attempt has a higher number.
 """
 
 from __future__ import annotations
@@ -16,6 +19,9 @@ BELIEVED_SHARE: Final = 0.98
 ONE_OWNER: Final = "a lock has one owner"
 FENCES_GROW: Final = "fences of a lock grow"
 DONE_STAYS: Final = "work that is done is not handed out again"
+COUNTED: Final = "each time that a lock is handed out counts"
+# Voters keep attempts at least so long: the shortest `claim-lease-max` of a plan, shortened as leases are.
+KEPT_MS: Final = 1_900
 LIMITED: Final = "a lock is handed out no more often than its owners allow"
 
 
@@ -35,6 +41,8 @@ class LockBook:
     holds      the last belief of each lock and owner
     done       until when the work under a lock is done, and since when
     asked      how often an owner asked for a lock
+    attempts   the last attempt of each lock that was told, as (moment of the answer, fence, number)
+    ending     when an owner last asked to end the work under a lock
     """
 
     def __init__(self) -> None:
@@ -42,6 +50,8 @@ class LockBook:
         self.holds: dict[str, dict[str, Hold]] = {}
         self.done: dict[str, tuple[int, int]] = {}
         self.asked: dict[tuple[str, str], int] = {}
+        self.attempts: dict[str, tuple[int, int, int]] = {}
+        self.ending: dict[str, int] = {}
         self._given_up: dict[tuple[str, str, int], None] = {}
 
     def acquired(self, lock: str, owner: str, fence: int, sent_ms: int, now_ms: int, lease_ms: int) -> None:
@@ -71,8 +81,21 @@ class LockBook:
                     )  # fmt: skip
         holds[owner] = Hold(owner, fence, now_ms, until_ms)
 
-    def releasing(self, lock: str, owner: str, fence: int) -> None:
+    def spent(self, lock: str, fence: int, attempt: int, sent_ms: int, now_ms: int) -> None:
+        """An owner was told the number of its attempt under a fence; RuleBrokenError."""
+        at_ms, known_fence, known = self.attempts.get(lock, (0, 0, 0))
+        is_kept = at_ms < sent_ms and now_ms < at_ms + KEPT_MS and self.ending.get(lock, 0) < at_ms
+        if is_kept and known_fence < fence and attempt <= known:
+            raise RuleBrokenError(
+                COUNTED, f"{lock} with {fence} is attempt {attempt}, after {known} with {known_fence}"
+            )
+        if fence > known_fence:
+            self.attempts[lock] = now_ms, fence, attempt
+
+    def releasing(self, lock: str, owner: str, fence: int, *, now_ms: int = 0, is_done: bool = False) -> None:
         """An owner gives a lock up: it believes no longer that it has it."""
+        if is_done:
+            self.ending[lock] = now_ms
         self._given_up[lock, owner, fence] = None
         self.holds.get(lock, {}).pop(owner, None)
 

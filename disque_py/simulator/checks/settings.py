@@ -22,7 +22,7 @@ RULE = "an answered setting stays"
 Command = tuple[str | bytes | int, ...]
 
 
-class Settings:
+class SettingsChecker:
     """The operators' commands that are under way, and the nodes that were told to forget."""
 
     def __init__(self) -> None:

@@ -112,6 +112,7 @@ class Locker(Actor):
             raise RuleBrokenError("no odd errors", f"{reply!r} for LOCK ACQUIRE")
         fence, attempt, _ = reply
         self.book.counted(lock, owner, attempt, limit)
+        self.book.spent(lock, fence, attempt, sent_ms, self.world.now_ms)
         self.book.acquired(lock, owner, fence, sent_ms, self.world.now_ms, lease_ms)
         if (lock, owner) == (self._lock, self.owner):
             self._fence = fence
@@ -127,7 +128,7 @@ class Locker(Actor):
             return
         done_ms = rng.choice(DONE_MS) if rng.random() < 0.2 else 0
         options = ("DONE", done_ms) if done_ms else ()
-        self.book.releasing(lock, self.owner, fence)
+        self.book.releasing(lock, self.owner, fence, now_ms=self.world.now_ms, is_done=done_ms > 0)
         self._fence = 0
         request = words("LOCK", "RELEASE", lock, self.owner, fence, *options)
         line.ask([(request, self._released, (lock, done_ms, self.world.now_ms))], self.travel())

@@ -19,7 +19,6 @@ from disque_py.simulator.clients.workload import BODIES, EXPECTED_ERRORS, RECONN
 from disque_py.simulator.oracle import RuleBrokenError
 
 if TYPE_CHECKING:
-    from disque_py.simulator.clients.workload import Line
     from disque_py.simulator.oracle import Oracle, Promise
     from disque_py.simulator.plan import ClientPlan, Plan
     from disque_py.simulator.world.world import World
@@ -163,6 +162,3 @@ class Mover(Quitter):
             is_good = True
         if not is_good:
             raise RuleBrokenError("operators are answered", f"{reply!r} for {request!r}")
-
-    def _got(self, reply: Any, line: Line) -> None:
-        super()._got(reply, line)

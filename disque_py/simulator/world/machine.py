@@ -176,6 +176,7 @@ class Machine:
         votes, is_repaired = self.votes_disk.load()
         voting.start(self.broker, votes, is_repaired=is_repaired)
         self.broker.claims.page_keys = VOTES_PAGE_KEYS
+        self.broker.claims.idle_ms = self.world.votes_idle_ms
         if values.maxmemory_spill:
             give_spill_service(self)
         if self.journal_storage is not None:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from mypy_extensions import mypyc_attr
 
+from disque_py.core.grants import IDLE_MS
 from disque_py.simulator.clients.connection import Connection
 from disque_py.simulator.trace import Trace
 from disque_py.simulator.world.codecs import OLD
@@ -52,6 +53,7 @@ class World:
     traffic, network, cuts   frames on their way; connections that begin and end; where no bytes pass
     machines    nodes by name, in order of arrival; those that are down included
     events      how many have happened, in steps of EVENTS_PER_LOOK
+    votes_idle_ms   voters forget keys so long after they counted last
     is_prompt   see the module
     watcher     is told what happens; it may be replaced at any time
     trace       what happened: a running hash, and text if a person wants to read it
@@ -72,6 +74,7 @@ class World:
         self.seed = seed
         self.now_ms = START_MS
         self.events = 0
+        self.votes_idle_ms = IDLE_MS
         self.is_prompt = is_prompt
         self.settings = settings
         self.trace = trace if trace is not None else Trace()

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import os
 import select
+import sys
 import time
+from contextlib import closing
 from datetime import timedelta
 
 import pytest
 
 pytest.importorskip("kombu", reason="the extra celery is not installed")
 
-from client_node import JOB_A, Node
+from client_node import JOB_A, JOB_B, SILENCE, Node, in_turn, jobs_reply
 from disque_py import testing
 from disque_py.client import Job
 from disque_py.client.address import parse_address
 from disque_py.client.put_back import REASON
 from disque_py.integrations.kombu import courier as courier_module
-from disque_py.integrations.kombu.courier import AT_ONCE, REJECTED, Courier
+from disque_py.integrations.kombu.courier import AT_ONCE, GREEN_THREADS, REJECTED, Courier, new_loop
 from disque_py.integrations.kombu.urls import read_options
 from waits import eventually
 
@@ -207,6 +209,7 @@ def test_an_acknowledgement_leaves_soon_without_another_call(client, courier):
     [tag] = held_by(courier, client, "alone", 1, 10)
     courier.ack(1, tag)
     eventually(lambda: not client.qlen("alone", status="running"))
+    assert client.qlen("alone") == 0  # Its lease has not run out.
 
 
 def test_acknowledgements_of_half_the_limit_leave_with_the_next_turn_of_the_loop(patient, client, courier):
@@ -224,6 +227,7 @@ def test_acknowledgements_leave_when_the_program_waits(patient, client, courier)
     courier.ack(1, tag)
     courier.hurry()
     eventually(lambda: not client.qlen("rest", status="running"))
+    assert client.qlen("rest") == 0  # Its lease has not run out.
 
 
 def test_a_closed_courier_has_sent_all_acknowledgements(patient, client, courier):
@@ -241,3 +245,69 @@ def test_a_message_that_was_acknowledged_is_not_given_back(patient, client, cour
     courier.nack_all(1)
     courier.close()
     assert client.qlen("order") == client.qlen("order", status="running") == 0
+
+
+def acknowledged_by(node):
+    """Fetch a job of a scripted node with room for one, and acknowledge it → the courier."""
+    courier = Courier(read_options([f"disque://{node.address}"]))
+    courier.consume(1, ["q"], 1)
+    courier.ack(1, next_of(courier).tag)
+    courier.turn()
+    return courier
+
+
+def test_an_acknowledgement_that_makes_room_leaves_before_the_next_getjob():
+    with Node(answers={"GETJOB": in_turn(jobs_reply(JOB_A), jobs_reply(JOB_B)), "ACKJOB": b":1\r\n"}) as node:
+        courier = acknowledged_by(node)
+        next_of(courier)
+        courier.close()
+    names = [words[0] for words in node.commands if words[0] != b"PING"]
+    assert names[:3] == [b"GETJOB", b"ACKJOB", b"GETJOB"]
+    assert [words[1:] for words in node.named("ACKJOB")] == [[JOB_A.encode()]]
+
+
+@pytest.mark.parametrize("refusal", [b"-LOADING\r\n", b"-ERR odd\r\n"])
+def test_a_refused_acknowledgement_takes_the_long_way(refusal):
+    with Node(answers={"GETJOB": in_turn(jobs_reply(JOB_A), SILENCE), "ACKJOB": in_turn(refusal, b":1\r\n")}) as node:
+        courier = acknowledged_by(node)
+        eventually(lambda: len(node.named("ACKJOB")) == 2)
+        courier.close()
+    assert [words[1:] for words in node.named("ACKJOB")] == [[JOB_A.encode()]] * 2
+
+
+def test_an_acknowledgement_of_a_broken_connection_is_sent_again():
+    with Node(answers={"GETJOB": in_turn(jobs_reply(JOB_A), SILENCE), "ACKJOB": in_turn(SILENCE, b":1\r\n")}) as node:
+        courier = acknowledged_by(node)
+        eventually(lambda: node.named("ACKJOB"))
+        node.drop()
+        eventually(lambda: len(node.named("ACKJOB")) == 2)
+        courier.close()
+
+
+def test_an_acknowledgement_of_a_consumer_that_was_canceled_is_sent(patient, client, courier):
+    [tag] = held_by(courier, client, "canceled", 1, 1)
+    courier.ack(1, tag)
+    courier.consume(1, [], 1)
+    eventually(lambda: not client.qlen("canceled", status="running"))
+    assert client.qlen("canceled") == 0  # Its lease has not run out.
+
+
+def test_an_acknowledgement_after_the_end_of_its_consumer_is_sent(client, courier):
+    """The feed was full, so its GETJOB would have taken the acknowledgement along."""
+    [tag] = held_by(courier, client, "ended", 1, 1)
+    client.add_job("ended", "left")
+    courier.consume(1, [], 1)
+    courier.nack(1, "none")
+    courier.flush()
+    courier.ack(1, tag)
+    eventually(lambda: not client.qlen("ended", status="running"))
+    assert client.qlen("ended") == 1
+
+
+@pytest.mark.parametrize("library", sorted(GREEN_THREADS))
+def test_green_threads_get_the_event_loop_that_they_can_switch(monkeypatch, library):
+    with closing(new_loop()) as loop:
+        assert type(loop).__module__.startswith("uvloop")
+    monkeypatch.setitem(sys.modules, library, sys)
+    with closing(new_loop()) as loop:
+        assert type(loop).__module__.startswith("asyncio")

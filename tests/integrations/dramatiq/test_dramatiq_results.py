@@ -69,3 +69,11 @@ def test_a_pipeline_passes_results_on(broker, backend, start):
     start()
     pipe = (add.message(1, 2) | add.message(3)).run()
     assert pipe.get_result(block=True) == 6
+
+
+def test_the_retention_of_the_queue_is_looked_at_once(backend, calls):
+    for _ in range(3):
+        backend.store_result(dramatiq.Message("default", "add", (), {}, {}), 42, 7_200_000)
+    before = calls("queue")
+    backend.store_result(dramatiq.Message("default", "add", (), {}, {}), 42, 7_200_000)
+    assert calls("queue") == before > 0

@@ -21,7 +21,7 @@ from client_node import (
     jobs_reply,
     wait_until,
 )
-from disque_py.client import AsyncDisque
+from disque_py.client import AsyncDisque, commands
 from disque_py.client.errors import (
     AuthError,
     BatchError,
@@ -214,6 +214,20 @@ def test_a_getjob_continues_on_another_node():
         job = with_client(lambda client: client.get_job("q", timeout_ms=5_000), bad)
         assert job.id == JOB_B
         assert 0 < int(good.named("GETJOB")[0][2]) < 5_000
+
+
+def test_commands_leave_along_with_a_getjob():
+    """They come first, on its connection."""
+
+    async def scenario(client):
+        request = commands.get_jobs("q")
+        request.along = lambda connection: connection.submit(commands.ack(JOB_B).payload(), 1, 5)
+        return [job.id for job in await client.run(request)]
+
+    with Node(answers={"GETJOB": jobs_reply(JOB_A), "ACKJOB": b":1\r\n"}) as node:
+        assert with_client(scenario, node) == [JOB_A]
+        assert [words[0] for words in node.commands] == [b"ACKJOB", b"GETJOB"]
+        assert node.greetings == 2  # The search for a home has a connection of its own.
 
 
 def test_no_job_in_time_is_none():

@@ -43,6 +43,23 @@ def test_one_plain_connection_serves_all_callers():
         assert node.greetings == 1
 
 
+def test_a_connection_that_waited_is_taken_again():
+    """Without a search for a node, unless it is closed by now."""
+    with Node() as node:
+
+        async def scenario(pool, take):
+            assert pool.idle(GET) is None
+            first = await take(GET)
+            pool.give_back(first)
+            assert pool.idle(PING) is None
+            assert pool.idle(GET) is first
+            pool.give_back(first)
+            first.close()
+            assert pool.idle(GET) is None
+
+        with_pool(node, scenario)
+
+
 def test_adds_open_another_connection_only_when_all_are_busy():
     """There are at most pool_size connections."""
     with Node(answers={"ADDJOB": SILENCE}) as node:
@@ -66,7 +83,9 @@ def test_a_getjob_leaves_its_connection_to_the_next():
         async def scenario(pool, take):
             first, second = await take(GET), await take(GET)
             assert first is not second
+            assert not pool.has_idle
             pool.give_back(first)
+            assert pool.has_idle
             assert await take(GET) is first
 
         with_pool(node, scenario)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from cluster_bus.messages import CAP_ASK, CAP_SETTLE
 from disque_py.core import capping
 from disque_py.node import dispatch
 from disque_py.node.dispatch import CAP_ROUNDS_PER_TURN
 from tests.support.brokers import add_node, ask, make_broker, make_client
-from tests.support.copies import advance
+from tests.support.copies import advance, sent, sent_of
 
 
 @pytest.fixture
@@ -80,6 +81,49 @@ def test_a_client_that_waits_with_patterns_gets_the_slot_that_it_waits_for():
     ask(broker, producer, "ADDJOB", "q", "once", 0, "RETRY", 0)
     dispatch.settle(broker)
     assert b"once" in b"".join(waiting.out)
+
+
+@pytest.fixture
+def follower():
+    """A node whose coordinator is another one, and that has six jobs of a queue with a rate."""
+    broker = make_broker(node_id=b"\xff" * 20)
+    client = make_client(broker)
+    ask(broker, client, "QUEUE", "SET", "q", "rate", "100/1s", "rate-by", "user")
+    for _ in range(6):
+        ask(broker, client, "ADDJOB", "q", "x", 0)
+    coordinator = add_node(broker)
+    capping.look(broker)
+    sent(broker)
+    return broker, client, coordinator
+
+
+def test_a_node_asks_for_as_many_slots_as_its_client_asks_for_jobs(follower):
+    """Spec CP4: the client gets one job when the slots come, and the others with its next GETJOB."""
+    broker, client, coordinator = follower
+    assert ask(broker, client, "GETJOB", "COUNT", 5, "FROM", "q") == b""
+    dispatch.settle(broker)
+    assert [item[3] for _, item in sent_of(broker, CAP_ASK)] == [5]
+    capping.on_grant(broker, coordinator, [[1, b"q", b"", None, 5]])
+    dispatch.settle(broker)
+    assert client.out
+    client.out = []
+    assert ask(broker, client, "GETJOB", "COUNT", 5, "FROM", "q").startswith(b"*4\r\n")
+
+
+def test_slots_without_a_client_let_one_job_be_offered_and_the_others_soon(follower):
+    """Spec CP3: a consumer that comes back at once costs no look at all jobs. Other nodes get them, too."""
+    broker, client, coordinator = follower
+    ask(broker, client, "GETJOB", "COUNT", 5, "TIMEOUT", 20, "FROM", "q")
+    dispatch.settle(broker)
+    advance(broker, 30)
+    queue = broker.queues[b"q"]
+    assert queue.length == 0
+    capping.on_grant(broker, coordinator, [[1, b"q", b"", None, 5]])
+    assert queue.length == 1
+    dispatch.settle(broker)
+    assert [item[:2] for _, item in sent_of(broker, CAP_SETTLE)] == [(1, 5)]
+    advance(broker, 300)
+    assert queue.length == 6
 
 
 @pytest.mark.plain

@@ -5,11 +5,21 @@ from __future__ import annotations
 import pytest
 
 from brokers import add_node, ask, make_broker, make_client
-from cluster_bus.messages import BATCHADD, BATCHFLUSH, BATCHFLUSHED, BATCHGOT, BATCHSUM, DELJOB, REPLJOB, SETTING
+from cluster_bus.messages import (
+    ASKSETTINGS,
+    BATCHADD,
+    BATCHFLUSH,
+    BATCHFLUSHED,
+    BATCHGOT,
+    BATCHSUM,
+    DELJOB,
+    REPLJOB,
+    SETTING,
+)
 from copies import advance, make_job, say, sent, sent_of
 from disque_py.core import batch_ends, keeping, replication
 from disque_py.core.batch_state import ABORTED, CLOSED, KEEPERS, LIVE, MADE, PARTS
-from disque_py.core.id_sets import ENTRY_BYTES
+from disque_py.core.id_sets import ENTRY_BYTES, KEY_BYTES
 from disque_py.core.job_attributes import BATCH as BATCH_EXTRA
 from disque_py.core.job_attributes import JobAttributes
 from disque_py.core.job_snapshot import snapshot_of
@@ -262,3 +272,16 @@ def test_no_turn_looks_at_all_batches_because_of_a_link(begin):
     counts = looked_at(broker, lambda: begin(broker, other))
     assert len(counts) >= 2
     assert max(counts) <= 2 * keeping.LOOKED_PER_PART
+
+
+def test_a_node_with_a_report_of_a_batch_that_it_never_heard_of_asks_for_the_settings():
+    """Spec BT3."""
+    broker = make_broker()
+    add_node(broker, number=2)
+    broker.batches.get(b"b")
+    keeping.report_ids(broker, b"b", {ENTRY[:KEY_BYTES]: (COMPLETED, 1)})
+    asked = []
+    for _ in range(25):
+        advance(broker, 1_000)
+        asked.append(len(sent_of(broker, ASKSETTINGS)))
+    assert sum(asked) == 3

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from disque_py.core.grants import IDLE_MS
 from disque_py.simulator.plan import (
     BY_NAME,
     EVENT_FAULTS,
+    FORGETFUL_IDLE_MS,
     JOURNAL_FAULTS,
     LOST_FAULTS,
     NAMES,
@@ -15,6 +17,7 @@ from disque_py.simulator.plan import (
     Keep,
     draw,
 )
+from disque_py.simulator.simulation import Simulation
 from disque_py.simulator.world.codecs import NEW, OLD, PREVIOUS
 from simulated import weathered
 
@@ -100,3 +103,8 @@ def test_clocks_drift_as_far_as_allowed_where_that_is_asked_for():
     plan = draw(1, 1_000, weather="drift")
     assert set(plan.drifts_ppm) == {-5_000, 5_000}
     assert plan.faults == draw(1, 1_000, weather="fair").faults
+
+
+def test_voters_forget_keys_soon_where_that_is_asked_for():
+    assert Simulation(draw(1, 1_000, weather="forgetful")).world["a"].claims.idle_ms == FORGETFUL_IDLE_MS
+    assert Simulation(draw(1, 1_000, weather="clocks")).world["a"].claims.idle_ms == IDLE_MS

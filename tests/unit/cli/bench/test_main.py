@@ -25,13 +25,16 @@ def test_the_list_names_all_tests_and_the_contestants_that_are_here():
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["pong"], "TEST there is no test pong; there are ping, add"),
-        (["-P", "1,x"], "'1,x' is no list of numbers from 1 to 1,000"),
-        (["-c", "0"], "'0' is no list of numbers from 1 to 20,000"),
+        (["pong"], "TEST there is no test pong; the tests are ping, add"),
+        (["-P", "1,x"], "'1,x' is not a list of numbers from 1 to 1,000"),
+        (["-c", "0"], "'0' is not a list of numbers from 1 to 20,000"),
         (["--only", "x"], "NAME there is no contestant x here"),
         (["--server", "disque-server"], "needs {port}"),
         (["--connect", "10.0.0.1:7711"], "is not this machine"),
-        (["--only", "floor", "--reference", "disque-py"], "NAME --reference disque-py is not measured"),
+        (
+            ["--only", "floor", "--reference", "disque-py"],
+            "NAME --reference disque-py is not one of the servers that are measured",
+        ),
         (["--only", "floor", "--without", "floor"], "NAME no contestant is left"),
         (["--jobs", "10000001"], "is not in the range 100<=x<=10000000"),
     ],

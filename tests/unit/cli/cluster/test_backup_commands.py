@@ -78,7 +78,7 @@ def test_a_journals_directory_is_not_taken_for_a_nodes(node, tmp_path):
     run("backup", f"127.0.0.1:{node.port}", "--to", tmp_path / "all", "--keep")
     (tmp_path / "home").mkdir()
     status, text = run("restore", tmp_path / "all", tmp_path / "home" / "disque.aof.d")
-    assert (status, "give the directory it is in" in text) == (2, True)
+    assert (status, "the directory that contains it" in text) == (2, True)
     assert not (tmp_path / "home" / "disque.aof.d").exists()
 
 
@@ -99,7 +99,7 @@ def test_a_backup_that_lies_on_another_machine_is_not_mixed_up_with_ours(node, t
     """Every machine has its /var/lib/disque: ours would be gathered as the other's, and removed."""
     node.answers["CLUSTER NODES"] = bulk_reply(f"{'ab' * 20} 127.0.0.1:7711 myself 0 0 connected\n")
     status, text = run("backup", "--only", f"127.0.0.1:{node.port}", "--to", tmp_path / "all")
-    assert (status, "is not of node abababab" in text) == (1, True)
+    assert (status, "does not belong to node abababab" in text) == (1, True)
     assert (tmp_path / "node").exists()
     assert not (tmp_path / "all").exists()
 

@@ -114,10 +114,10 @@ def test_an_existing_file_is_not_overwritten(tmp_path):
     refuse_occupied(tmp_path / "new.tar")
     (tmp_path / "old.tar").touch()
     for path in (tmp_path, tmp_path / "old.tar"):
-        with pytest.raises(BackupError, match="there already"):
+        with pytest.raises(BackupError, match="exists already"):
             refuse_occupied(path)
     (tmp_path / "other.new").mkdir()
-    with pytest.raises(BackupError, match=r"other.new is there: if it is the rest of an earlier backup"):
+    with pytest.raises(BackupError, match=r"other.new exists: if an earlier backup was interrupted"):
         refuse_occupied(tmp_path / "other")
 
 
@@ -131,7 +131,7 @@ def test_a_path_that_means_another_nodes_backup_here_is_not_gathered(make_backup
     """Nodes of many machines have equal paths: what lies here under that name may be this machine's."""
     path = str(make_backup(ME))
     refuse_foreign([(ME.hex(), path)])
-    with pytest.raises(BackupError, match=f"not of node {OTHER.hex()[:8]}"):
+    with pytest.raises(BackupError, match=f"does not belong to node {OTHER.hex()[:8]}"):
         refuse_foreign([(ME.hex(), path), (OTHER.hex(), path)])
 
 
@@ -246,7 +246,7 @@ def test_a_description_names_files_of_a_journal_only(make_backup, tmp_path):
     """A name like ../../x would lead elsewhere."""
     backup = make_backup()
     (backup / DESCRIPTION_NAME).write_bytes(encode_description(Description(ME, WALL_MS, {"../x": 1}, 0)))
-    with pytest.raises(BackupError, match="no file of a journal"):
+    with pytest.raises(BackupError, match="not a file of a journal"):
         restored(backup, tmp_path)
 
 

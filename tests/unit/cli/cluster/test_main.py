@@ -171,7 +171,7 @@ def test_nodes_that_do_not_join_in_time_are_exit_status_1(pair):
     a, b = pair(flags_of_b="handshake")
     result = run("create", place(a), place(b))
     assert result.exit_code == 1
-    assert "The cluster is not whole" in result.output
+    assert "The cluster is not ready" in result.output
 
 
 @pytest.mark.parametrize("by_id", [False, True])

@@ -49,7 +49,7 @@ def test_every_node_has_a_role():
     [
         ({"id": "f" * 40}, f"The voter {IDS[0]} is unknown"),
         ({"error": "Connection refused"}, "does not answer"),
-        ({"is_leaving": True}, "is leaving: CLUSTER VOTERS ADD another node"),
+        ({"is_leaving": True}, "is leaving. To replace it: CLUSTER VOTERS ADD another node"),
     ],
 )
 def test_a_voter_that_can_not_be_counted_on_is_a_problem(fields, words):
@@ -90,7 +90,7 @@ def test_two_first_lists_are_a_conflict():
 
 def test_an_even_number_and_a_single_voter_are_hints():
     """A cluster of two nodes can't have more than one voter that helps."""
-    assert "2 voters, an even number: 1 may lose as many" in VotersView(cluster(told(*IDS[:2]))).hints()[0]
+    assert "2 voters, an even number: with 1 as many may fail" in VotersView(cluster(told(*IDS[:2]))).hints()[0]
     assert "one voter" in VotersView(cluster(*[told(IDS[0])] * 3)).hints()[0]
     assert VotersView(cluster(*[told(IDS[0])] * 2)).hints() == []
     assert VotersView(cluster(*[told(*IDS[:3])] * 3)).hints() == []

@@ -81,7 +81,7 @@ def test_h_as_last_word_is_help():
         (["-i", "-1"], "-i: '-1' is no number of seconds"),
         (["-r", "many"], "-r: 'many' is no whole number"),
         (["-x"], "-x and -X need a command"),
-        (["-x", "-X", "t", "PING", "t"], "-x and -X both want standard input"),
+        (["-x", "-X", "t", "PING", "t"], "-x and -X can't be used together: both read standard input"),
         (["-X", "tag", "PING"], "-X: no argument is 'tag'"),
         (["--stat", "PING"], "--stat takes no command, but got 'PING'"),
         (["--pipe", "--json"], "--pipe has no JSON output: leave --json out"),

@@ -26,7 +26,7 @@ WORDS = {
     ("words", "message"),
     [
         (["--node", "a:x"], "not a port"),
-        (["--listen", "/tmp/socket"], "no socket"),
+        (["--listen", "/tmp/socket"], "not a socket"),
         (["--url", "http://a"], "--url: "),
         (["--key", "k", "--tls"], "--key needs --cert"),
         (["--cacert", "c"], "need --tls"),

@@ -94,10 +94,34 @@ def test_a_second_callback_breaks_the_rule(story):
     story.book.closing(NAME)
     for promise in story.jobs:
         promise.acked_ms = story.world.now_ms
-    story.book.called_back(NAME, b"one")
-    story.book.called_back(NAME, b"one")
+    story.book.called_back(NAME, b"one", story.world.machines["a"])
+    story.book.called_back(NAME, b"one", story.world.machines["a"])
     with pytest.raises(RuleBrokenError, match=ONE_CALLBACK):
-        story.book.called_back(NAME, b"two")
+        story.book.called_back(NAME, b"two", story.world.machines["a"])
+
+
+def called_twice(story, first, second, *, is_lost=False):
+    """Two callbacks while something is wrong; the node that has the first one may be lost in between."""
+    story.oracle.faults = 1
+    machines = story.world.machines
+    for _ in range(2):
+        story.book.called_back(NAME, first, machines["a"])
+    story.world.run(1_000)
+    if is_lost:
+        story.world.crash("a")
+    story.book.called_back(NAME, second, machines["b"])
+
+
+def test_a_second_callback_breaks_the_rule_where_a_linked_node_has_the_first_one(story):
+    """Spec BT4: both have one key."""
+    first, second = (promise.id for promise in story.jobs[:2])
+    with pytest.raises(RuleBrokenError, match=ONE_CALLBACK):
+        called_twice(story, first, second)
+
+
+def test_a_second_callback_may_come_where_the_first_one_is_lost(story):
+    first, second = (promise.id for promise in story.jobs[:2])
+    called_twice(story, first, second, is_lost=True)
 
 
 def test_a_job_that_was_refused_and_lives_on_may_be_counted(story):

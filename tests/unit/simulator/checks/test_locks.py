@@ -66,3 +66,29 @@ def test_the_first_answer_of_an_owner_keeps_to_its_limit():
         book.counted("l", "one", 3, 2)
     book.asking("l", "one")
     book.counted("l", "one", 3, 2)
+
+
+def test_an_attempt_that_is_not_counted_breaks_the_rule():
+    """Spec CL9."""
+    book = LockBook()
+    book.spent("l", 5, 1, 1_000, 1_010)
+    book.spent("l", 5, 1, 1_100, 1_110)  # It was renewed.
+    book.spent("l", 6, 2, 1_200, 1_210)
+    with pytest.raises(RuleBrokenError, match="each time that a lock is handed out counts"):
+        book.spent("l", 7, 2, 1_300, 1_310)
+
+
+@pytest.mark.parametrize(("sent_ms", "now_ms"), [(1_005, 1_020), (2_990, 3_000)])
+def test_attempts_that_cross_or_are_kept_no_longer_may_be_the_same(sent_ms, now_ms):
+    """Spec CL9: the count is kept for `claim-lease-max`."""
+    book = LockBook()
+    book.spent("l", 5, 1, 1_000, 1_010)
+    book.spent("l", 6, 1, sent_ms, now_ms)
+
+
+def test_attempts_begin_anew_when_the_work_is_done():
+    """Spec CL9."""
+    book = LockBook()
+    book.spent("l", 5, 3, 1_000, 1_010)
+    book.releasing("l", "one", 5, now_ms=1_050, is_done=True)
+    book.spent("l", 6, 1, 1_300, 1_310)

@@ -6,7 +6,7 @@ import pytest
 
 from cluster_bus.messages import SETTING
 from disque_py.node import dispatch
-from disque_py.simulator.checks.settings import RULE, Settings, apart, check_kept
+from disque_py.simulator.checks.settings import RULE, SettingsChecker, apart, check_kept
 from disque_py.simulator.oracle import RuleBrokenError
 from simulated import ask, joined
 
@@ -27,7 +27,7 @@ def perform(world, settings, name, *command):
 
 
 def test_an_answered_setting_is_on_disk_and_stays(world):
-    machine = perform(world, Settings(), "a", *SET)
+    machine = perform(world, SettingsChecker(), "a", *SET)
     assert list(machine.settings_disk.promised) == [(b"q", b"lease")]
     world.crash("a")
     world.restart("a")
@@ -35,7 +35,7 @@ def test_an_answered_setting_is_on_disk_and_stays(world):
 
 
 def test_a_setting_that_a_start_does_not_find_is_told(world):
-    machine = perform(world, Settings(), "a", *SET)
+    machine = perform(world, SettingsChecker(), "a", *SET)
     world.crash("a")
     machine.settings_disk.file.data = b""
     world.restart("a")
@@ -52,11 +52,11 @@ def test_an_answer_before_the_file_is_told(world, monkeypatch):
 
     monkeypatch.setattr("disque_py.simulator.world.settings_disk.SettingsDisk.write", forget)
     with pytest.raises(RuleBrokenError, match=RULE):
-        perform(world, Settings(), "a", *SET)
+        perform(world, SettingsChecker(), "a", *SET)
 
 
 def test_a_reset_node_need_not_keep_settings(world):
-    settings = Settings()
+    settings = SettingsChecker()
     perform(world, settings, "a", *SET)
     machine = perform(world, settings, "a", "CLUSTER", "RESET")
     assert machine.settings_disk.promised == {}
@@ -67,5 +67,5 @@ def test_nodes_with_different_settings_are_told(world, monkeypatch):
     """A defect on purpose: a node does not merge what others tell."""
     assert apart(world) == ""
     monkeypatch.setitem(dispatch.MESSAGES, SETTING, lambda broker, sender, items: None)
-    perform(world, Settings(), "a", *SET)
+    perform(world, SettingsChecker(), "a", *SET)
     assert apart(world) != ""

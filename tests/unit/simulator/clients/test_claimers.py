@@ -61,6 +61,19 @@ def test_a_worker_that_comes_late_is_fenced_by_a_later_delivery():
     assert worker.oracle.errors == {"FENCED": 1}
 
 
+def test_a_worker_that_hears_that_its_job_is_gone_believes_no_longer_that_it_has_it():
+    """Spec EX5: the claim ends with the answer to its WORKING."""
+    plan = small_plan(3, weather="fair", duration_ms=1, clients=())
+    worker = ClaimWorker(joined("a"), Oracle(), plan, ClientPlan(0, "claim worker"))
+    worker.claims.added(b"one", ("ann",), 0)
+    worker.claims.delivered(b"one", 5, 1, 10_000, 0, 10, "a", 1)
+    about = (Work(b"one", 5, 1, 10_000), False, 20)
+    worker._extended(Exception("TOOLATE …"), about)
+    assert worker.claims.beliefs["ann"]
+    worker._extended(Exception("NOJOB …"), about)
+    assert not worker.claims.beliefs["ann"]
+
+
 @pytest.mark.parametrize("weather", ["fair", "halves", "pauses", "drift"])
 def test_claims_keep_their_rules_in_all_weathers(weather):
     """Spec EX3, EX6."""

@@ -1,0 +1,65 @@
+"""An ADDJOB that the node makes itself: the job of a schedule's tick, the callback of a batch.
+
+It goes to the handler of the command as if a client had sent it. So it has the same options, keys and refusals. Its
+reply is released when the job's record is safe, like that of any client.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from disque_py.core.broker import Broker
+from disque_py.core.client import WROTE, Client
+from disque_py.core.errors import CommandError
+from disque_py.resp.replies import error
+
+
+class OwnPort:
+    """The connection of an ADDJOB of the node's own: its reply goes to `take` (ports.ClientPort)."""
+
+    def __init__(self, take: Callable[[bytes], None]) -> None:
+        self._take = take
+        self.client: Client | None = None
+
+    def wake(self) -> None:
+        """Hand the reply over, which is released now."""
+        client = self.client
+        if client is not None and client.out:
+            reply = b"".join(client.out)
+            client.out = []
+            self._take(reply)
+
+    def close(self, *, after_replies: bool) -> None:
+        """Do nothing: there is no connection."""
+
+    def input_bytes(self) -> int:
+        """Return 0."""
+        return 0
+
+    def output_bytes(self) -> int:
+        """Return 0."""
+        return 0
+
+
+def add(broker: Broker, argv: list[bytes], take: Callable[[bytes], None]) -> Client:
+    """Run the words of an ADDJOB. `take` gets the reply, also that of a refusal, when this function has returned.
+
+    Return the client that waits for the reply.
+    """
+    recurring = broker.recurring
+    addjob = recurring.addjob
+    assert addjob is not None
+    port = OwnPort(take)
+    client = port.client = Client(0, port, "", broker.now_ms)
+    recurring.is_internal = True
+    try:
+        reply = addjob(broker, client, argv)
+    except CommandError as refused:
+        reply = error(refused.text)
+    finally:
+        recurring.is_internal = False
+    if reply is not None:
+        client.reply(reply)
+        client.wrote = WROTE
+        broker.outbox.clients[client] = None
+    return client
