@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from disque_py.simulator.world.disk import DELAYS_MS
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
     from disque_py.simulator.plan import Fault
     from disque_py.simulator.world.disk import SimDisk
     from disque_py.simulator.world.folder import SimFolder
+    from disque_py.simulator.world.world import World
 
 FOR_EVER_MS: Final = 1 << 60
 TROUBLES: Final = ("slow", "stuck", "full", "sync fails", "write fails")
@@ -20,7 +22,7 @@ class Health:
     """The health of a disk.
 
     is_troubled   whether it is slow, stuck, full or failing now
-    well_ms       when its last trouble ended; FOR_EVER_MS while one lasts
+    well_ms       when its last trouble ended, or work that a slow disk had begun; FOR_EVER_MS while one lasts
     """
 
     __slots__ = ("well_ms",)
@@ -40,6 +42,14 @@ class Health:
     def get_well(self, now_ms: int) -> None:
         """Note that all troubles are over."""
         self.well_ms = now_ms
+
+    def follow(self, world: World, disk: SimDisk) -> None:
+        """Count work as trouble until it is done, if the disk was slow when it began."""
+        disk.on_late = partial(self._on_late, world)
+
+    def _on_late(self, world: World) -> None:
+        if not self.is_troubled:
+            self.well_ms = world.now_ms
 
     def is_well(self, since_ms: int) -> bool:
         """Return whether there has been no trouble since this moment."""

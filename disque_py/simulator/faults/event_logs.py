@@ -69,5 +69,6 @@ class EventLogFaults:
         def heal() -> None:
             cure(folder, disk, CAPACITY_BYTES)
             event_logs.health.get_well(self._targets.world.now_ms)
+            event_logs.health.follow(self._targets.world, disk)
 
         return f"disk under the events of {machine.name}: {kind}", heal

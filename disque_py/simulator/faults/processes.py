@@ -137,6 +137,7 @@ class ProcessFaults:
         def heal() -> None:
             cure(folder, disk, CAPACITY_BYTES)
             journal_storage.health.get_well(self._targets.world.now_ms)
+            journal_storage.health.follow(self._targets.world, disk)
             journal_storage.is_ill = False
             if journal_storage.has_refused:
                 self._targets.rise(machine)

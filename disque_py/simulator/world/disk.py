@@ -36,6 +36,7 @@ class SimDisk:
     delays_ms   (least, most) by lane; may be changed at any time: a disk that gets slow
     is_stuck    while it is set nothing gets done; `free` ends it
     is_crashed  nothing is done or heard any more
+    on_late     called when work is done that took longer because the disk was slow when it began
     on_crash    called when work has come to the crash that the folder was asked for (`SimFolder.crash_in`)
     """
 
@@ -52,6 +53,7 @@ class SimDisk:
         self.delays_ms = list(delays_ms)
         self.is_stuck = False
         self.is_crashed = False
+        self.on_late: Callable[[], None] | None = None
         self.on_crash: Callable[[], None] | None = None
         self.lanes = [Lane(self, number) for number in range(LANES)]
 
@@ -101,9 +103,10 @@ class Lane:
     tasks       started, in order; the first is being done
     ended       done and not yet heard of
     is_held_up  the first was due while the disk was stuck
+    is_slow     the first began while the disk was slow
     """
 
-    __slots__ = ("disk", "ended", "is_held_up", "number", "tasks")
+    __slots__ = ("disk", "ended", "is_held_up", "is_slow", "number", "tasks")
 
     def __init__(self, disk: SimDisk, number: int) -> None:
         self.disk = disk
@@ -111,6 +114,7 @@ class Lane:
         self.tasks: deque[tuple[Work, Done]] = deque()
         self.ended: deque[tuple[Done, Any]] = deque()
         self.is_held_up = False
+        self.is_slow = False
 
     def start(self, work: Work, done: Done) -> None:
         """Behind what is there already."""
@@ -121,6 +125,7 @@ class Lane:
     def begin(self) -> None:
         """The first task takes its time."""
         disk = self.disk
+        self.is_slow = disk.delays_ms[self.number] != DELAYS_MS[self.number]
         disk.schedule(disk.rng.randint(*disk.delays_ms[self.number]), self._on_time)
 
     def _on_time(self) -> None:
@@ -130,6 +135,8 @@ class Lane:
         if disk.is_stuck:
             self.is_held_up = True
             return
+        if self.is_slow and disk.on_late is not None:
+            disk.on_late()
         work, done = self.tasks.popleft()
         try:
             result = run(work, disk.folder)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from random import Random
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from disque_py.simulator.faults.disks import TROUBLES, afflict, cure
-from disque_py.simulator.world.disk import DELAYS_MS
+from disque_py.simulator.faults.disks import TROUBLES, Health, afflict, cure
+from disque_py.simulator.world.disk import DELAYS_MS, SimDisk
 
 
 class Patient:
@@ -41,3 +42,20 @@ def test_a_cure_ends_what_an_affliction_began(kind):
     assert vars(patient) != well
     cure(patient, patient, 1_000)
     assert vars(patient) == well
+
+
+@pytest.mark.parametrize("began_slow", [True, False])
+def test_work_that_began_on_a_slow_disk_is_trouble_until_it_is_done(began_slow):
+    """Docs/simulator.md: a fault excuses decisions of its own time, and its last work belongs to it."""
+    asked: list[Any] = []
+    world, folder, health = cast(Any, SimpleNamespace(now_ms=500)), cast(Any, SimpleNamespace()), Health()
+    disk = SimDisk(folder, lambda _ms, call: asked.append(call), Random(1))
+    if began_slow:
+        disk.delays_ms = [(20, 2_000)] * len(DELAYS_MS)
+    disk.start(0, lambda _: None, lambda _: None)
+    disk.delays_ms = list(DELAYS_MS)
+    health.get_well(world.now_ms)
+    health.follow(world, disk)
+    world.now_ms = 1_500
+    asked[0]()
+    assert health.well_ms == (1_500 if began_slow else 500)
