@@ -3,8 +3,8 @@
 Two jobs of one tick break the rule if all nodes were linked, and no fault lasted, since a while before the first one
 was seen. Ticks of two generations are two ticks: a node fires those of the older one until it hears of the SET (spec
 SD5). A job's id says its key, and so its generation. A generation that no running node knows any more makes no job. A
-recorded tick must not fall on any node. A tick is recorded within seconds, although each node leaves it to those before
-it in rank.
+recorded tick must not fall on any node, unless a reset makes the node forget the schedule. A tick is recorded within
+seconds, although each node leaves it to those before it in rank.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 from disque_py.core.firing import ADD_MS, KEY_PREFIX, META_SCHEDULE, META_TICK
 from disque_py.core.keys import KEY_AT, KEY_END, key_chars
+from disque_py.core.recurring import Schedule
 from disque_py.simulator.oracle import Oracle, RuleBrokenError
 from disque_py.simulator.world.world import World
 
@@ -59,7 +60,7 @@ class TickBook:
         self.jobs: dict[Tick, dict[bytes, Seen]] = {}
         self.generations: dict[bytes, dict[int, Generation]] = {}
         self._ticks: dict[bytes, Tick] = {}
-        self._last: dict[tuple[str, int, bytes, int], int] = {}
+        self._last: dict[tuple[str, int, bytes, int], tuple[Schedule, int]] = {}
         # Whether all nodes were linked, and none leaves, at each look since this moment.
         self._whole_ms = world.now_ms
 
@@ -92,9 +93,11 @@ class TickBook:
             for schedule in machine.broker.recurring.known.values():
                 key = (machine.name, machine.runs, schedule.name, schedule.progress.generation)
                 last_ms = schedule.progress.last_ms
-                if last_ms < self._last.get(key, 0):
+                # A node that is reset forgets the schedule, and may learn an older state of it first.
+                known_as, known_ms = self._last.get(key, (schedule, 0))
+                if known_as is schedule and last_ms < known_ms:
                     raise RuleBrokenError(NEVER_FALLS, f"{schedule.name!r} of {machine.name} went back to {last_ms}")
-                self._last[key] = last_ms
+                self._last[key] = schedule, last_ms
                 is_wanted = schedule.next_ms and not schedule.is_paused and schedule.name not in failing
                 late_ms = machine.broker.wall_ms - schedule.next_ms
                 if is_wanted and late_ms > LATE_MS and now_ms > self._whole_ms + LATE_MS + CALM_MS:

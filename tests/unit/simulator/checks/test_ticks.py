@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from disque_py.core.keys import key_chars
+from disque_py.core.recurring import Schedule
 from disque_py.simulator.checks.ticks import STALE_MS, Generation, Tick, TickBook
-from disque_py.simulator.oracle import RuleBrokenError
+from disque_py.simulator.oracle import Oracle, RuleBrokenError
 from disque_py.simulator.simulation import Simulation
-from simulated import small_plan
+from simulated import ask, joined, small_plan
 
 TICK = Tick(b"s", 7, b"1000")
 
@@ -57,3 +58,22 @@ def test_the_id_of_a_job_says_the_generation_of_its_tick(book):
     job_id = b"D-00000000-%b======-0001" % key_chars(b"q", b"x-disque-tick:s:7:1000")
     assert book.tick_of(b"s", b"1000", job_id) == TICK
     assert book.tick_of(b"s", b"2000", job_id).generation == 0
+
+
+def test_a_recorded_tick_never_falls_unless_a_reset_makes_the_node_forget_it():
+    """Spec SD5: a node that was reset may learn an older state first."""
+    world = joined("a")
+    assert ask(world, "a", "SCHEDULE", "SET", "s", "EVERY", "1000ms", "QUEUE", "q", "TTL", 6) == b"OK"
+    world.run(3_000)
+    known = world.machines["a"].broker.recurring.known
+    book = TickBook(world, Oracle())
+    book.look()
+    older = Schedule(b"s", known[b"s"].definition, known[b"s"].packed)
+    older.progress = known[b"s"].progress._replace(last_ms=1)
+    known[b"s"], newer = older, known[b"s"]
+    book.look()
+    newer.progress, known[b"s"] = older.progress._replace(last_ms=2), newer
+    book.look()
+    newer.progress = newer.progress._replace(last_ms=1)
+    with pytest.raises(RuleBrokenError, match="never falls"):
+        book.look()
