@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgpack
 import pytest
 
 from brokers import add_node, ask_parsed, make_broker, make_client
@@ -13,6 +14,12 @@ from disque_py.core.event_packing import Noted
 from disque_py.core.job import ACKED
 from disque_py.event_format import CANCELED_EVENT
 from disque_py.node import dispatch
+
+
+def cancellations(broker):
+    """The events of canceled jobs that the broker has noted."""
+    noted = [event for packed, _ in broker.events.take() for event in msgpack.unpackb(packed)]
+    return [event for event in noted if event[0] == CANCELED_EVENT]
 
 
 def test_linked_nodes_are_told():
@@ -45,7 +52,7 @@ def test_the_event_says_which_job_took_the_place():
     job = hold(broker, c)
     changing.fail(broker, job, b"an older failure")
     say(broker, c, REPLACED, (job.id, make_id(2)))
-    (canceled,) = [event for event in broker.events._events if event[0] == CANCELED_EVENT]
+    (canceled,) = cancellations(broker)
     assert canceled[-1]["error"] == f"replaced by {make_id(2).decode()}"
 
 
@@ -55,7 +62,7 @@ def test_the_event_of_another_cancellation_has_no_error():
     job = hold(broker)
     changing.fail(broker, job, b"an older failure")
     acks.acknowledge(broker, job, is_news=True, is_canceled=True)
-    (canceled,) = [event for event in broker.events._events if event[0] == CANCELED_EVENT]
+    (canceled,) = cancellations(broker)
     assert "error" not in canceled[-1]
 
 
