@@ -94,31 +94,31 @@ def test_a_keeper_that_is_closed_extends_nothing(client, name, make_keeper):
     assert client.get_job(name, timeout_ms=60_000) is not None
 
 
-def test_a_lease_is_extended_for_one_more_lease_after_the_end_of_the_work(client, name, make_keeper):
-    keeper = make_keeper(2)
-    job = fetched(client, name, 2)
+def ending(client, name, make_keeper, lease_s):
+    """A keeper, and a job whose work has ended."""
+    keeper = make_keeper(lease_s)
+    job = fetched(client, name, lease_s)
     keeper.add(job)
     keeper.remove_later(job)
+    return keeper, job
+
+
+def test_a_lease_is_extended_for_one_more_lease_after_the_end_of_the_work(client, name, make_keeper):
+    keeper, job = ending(client, name, make_keeper, 2)
     assert keeper.is_ending(job)
     assert client.get_job(name, timeout_ms=60_000).id == job.id
     assert not keeper.holds(job)
 
 
 def test_a_job_that_comes_again_is_not_ending(client, name, make_keeper):
-    keeper = make_keeper(60)
-    job = fetched(client, name, 60)
-    keeper.add(job)
-    keeper.remove_later(job)
+    keeper, job = ending(client, name, make_keeper, 60)
     keeper.add(job)
     assert not keeper.is_ending(job)
     assert keeper.holds(job)
 
 
 def test_a_settled_job_is_not_ending(client, name, make_keeper):
-    keeper = make_keeper(60)
-    job = fetched(client, name, 60)
-    keeper.add(job)
-    keeper.remove_later(job)
+    keeper, job = ending(client, name, make_keeper, 60)
     assert keeper.remove(job)
     keeper.remove_later(job)
     assert not keeper.is_ending(job)

@@ -138,39 +138,31 @@ def tasks_that_end_together(broker):
     return ends, short, long
 
 
-def test_tasks_that_end_together_share_an_acknowledgement(broker, work, client, name, calls):
+def commands_that_acknowledge(count, broker, work, client, name, calls):
+    """The ACKJOBs of so many tasks that end together, while another one runs on."""
     working, eventually = work
 
     async def main():
         ends, short, long = tasks_that_end_together(broker)
-        for task in (short, short, short, long):
+        for task in (*[short] * count, long):
             await task.kiq()
         async with working(broker, wait_tasks_timeout=0.1):
-            await eventually(lambda: len(broker.held) == 4)
+            await eventually(lambda: len(broker.held) == count + 1)
             before = calls("ackjob")
             ends.set()
             await eventually(lambda: client.qlen(name, status="running") == 1)
-            assert calls("ackjob") == before + 1
+            return calls("ackjob") - before
 
-    asyncio.run(main())
+    return asyncio.run(main())
+
+
+def test_tasks_that_end_together_share_an_acknowledgement(broker, work, client, name, calls):
+    assert commands_that_acknowledge(3, broker, work, client, name, calls) == 1
 
 
 def test_a_job_under_a_claim_is_acknowledged_with_its_fence(broker, work, client, name, calls):
-    working, eventually = work
     client.set_queue(name, assign="quorum")
-
-    async def main():
-        ends, short, long = tasks_that_end_together(broker)
-        for task in (short, short, long):
-            await task.kiq()
-        async with working(broker, wait_tasks_timeout=0.1):
-            await eventually(lambda: len(broker.held) == 3)
-            before = calls("ackjob")
-            ends.set()
-            await eventually(lambda: client.qlen(name, status="running") == 1)
-            assert calls("ackjob") == before + 2
-
-    asyncio.run(main())
+    assert commands_that_acknowledge(2, broker, work, client, name, calls) == 2
 
 
 def test_a_worker_that_stops_sends_its_last_acknowledgements(broker, work, client, name):
