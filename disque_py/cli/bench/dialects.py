@@ -17,7 +17,7 @@ import hiredis
 
 def packed(*words: bytes | str | int) -> bytes:
     """Return a command in RESP."""
-    return bytes(hiredis.pack_command(words))  # type: ignore[arg-type]
+    return bytes(hiredis.pack_command(words))  # type: ignore[arg-type]  # Its stubs name a tuple of one word.
 
 
 @dataclass(frozen=True, slots=True)
