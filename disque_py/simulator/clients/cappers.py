@@ -30,7 +30,7 @@ REPEATING: Final = ("fetcher", "filtered consumer")
 
 
 class Capper(Actor):
-    """One operator, on any node."""
+    """One operator, on any node; `book` is shared by all."""
 
     def __init__(self, world: World, oracle: Oracle, plan: Plan, client: ClientPlan) -> None:
         super().__init__(world, oracle, plan, client)
