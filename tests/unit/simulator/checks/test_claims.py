@@ -171,7 +171,8 @@ def test_a_node_whose_claim_another_one_renewed_keeps_the_value_but_believes_not
     assert world.ask("b", "WORKING", job_id, "FENCE", first.fence) == 1
     world.run(1_100)
     a, b = (world.machines[name].broker.exclusive.running.get(job_id) for name in "ab")
-    assert a is not None and a.is_elsewhere
+    assert a is not None
+    assert a.is_elsewhere
     assert b is None
     deliver(found, job_id, first.fence + 1, sent_ms=20_000, now_ms=20_010)
     found.look_at_nodes(job_id, first.fence + 1, world.machines["c"], nodes(world))
