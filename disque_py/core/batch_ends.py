@@ -18,7 +18,7 @@ from functools import partial
 from typing import Any, Final
 
 from cluster_bus.messages import BATCHFLUSH
-from cluster_bus.node import FAIL, FORGOTTEN, LEAVING, Node
+from cluster_bus.node import FAIL, FORGOTTEN, LEAVING, UNKNOWN, Node
 from disque_py.core import keeping, stalling
 from disque_py.core.batch_state import (
     CALLBACK_BODY,
@@ -93,6 +93,11 @@ def _repeat_flushes(broker: Broker) -> None:
         if broker.now_ms - flush.sent_ms < RETRY_MS:
             return
         del flushes[number]
+        batch = broker.batches.by_name.get(flush.name)
+        if batch is None or not keeping.is_primary(broker, batch):
+            if batch is not None and batch.flush == number:
+                batch.flush = 0
+            continue
         flushes[number] = flush  # The last one that was asked is the last.
         flush.sent_ms = broker.now_ms
         flush.nodes = dict.fromkeys([node for node in flush.nodes if node.is_linked])
@@ -122,6 +127,7 @@ def _looked_at(broker: Broker) -> Iterator[None]:
         if not batch.is_known:
             continue
         if not keeping.is_primary(broker, batch):
+            _look_for_keepers(broker, batch)
             if batch.is_closed and batch.live and broker.me in batch.keepers:
                 # The others may have heard of an end, and said that the batch is done, while this node was cut off.
                 keeping.send_digests(broker, batch, batch.keepers)
@@ -140,6 +146,21 @@ def _looked_at(broker: Broker) -> Iterator[None]:
         done_ms = int(batch.fields.get(DONE, b"0"))
         if is_idle and (not done_ms or broker.wall_ms - done_ms >= KEPT_MS):
             keeping.change(broker, batch, [(RESET_FIELD, b"")])
+
+
+def _look_for_keepers(broker: Broker, batch: Batch) -> None:
+    """Become a keeper of a batch whose keepers were all forgotten, left or were reset. Spec BT3.
+
+    A report does the same immediately (keeping.report_ids). But if no job ends any more, no report comes, and the batch
+    would neither be done nor be forgotten. A node that has just joined knows no other node yet, so it waits for the
+    next look.
+    """
+    keeperless = broker.batches.keeperless
+    if any(not node.flags & (FORGOTTEN | UNKNOWN) for node in batch.keepers):
+        keeperless.pop(batch.name, None)
+    elif broker.now_ms - keeperless.setdefault(batch.name, broker.now_ms) >= LOOK_MS:
+        del keeperless[batch.name]
+        keeping.become_keeper(broker, batch)
 
 
 def _lost_after_ms(batch: Batch) -> int:
@@ -184,7 +205,7 @@ def _look_at(broker: Broker, name: bytes) -> None:
             keeping.change(broker, batch, [(DONE, b"")])
         elif CALLBACK_QUEUE in batch.fields and CALLBACK_ID not in batch.fields:
             broker.batches.callbacks.setdefault(name, 0)
-    elif batch.is_closed and not live and not batch.flush:
+    elif batch.is_closed and not live and not batch.flush and name not in broker.batches.reporting:
         linked = broker.cluster.linked
         if not linked:
             _done(broker, batch)
@@ -205,7 +226,7 @@ def on_batchflush(broker: Broker, sender: Node, items: list[Any]) -> None:
     for number, name, *_ in items:
         if type(number) is not int or type(name) is not bytes:
             raise ValueError("a question about reports that is none")
-        broker.batches.flush_answers.append((sender, number, name))
+        broker.batches.flush_answers[sender, number, name] = None
 
 
 def on_batchflushed(broker: Broker, sender: Node, items: list[Any]) -> None:

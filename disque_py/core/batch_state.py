@@ -220,6 +220,8 @@ class Batches:
     flushes      number -> question whether all reports have arrived, those first that were asked first
     flush_answers   questions of other nodes whether our reports have arrived: (node, number, batch)
     to_sync      batches whose keepers changed
+    reporting    batches of which this node reports all of its jobs again -> walks that do so
+    keeperless   batches whose keepers are in no cluster any more -> since when
     pushes       batch -> its ids on their way to the keepers
     push_of      number of a message -> its push
     seen_epoch, was_loading, looked_ms   of the last look at keepers
@@ -236,6 +238,7 @@ class Batches:
         "flush_answers",
         "flushes",
         "held",
+        "keeperless",
         "looked_ms",
         "noted",
         "number",
@@ -243,6 +246,7 @@ class Batches:
         "push_of",
         "pushes",
         "recorded",
+        "reporting",
         "reports",
         "seen_epoch",
         "to_sync",
@@ -266,8 +270,10 @@ class Batches:
         self.callbacks: dict[bytes, int] = {}
         self.clients: dict[bytes, Client] = {}
         self.flushes: dict[int, Flush] = {}
-        self.flush_answers: list[tuple[Node, int, bytes]] = []
+        self.flush_answers: dict[tuple[Node, int, bytes], None] = {}
         self.to_sync: dict[bytes, tuple[Node, ...]] = {}
+        self.reporting: dict[bytes, int] = {}
+        self.keeperless: dict[bytes, int] = {}
         self.pushes: dict[bytes, Push] = {}
         self.push_of: dict[int, Push] = {}
         self.looked_ms = 0
@@ -382,6 +388,7 @@ class Batches:
         self.noted.pop(batch.name, None)
         self.due.pop(batch.name, None)
         self.callbacks.pop(batch.name, None)
+        self.keeperless.pop(batch.name, None)
         if not batch.held:
             self._forget(batch)
 

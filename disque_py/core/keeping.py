@@ -158,9 +158,14 @@ def settle(broker: Broker) -> None:
     noted, batches.noted = batches.noted, {}
     for name, ids in noted.items():
         report_ids(broker, name, ids)
-    answers, batches.flush_answers = batches.flush_answers, []
+    answers, batches.flush_answers = batches.flush_answers, {}
     for node, number, name in answers:
+        if name in batches.reporting:
+            batches.flush_answers[node, number, name] = None  # Its answer comes behind these reports, too.
+            continue
         batch = batches.by_name.get(name)
+        if batch is not None and batch.is_known and node not in batch.keepers:
+            continue  # The node repeats its question. Other keepers make this one report its jobs again, first.
         live = batch.live if batch is not None else 0
         broker.send(broker.sets.only(node), BATCHFLUSHED, (number, live, batch.count if batch is not None else 0))
 
@@ -175,7 +180,7 @@ def report_ids(broker: Broker, name: bytes, ids: dict[bytes, tuple[int, int]]) -
     others = broker.sets.others(broker.sets.of([node for node in batch.keepers if node.is_linked]))
     is_keeper = broker.me in batch.keepers
     if not is_keeper and not others and batch.is_known:
-        _become_keeper(broker, batch)
+        become_keeper(broker, batch)
         is_keeper = True
         others = broker.sets.others(broker.sets.of([node for node in batch.keepers if node.is_linked]))
     if is_keeper:
@@ -216,8 +221,8 @@ def _is_deleted(broker: Broker, name: bytes) -> bool:
     return state is not None and state.reset[0] > 0
 
 
-def _become_keeper(broker: Broker, batch: Batch) -> None:
-    """Become a keeper, because none can be reached."""
+def become_keeper(broker: Broker, batch: Batch) -> None:
+    """Become a keeper, because none can be reached, or none is left."""
     keepers = chosen_keepers(broker, [broker.me])
     change(broker, batch, [(KEEPERS, b"".join([node.id for node in keepers]))])
 
@@ -300,6 +305,7 @@ def _keepers_changed(broker: Broker, name: bytes, old: tuple[Node, ...]) -> None
     if old and not any(node in batch.keepers for node in old):
         batch.is_renewed = True
         if batch.held:
+            batches.reporting[name] = batches.reporting.get(name, 0) + 1
             broker.schedule.walk(_reported_again(broker, name))
     for number, report in list(batches.reports.items()):
         if report.name == name:
@@ -410,6 +416,11 @@ def _reported_again(broker: Broker, name: bytes) -> Iterator[None]:
         if looked >= LOOKED_PER_PART:
             looked = 0
             yield
+    reporting = broker.batches.reporting
+    reporting[name] -= 1
+    if not reporting[name]:
+        del reporting[name]
+        broker.batches.due[name] = None
 
 
 def on_link_up(broker: Broker, node: Node) -> None:

@@ -309,6 +309,10 @@ def on_queued(broker: Broker, sender: Node, items: list[Any]) -> None:
             # The node that queued it had not heard of our delivery.
             _tell_leased(broker, sets.only(sender), job)
             continue
+        elif attempt < job.attempt and job.requeue_at_ms > now_ms and events.status_of(job) == RUNNING:
+            # Nor of one on another node. It might hand the job to a node that has, and that would deliver it again.
+            _tell_leased(broker, sets.only(sender), job)
+            continue
         if job.state == IS_QUEUED:
             if not wins(sender, broker.me, job_id) and not _is_spent(job):
                 broker.send(sets.only(sender), QUEUED, _queued(job, QUEUED_WAITING))
