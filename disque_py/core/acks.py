@@ -380,7 +380,7 @@ def _hold_ack(broker: Broker, job_id: bytes, holders: NodeSet, result: results.I
     version   UNTOLD if, as far as the sender knows, no node that held the job has reported its end
     """
     if not is_valid_id(job_id):
-        raise ValueError("an id that is none")
+        raise ValueError("an invalid job id")
     if not may_remember(broker) or len(holders) > UNKNOWN_HOLDERS_MAX:
         broker.stats.ignored("ack of an unknown job, no room for more of them")
         broker.tombstones.add(job_id, broker.now_ms)

@@ -86,7 +86,7 @@ def _reschedule(broker: Broker, job_id: bytes, words: list[bytes]) -> int:
     delay_ms = int(words[0])
     priority = int(words[1]) if words[1] else None
     if not -1 <= delay_ms < 1 << SPAN_BITS or (priority is not None and not -INT64_LIMIT <= priority < INT64_LIMIT):
-        raise ValueError("a RESCHEDULE with a number that no node sends")
+        raise ValueError("a RESCHEDULE with a number out of range")
     return moving.reschedule(broker, job_id, delay_ms, priority)
 
 

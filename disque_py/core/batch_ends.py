@@ -144,7 +144,7 @@ def _looked_at(broker: Broker) -> Iterator[None]:
 
 
 def _lost_after_ms(batch: Batch) -> int:
-    """Return how long after the last change of a batch's ids no job of it can be alive. Spec BT8."""
+    """Return the span after the last change of a batch's ids in which all its jobs must have ended. Spec BT8."""
     if batch.ttl_minutes >= TTL_UNKNOWN_MINUTES:
         return LOST_NEVER_MS
     # The TTL field of an id has whole minutes, made odd or even (ids.py).

@@ -54,7 +54,7 @@ CALLBACK_BODY: Final = b"callback-body"
 CALLBACK_ID: Final = b"callback-id"
 DONE: Final = b"done"
 
-# Events that bring an errored job, or a dead letter, back.
+# Events that bring back an errored job or a dead letter.
 _RESTARTS: Final = frozenset(
     (event_format.ENQUEUED, event_format.ENQUEUED_INVISIBLE, event_format.MOVED, event_format.MOVED_INVISIBLE)
 )
@@ -158,11 +158,11 @@ class Report:
 
 
 class Push:
-    """Ids on their way to the keepers, from a node that is none any more.
+    """Ids on their way to the keepers, from a node that is no longer a keeper.
 
-    unanswered   numbers of the messages that are not answered
-    is_sent      all have been sent
-    begun_ms     when it began
+    unanswered   numbers of the messages that are not answered yet
+    is_sent      whether all messages have been sent
+    begun_ms     when the push began
     """
 
     __slots__ = ("begun_ms", "is_sent", "name", "size", "unanswered")

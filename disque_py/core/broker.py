@@ -93,7 +93,7 @@ class Broker:
     The world outside
       cluster              the table of nodes (cluster_bus/node_table.py)
       membership           keeps that table, and carries out operators' requests (cluster_bus/membership.py)
-      me, run, run_name    this node, the number of its process, and 40 random hex digits that name the process
+      me, run, run_name    this node, the random bytes that name its process, and 40 random hex digits that also do
       settings             directives in force
       commands             commands in force, by name in lower and upper case; dispatch installs them
       host                 the process (ports.Host)
@@ -161,7 +161,7 @@ class Broker:
       journal              the segments that the broker knows of, and errors of the disk
 
     Events
-      events               this turn's transitions (events.py); None while no reader wants them
+      events               this turn's transitions (events.py); None while no events are written
       event_source         the log of events, as commands read it; None while there is none
 
     Memory
@@ -252,7 +252,7 @@ class Broker:
     # -- jobs -------------------------------------------------------------------------------------
 
     def find(self, job_id: bytes) -> Job | None:
-        """Return the job with this id (40 bytes, positionally valid), or None."""
+        """Return the job with this id, or None. The id must have passed `is_valid_id` (ids.py)."""
         return self.shards[(job_id[12] & 63) << 6 | job_id[13] & 63].get(job_id)
 
     def next_ctime(self) -> int:

@@ -175,7 +175,7 @@ class Consumers:
     told_busy        queues that we reported as busy: clients fetch from them, though none waits
     renewals         queues with a standing pull of ours that is half used
     rivals           node -> queues for which it told us of a job that is better than ours
-    answered         queues whose question for better jobs may now be answered by all nodes
+    answered         queues for which a node that we asked for better jobs may have sent its whole answer
     interest_due     queues whose interest we may have to tell at the end of the turn
     hint_due         queues whose jobs might interest another node
     filters          interest of clients with WHERE: queue -> (pairs -> (node -> (number that wait, number of them that

@@ -42,7 +42,7 @@ ASK_MS: Final = 1_000
 ANSWER_MS: Final = 100
 # The most slots that one question asks for.
 WANTED_MAX: Final = 64
-# Jobs that wait for slots are offered to all nodes this long after the last client of this node stopped waiting.
+# If a grant arrives when no client of this node waits any more, the jobs are offered to all nodes after this span.
 IDLE_MS: Final = 100
 # Nodes that wait for slots of one key, looked at in one go. Below: leases that are checked per step.
 WAITS_LOOKED: Final = 200
@@ -524,7 +524,7 @@ def settle(broker: Broker) -> None:
 
 
 def step(broker: Broker) -> None:
-    """Do what is due, ten times a second."""
+    """Do the work that is due. Called ten times a second."""
     caps = broker.caps
     if not caps.limits and not caps.running:
         return

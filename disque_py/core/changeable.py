@@ -20,7 +20,7 @@ from typing import Any, Final
 
 ATTEMPTS_MAX: Final = 1_000_000_000
 REASON_BYTES_MAX: Final = 1_024
-# Spans and numbers of other nodes, as in job_snapshot.py.
+# The limits for spans and numbers from other nodes, as in job_snapshot.py.
 _SPAN_BITS: Final = 54
 _NUMBER_MAX: Final = 1 << 53
 # A node ignores a change number that is this far above its own, because no job changes so often. So a wrong number

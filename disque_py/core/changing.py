@@ -287,7 +287,7 @@ def hear(broker: Broker, sender: Node, job: Job, theirs: tuple[int, bytes]) -> b
         tell(broker, sender, job)
         return False
     if not _is_believable(theirs[0], ours[0]):
-        broker.stats.ignored("change number that no node gives")
+        broker.stats.ignored("change number out of range")
         tell(broker, sender, job)
         return False
     begin(broker, job)  # `behind` is only looked at for jobs with attributes.
@@ -367,7 +367,7 @@ def on_changed(broker: Broker, sender: Node, items: list[Any]) -> None:
         elif job.state == ACKED:
             send_ack(broker, sender, job)
         elif not _is_believable(part.number, number_of(job)[0]):
-            broker.stats.ignored("change number that no node gives")
+            broker.stats.ignored("change number out of range")
         elif (part.number, part.node) > number_of(job):
             adopt(broker, job, part, field)
         elif (part.number, part.node) < number_of(job):

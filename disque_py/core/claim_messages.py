@@ -42,7 +42,7 @@ def settle(broker: Broker) -> None:
 
 
 def step(broker: Broker) -> None:
-    """Do what is due, ten times a second."""
+    """Do the work that is due. Called ten times a second."""
     voting.step(broker)
     recalling.step(broker)
     exclusive.step(broker)

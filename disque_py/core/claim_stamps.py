@@ -46,7 +46,7 @@ HOLDER_BYTES_MAX: Final = 64
 
 
 class Stamp(NamedTuple):
-    """The claims of a job.
+    """The claims that a job needs, and its newest known claim.
 
     queue, name, value   the value by which the job is claimed; only the queue if there is no such value
     flags                HAS_VALUE, LACKS_NAME, HAS_QUORUM

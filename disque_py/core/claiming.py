@@ -58,7 +58,7 @@ REASONS: Final = {
 
 
 class Result(NamedTuple):
-    """The end of a claim.
+    """The result of a claim.
 
     outcome    GRANTED, HELD, DONE, or one of this module's results
     fence      of the grant; if the outcome is HELD, of the other grant

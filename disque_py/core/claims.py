@@ -35,7 +35,7 @@ Waiting = tuple["Node", bytes, int, tuple[Any, ...]]
 
 
 class Claims:
-    """The state of a node.
+    """The state of one node's claims.
 
     memory          everything that the node keeps in its file
     is_due          whether the end of the turn has work to do: local messages, or a write

@@ -128,7 +128,7 @@ class Cron:
         if self._has_days and not self._has_weekdays:
             first = min(self._days)
             if all(first > _MONTH_DAYS[month - 1] for month in self._months):
-                raise CronError("no month that is named has such a day")
+                raise CronError("none of the named months has such a day")
 
     def next_local(self, local_s: int, end_s: int) -> int:
         """Return the first named local time that is at least `local_s` and below `end_s`; -1 if there is none.

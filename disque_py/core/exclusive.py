@@ -582,7 +582,7 @@ def renewed(broker: Broker, job: Job, until_ms: int) -> None:
 
 
 def on_freed(broker: Broker, sender: Node, items: list[Any]) -> None:
-    """Try keys again whose grants are over."""
+    """Try refused keys again, because the grants of their holders are over."""
     for key in items:
         if type(key) is not bytes:
             raise ValueError("an invalid key of a claim")
@@ -622,7 +622,7 @@ def count_of(broker: Broker, name: bytes) -> int:
 
 
 def step(broker: Broker) -> None:
-    """Do what is due, ten times a second: try keys again for consumers that wait."""
+    """Try refused keys again for consumers that wait. Called ten times a second."""
     state = broker.exclusive
     if not state.refused:
         return

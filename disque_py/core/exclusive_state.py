@@ -123,7 +123,7 @@ class Running:
 
 
 class Exclusive:
-    """The state of a node.
+    """The state of deliveries under a claim on one node.
 
     queues       queues with parking (parking.py)
     running      job id -> claim of its delivery

@@ -157,7 +157,7 @@ class Group:
 
     @property
     def pairs(self) -> tuple[bytes, ...]:
-        """Its names and values as they travel: name, value, name, value …"""
+        """Its names and values as messages carry them: name, value, name, value …"""
         return tuple([word for at in range(len(self.names)) for word in (self.names[at], self.values[at])])
 
     def add(self, job: Job) -> bool:

@@ -191,7 +191,7 @@ def _hash(name: bytes, node_id: bytes) -> bytes:
 
 
 def _consider(broker: Broker, schedule: Schedule) -> None:
-    """Fire the next tick of a schedule that is due, wait for others, or record it as missed."""
+    """Handle the next tick of a schedule: fire it, wait for this node's turn, or record it without a job."""
     ticks = schedule.ticks
     if schedule.firing is not None or not schedule.next_ms or ticks is None:
         return  # It is planned again when the present firing is over.

@@ -52,7 +52,7 @@ def unpack_id(key: bytes) -> bytes:
 
 
 def entry_of(key: bytes, status: int, version: int) -> bytes:
-    """Return an entry."""
+    """Return an entry in its packed form."""
     return key + _TAIL.pack(status, version if version < VERSION_LIMIT else VERSION_LIMIT - 1)
 
 

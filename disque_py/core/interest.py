@@ -279,7 +279,7 @@ def _send_hint(broker: Broker, queue: Queue) -> None:
         if not queue.length or queue.is_stalled:
             return
     if queue.hint_until_ms > broker.now_ms:
-        return  # All jobs came in a moment ago.
+        return  # All jobs have just arrived here, and may not leave yet.
     queue.hint_repeats = queue.hint_repeats + 1 if node is queue.hint_sent_to and queue.hint_until_ms else 0
     queue.hint_sent_to = node
     span_ms = HINT_MS

@@ -258,7 +258,9 @@ def terms_of(
     return terms
 
 
-@mypyc_attr(acyclic=True)  # Work refers to clients and nodes, which hold no job that has work: no cycles, no GC header.
+# A job's work refers to clients and nodes, and these refer to no job with work. So there are no cycles, and a compiled
+# job needs no header for the garbage collector.
+@mypyc_attr(acyclic=True)
 class Job:
     """One job, as this node knows it. Memory may have a million jobs, so each field is as narrow as its values allow.
 
