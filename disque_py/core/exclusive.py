@@ -48,7 +48,7 @@ from disque_py.event_format import CANCELED
 # A claim's lease is longer than the job's by this span, because the job's lease begins when the grant has arrived.
 SLACK_MS: Final = 50
 PERCENT: Final = 100
-# After a claim found no majority, no claim begins for a random span between these.
+# After a claim found no majority, no claim begins for a random span within these limits.
 GATE_MS: Final = (100, 300)
 # A key that another holder has is tried again after this span, in case the news of its end was lost. At most so many
 # keys are tried per step.

@@ -125,7 +125,7 @@ class Running:
 class Exclusive:
     """The state of deliveries under a claim on one node.
 
-    queues       queues with parking (parking.py)
+    queues       queues whose jobs may need claims, so that they keep their jobs by value (parking.py)
     running      job id -> claim of its delivery
     busy         key that has no room here -> queue whose jobs wait for it
     refused      busy key that another holder has -> when the claim on it was refused; monotonic
