@@ -140,7 +140,7 @@ def ids_of(jobs: Sequence[Job]) -> bytes:
 def split_ids(ids: Any) -> list[bytes]:
     """Return the ids in such a byte string. ValueError if it is malformed."""
     if type(ids) is not bytes or not ids or len(ids) % ID_BYTES:
-        raise ValueError("malformed ids")
+        raise ValueError("ids that are cut or missing")
     return [ids[at : at + ID_BYTES] for at in range(0, len(ids), ID_BYTES)]
 
 
