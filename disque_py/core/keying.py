@@ -13,10 +13,10 @@ its answer in three cases:
   the creator's OUTCOME_IS. If the creation failed, the creator has sent a DELJOB before that. So a copy that is still
   here after OUTCOME_IS exists.
 
-An answer is therefore final, and a node waits for answers only. The *callers* of a node are its ADDJOBs that wait for
-the same key. The node asks on behalf of the first caller. If that caller's job is not created, the node asks all nodes
-again, for the next caller. If a link to or from a node that was asked breaks, it asks all nodes again, too. Unanswered
-questions are repeated, because a node that is loading its journal does not receive them.
+An answer is therefore final, and a node that asks waits for answers only. The *callers* of a node are its ADDJOBs that
+wait for the same key. The node asks on behalf of the first caller. If that caller's job is not created, the node asks
+all nodes again, for the next caller. If a link to or from a node that was asked breaks, it asks all nodes again, too.
+Unanswered questions are repeated, because a node that is loading its journal does not receive them.
 
 A node that could not be asked may know the key. In that case there are two jobs, which are never merged. An
 at-most-once job must not exist twice, so its ADDJOB is refused instead (-UNREACHABLE).
@@ -57,7 +57,7 @@ REPEAT_MS: Final = 1_000
 # JOBID waits this long for answers.
 LOOK_UP_MS: Final = 1_000
 LOOK_UP_UNREACHABLE: Final = "UNREACHABLE The key may be used on a node that can't be asked now"
-# A caller's deadline is checked at least this often. The scheduled check keeps the caller in memory, so it is near.
+# A caller's deadline is checked this often. A scheduled check keeps the caller in memory, so none is far in the future.
 WATCH_MS: Final = 1_000
 # While memory is full, at most this many callers may ask other nodes about keys.
 CALLERS_SPARE: Final = 1_000
@@ -184,7 +184,7 @@ def _create_alone(
 
 
 def _watch(broker: Broker, job: Job, deadline_ms: int) -> None:
-    """Check the caller's deadline in steps of WATCH_MS, because a scheduled check keeps the job in memory."""
+    """Schedule the next check of a caller's deadline, at most WATCH_MS from now."""
     at_ms = min(deadline_ms, broker.now_ms + WATCH_MS)
     broker.schedule.call_at(at_ms, partial(_on_deadline, broker, job))
 

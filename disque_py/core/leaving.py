@@ -85,7 +85,7 @@ class Drain:
             tell_left(self._broker, job, move)
 
     def known(self, job: Job, node: Node) -> None:
-        """End the move, because `node` had the job before. The next look finds another node or goes without one."""
+        """End the move, because `node` had the job before. The next look finds another node, or none is needed."""
         move = self.moving.get(job)
         if move is not None and move.new is node and not move.is_taken:
             del self.moving[job]

@@ -496,7 +496,7 @@ def postpone(broker: Broker, job: Job, until_ms: int) -> None:
 
 
 def rest(broker: Broker, job: Job) -> None:
-    """Stop queueing an ACTIVE job because it is errored. Only the end of its TTL is left to wait for."""
+    """Stop queueing an ACTIVE job because it is errored. Its timer now waits only for the end of its TTL."""
     assert job.state == ACTIVE
     job.requeue_at_ms = 0
     job.was_announced = False

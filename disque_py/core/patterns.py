@@ -1,4 +1,4 @@
-"""Patterns of queue names: the clients of GETJOB … FROMMATCH, and the queues that they may be served from.
+"""Patterns of queue names: the clients of GETJOB … FROMMATCH, and the queues from which they may be served.
 
 All clients with the same patterns share one *group*. A group knows its clients, the number of such clients on other
 nodes, and the names of the matching queues that had a job when they were last visited. A waiting client is entered only

@@ -83,7 +83,8 @@ def forgotten(broker: Broker, node: Node) -> None:
 def on_link_up(broker: Broker, node: Node) -> None:
     """Plan to ask a process for its copies if this node has not asked it yet.
 
-    Ask it as well if its copies were counted, or were not counted, while it could not be asked.
+    Ask it again if it could not be asked for a while, because its copies were then counted (`presumed`) or not counted
+    (`failed`) without an answer.
     """
     repairs = broker.repairs
     now_ms = broker.now_ms

@@ -87,8 +87,8 @@ KNOWN: Final = 1  # Second field of GOTJOB: the sender had a copy before.
 # Flags of REPLJOB.
 NO_ANSWER: Final = 1  # Best effort: the receiver does not confirm.
 NEW_KEY: Final = 2  # A new job with a key: the receiver refuses it if another job uses the key (keying.py).
-REPAIRED: Final = 4  # The copy replaces a lost one. Its item has one more field (repair_turns.py):
-TIMER_AT: Final = 2  # the milliseconds until the copy's timer fires.
+REPAIRED: Final = 4  # The copy replaces a lost one (repair_turns.py).
+TIMER_AT: Final = 2  # With REPAIRED, the index of the milliseconds until the copy's timer fires.
 
 # Third field of DELJOB.
 CREATION_ABORTED: Final = 2  # The job was not created, so its key is free.

@@ -123,7 +123,7 @@ def requeue(broker: Broker, job: Job) -> None:
 def _is_held_back(broker: Broker, job: Job) -> bool:
     """Handle the end of a lease or a delay of a job with a changeable part. Return whether nothing is left to do.
 
-    That is so if other holders may have a newer part, if the job is or becomes errored, or if a NACK had delayed it.
+    This is the case if other holders may have a newer part, if the job is or becomes errored, or if a NACK delayed it.
     """
     part = job.part
     if part is None:
@@ -149,7 +149,7 @@ def _is_held_back(broker: Broker, job: Job) -> bool:
 
 
 def release(broker: Broker, job: Job) -> None:
-    """Queue a job regardless of its lease, because a consumer gave it back (NACK) or an operator said so (ENQUEUE)."""
+    """Queue a job regardless of its lease, because a consumer gave it back (NACK) or a client asks for it (ENQUEUE)."""
     part = job.part
     if part is not None:
         part.is_delayed = False
@@ -238,7 +238,7 @@ def on_leased(broker: Broker, sender: Node, items: list[Any]) -> None:
                     if attempt > job.attempt:
                         job.attempt = min(attempt, ATTEMPT_MAX)
                         lifecycle.mark_dirty(broker, job)
-                    continue  # Either the sender hears our part now, or we hear its newer one.
+                    continue  # `hear` makes both nodes know the newer part.
                 part = job.part
                 if part is not None and attempt > part.ended:
                     part.is_delayed = False
@@ -296,7 +296,7 @@ def on_queued(broker: Broker, sender: Node, items: list[Any]) -> None:
                 if part is not None and (part.is_errored or (part.is_delayed and not is_current)):
                     if _merge(job, attempt, nacks, deliveries):
                         lifecycle.mark_dirty(broker, job)
-                    continue  # Either the sender hears our part now, or we hear its newer one.
+                    continue  # `hear` makes both nodes know the newer part.
                 if part is not None:
                     part.is_delayed = False
         # A message that only moves the timer is not recorded, because each announcement of a job would cost a record.

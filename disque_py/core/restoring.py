@@ -1,7 +1,8 @@
 """Restoring: read jobs, pauses and other state from the journal, before the node serves clients.
 
-`block` takes the blocks that were read, in order. Then `finish` puts every job into its place, a part at a time. Spans
-of time are recorded. The rest of a span is the recorded rest, less the time since the block was written (spec T3).
+`block` takes the blocks that were read, in order. Then `finish` puts every job into its place, a part at a time. The
+journal records how much time was left until a deadline when the block was written. The time since then is subtracted
+(spec T3).
 
 A job may go straight back into its queue only if its state is *certain*: the journal shows everything that can have
 happened to it. This is the case after a clean shutdown, or with `appendfsync always` if the journal's tail is not
@@ -78,7 +79,7 @@ class Restoring:
     stale           segments with a base that a later base replaces, because a compaction was interrupted
     dropped         segments that were dropped, because their live records are in later segments
     pauses          queue -> (flags, version ms, node, flags set with BCAST), from its last record
-    expired, queued, waiting, lost    how many jobs were restored so; `lost`: at-most-once jobs that may not be queued
+    expired, queued, waiting, lost    the number of jobs by outcome; `lost` are at-most-once jobs that may not be queued
     """
 
     def __init__(self, broker: Broker, *nodes: bytes) -> None:
@@ -525,7 +526,10 @@ class Restoring:
 
 
 def give_up_once(broker: Broker) -> None:
-    """Give up at-most-once jobs that the journal shows as undelivered: a delivery could not have been recorded."""
+    """Give up at-most-once jobs that the journal shows as undelivered.
+
+    From now on, their deliveries can't be recorded, so a restart could deliver them again.
+    """
     for shard in broker.shards:
         for job in shard.values():
             if (

@@ -35,7 +35,7 @@ from disque_py.core.queue import Queue
 from disque_py.core.spilled import SPILLED_BYTES, Spilled, released
 from disque_py.log_lines import tell
 
-# When memory is nearly full, the bodies that are read ahead at the head of a queue are divided by this.
+# When memory is nearly full, the number of jobs whose bodies are read ahead is divided by this.
 SCARCE: Final = 32
 # A queue that was used within this time keeps its head in memory at the level KEEP_USED.
 USED_MS: Final = 10_000
@@ -338,7 +338,7 @@ def when_back(broker: Broker, job: Job, then: Callable[[], None]) -> None:
 def borrowed(broker: Broker, client: Client | None, jobs: Iterable[Job]) -> Generator[None, None, dict[Job, bytes]]:
     """Read bodies that a command shows, while its client waits. They stay on disk. The result lacks lost bodies.
 
-    Without a client, the caller continues this generator by itself (gathering.py).
+    Without a client, the caller polls this generator (gathering.py).
     """
     bodies: dict[Job, bytes] = {}
     waiting: dict[Job, None] = {}

@@ -200,7 +200,7 @@ def _keep_house(broker: Broker) -> None:
     firing.step(broker)
     capping.step(broker)
     filter_interest.ask_for_waiting(broker, ASKING_PER_TICK)
-    # While the journal is read, a job may be over already, and the journal would not record that a job has left.
+    # While the journal is read, a job may already have ended in a later record, and leaving jobs would not be recorded.
     if broker.is_leaving and not broker.is_loading:
         leaving.step(broker)
 

@@ -187,10 +187,10 @@ class User:
         return any(own.covers(pattern) for own in self.patterns)
 
     def narrowed(self, patterns: list[bytes]) -> list[bytes] | None:
-        """Return patterns for those matching names that the user may use; None if no patterns describe them exactly.
+        """Return patterns that match the same names, but only those that the user may use.
 
         A pattern that the user's own patterns cover stays as it is. A wider pattern is replaced by those of the user's
-        own patterns that it covers.
+        own patterns that it covers. None if no patterns match exactly these names.
         """
         found: list[bytes] = []
         for pattern in patterns:
