@@ -8,7 +8,7 @@ The key is free earlier only if the job was not created, because its copies coul
 If nodes could not ask each other, several jobs may have the same key. They are never merged. `named` returns the one
 that this node knew first.
 
-A job with a window uses its key for another time (windows.py). If a job replaces another one, the new one is named.
+A job with a window uses its key for a different time (windows.py). If a job replaces another one, the new one is named.
 
 keying.py has the conversation between nodes. Spec K1, K6, TP5.
 """

@@ -5,7 +5,8 @@ node again, and gets the same fence and the same attempt. The voters count attem
 `claim-lease-max` after it.
 
 `acquire` is the whole conversation of one LOCK ACQUIRE. It claims the name. If the same owner has a grant already, it
-renews that grant. If a majority of voters does not have this grant, it claims the name again, which replaces the grant.
+renews that grant. If a majority of voters answers that it does not have this grant, it claims the name again, which
+replaces the grant.
 """
 
 from __future__ import annotations
@@ -111,7 +112,7 @@ def _held(broker: Broker, acquiring: Acquiring, result: Result) -> None:
         acquiring.done(result)
 
 
-# -- what voters know -------------------------------------------------------------------------------
+# -- LOCK SHOW and LOCK LIST ------------------------------------------------------------------------
 
 
 def share(broker: Broker, words: list[Any]) -> gathering.Share:

@@ -17,7 +17,7 @@ from disque_py.core import census, changing, events, lifecycle, pausing, requeue
 from disque_py.core.broker import Broker
 from disque_py.core.job import ACTIVE, COUNTER_MAX, QUEUED, Job
 
-# DELAY and PRIORITY of a RESCHEDULE that does not name them.
+# The delay of a RESCHEDULE without DELAY.
 NO_DELAY: Final = -1
 
 

@@ -61,7 +61,7 @@ def note_served(broker: Broker, queue: Queue) -> None:
     queue.served_ms = now_ms
 
 
-# -- telling ----------------------------------------------------------------------------------------
+# -- announcements to other nodes -------------------------------------------------------------------
 
 
 def tell(broker: Broker, queue: Queue) -> None:
@@ -109,7 +109,7 @@ def _look(broker: Broker, queue: Queue, rivals: Rivals) -> None:
         broker.owe_hint(queue)
 
 
-# -- hearing ----------------------------------------------------------------------------------------
+# -- announcements of other nodes -------------------------------------------------------------------
 
 
 def heard(broker: Broker, queue: Queue, sender: Node, best: Place | None, given: int | None) -> None:

@@ -54,8 +54,8 @@ class QueueSettings:
     index         names of META that are indexed from the start
     exclusive_by  in an exclusive queue, the name of META of which at most one job per value runs; empty: not exclusive
     is_quorum     whether each job is delivered under a claim of its own (`assign quorum`)
-    rate, rate_ms   at most `rate` deliveries in `rate_ms`; 0: any number
-    rate_by       name of META; the rate then applies per value instead of to the whole cluster; empty: none
+    rate, rate_ms   at most `rate` deliveries of the queue in `rate_ms`, in the whole cluster; 0: any number
+    rate_by       name of META; the rate then applies to each of its values separately; empty: none
     max_running, max_running_by   the same for the number of running leases
     result_retention_ms   how long a result of ACKJOB is kept; 0: only nodes that wait for it are told
     """

@@ -341,11 +341,11 @@ def on_taketurn(broker: Broker, sender: Node, items: list[Any]) -> None:
                 repair_turns.ask(broker, job, repair_turns.take(broker, job, broker.now_ms))
 
 
-# -- what users see -----------------------------------------------------------------------------------
+# -- figures for users --------------------------------------------------------------------------------
 
 
 def waiting_count(broker: Broker) -> int:
-    """Return the number of jobs that may lack a copy: those that the walk has still to visit, or that take a turn."""
+    """Return the number of jobs that may lack a copy: those that the walk must still visit, or that take a turn."""
     repairs = broker.repairs
     return max(0, repairs.found - repairs.passed) + len(repairs.turns)
 

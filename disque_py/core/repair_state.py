@@ -86,7 +86,7 @@ class Question:
 class Walk:
     """A walk over all shards, for jobs whose holder set contains one of certain nodes.
 
-    left      node -> number of shards that the walk has still to visit for this node
+    left      node -> number of shards that the walk must still visit for this node
     shard     the shard that was visited last
     hits      set of holders -> whether it contains one of the nodes
     """
@@ -209,5 +209,5 @@ class Repairs:
 
     @property
     def is_walking(self) -> bool:
-        """Whether a walk has still jobs to visit."""
+        """Whether a walk still has jobs to visit."""
         return bool(self.counting.left or self.first.left or self.rest.left)

@@ -400,7 +400,7 @@ class Restoring:
         ids = [packed[at : at + ID_BYTES] for at in range(0, len(packed), ID_BYTES)]
         return b"".join(sorted({self._broker.me.id if node_id in old else node_id for node_id in ids}))
 
-    # -- afterwards --------------------------------------------------------------------------------
+    # -- placing jobs ------------------------------------------------------------------------------
 
     def finish(self, *, is_certain: bool, is_whole: bool, is_restored: bool, wants_queues: bool) -> Iterator[None]:
         """Put all jobs in place, PLACED_PER_PART at a time.

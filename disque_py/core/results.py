@@ -23,9 +23,9 @@ from disque_py.core.job import Collection
 if TYPE_CHECKING:
     from disque_py.core.broker import Broker
 
-# The bytes that a result takes besides its value: id, object and entries, as measured. Then about the bytes of a record
-# besides the value.
+# The bytes that a result takes besides its value: id, object and entries, as measured.
 RESULT_BYTES: Final = 360
+# About the bytes that its record takes besides the value.
 RECORD_BYTES: Final = 80
 # Expired results are forgotten at most 2**SPAN_SHIFT milliseconds late.
 SPAN_SHIFT: Final = 10

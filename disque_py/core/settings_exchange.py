@@ -37,7 +37,7 @@ class Exchange:
     waiting        command that waits -> until when it waits for other nodes; 0: it waits for the file
     confirmed      node -> the change number of the newest state that it is known to have
     digests        node -> the last digest that it has sent
-    walks          node that asked for all settings -> those that have still to be sent
+    walks          node that asked for all settings -> the settings that must still be sent
     walk_at_ms     when the next part is sent
     doubts         node -> how often its settings differed from ours; older confirmations of states are void
     asking         nodes that were asked for settings, or will be asked when they are linked

@@ -105,7 +105,7 @@ def let_in(broker: Broker) -> None:
         spill.blocked_producers = {}
 
 
-# -- out --------------------------------------------------------------------------------------------
+# -- to disk ----------------------------------------------------------------------------------------
 
 
 def take_fresh(broker: Broker, bytes_max: int) -> list[Job]:
@@ -256,7 +256,7 @@ def gone(broker: Broker, job: Job, body: bytes, place: Spilled) -> bool:
     return True
 
 
-# -- back -------------------------------------------------------------------------------------------
+# -- from disk --------------------------------------------------------------------------------------
 
 
 def read_ahead(broker: Broker) -> None:

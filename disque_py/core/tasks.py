@@ -555,7 +555,7 @@ def _steps(broker: Broker, share: Share) -> Steps:
     _tell(broker, share)
 
 
-# -- the pace ---------------------------------------------------------------------------------------
+# -- waiting for other nodes ------------------------------------------------------------------------
 
 
 def _synced(broker: Broker, share: Share) -> Steps:
