@@ -94,8 +94,8 @@ def test_refused_rows_fail_the_write_or_are_skipped_or_go_to_a_table_with_their_
     [
         (("queue",), {}, "the column body is missing"),
         (("body",), {}, "neither a column queue nor the option queue"),
-        (("body", "queue", "delay AS wait"), {}, "column 'wait' means nothing to the sink"),
-        (("body", "queue", "cast(delay AS string) AS delay"), {}, "column delay is string, it must be"),
+        (("body", "queue", "delay AS wait"), {}, "the sink has no column 'wait'"),
+        (("body", "queue", "cast(delay AS string) AS delay"), {}, "column delay is string, but must be"),
         (("body", "queue"), {"onErrors": "skip"}, "did you mean onError"),
         (("body", "queue"), {"bootstrapServers": "127.0.0.1:1"}, "no node of bootstrapServers can be reached"),
         (("body", "queue"), {"onError": "route"}, "needs the option errorsPath"),
