@@ -54,5 +54,7 @@ def add_job(
     Raises NoReplError, PausedError, MaxLenError, TooBigError, NoKeyError, OutOfMemoryError, UnreachableError,
     BatchClosedError; NoRouteError for a topic none of whose queues takes the job; ConnectionLostError when the
     connection broke and the job may exist; ValueError for a number that is not whole.
+
+        job_id = client.add_job("mail", "Dear Ada, ...", retry=60, delay=timedelta(minutes=5))
     """
     return adding((b"ADDJOB", word(queue)), body, results.job_id, timeout_ms, retry_unsafe, **options)

@@ -73,6 +73,12 @@ class AsyncDisque(AsyncCommands):
     Connections are made when they are needed. `async with` and `connect()` make the first one at once.
 
     tracing   a tracing library that sees every command (tracing.py); None, the default: none
+
+        async with AsyncDisque("10.0.0.1:7711", "10.0.0.2:7711", password="secret") as client:
+            await client.add_job("mail", b"Dear Ada, ...", retry=60)
+            async for job in client.jobs("mail", count=10, idle_ms=500):
+                print(job.body)
+                await client.ack(job)
     """
 
     tracing: Tracing | None = None
@@ -120,6 +126,8 @@ class AsyncDisque(AsyncCommands):
         settings   as for the client itself; they take precedence over those of the URL
 
         Raises ValueError for an invalid URL or an unknown option in it, TypeError for an unknown setting.
+
+            client = AsyncDisque.from_url("disques://:secret@10.0.0.1,10.0.0.2:7712/?timeout=2", decode="utf-8")
         """
         nodes, found = settings_of_url(url)
         return cls(*nodes, **(found | settings))
@@ -378,6 +386,9 @@ class AsyncDisque(AsyncCommands):
         Each thread or task needs an object of its own. Raises ValueError or TypeError for an invalid number. Acquiring
         the lock raises LockHeldError, LockDoneError, LockSpentError, NoQuorumError and the errors of every command.
         Leaving the block raises LockLostError if the lock was lost.
+
+            async with client.lock("nightly", lease=30, timeout=60) as lock:
+                await write_report(fence=lock.fence)
         """
         terms = lock_terms(name, lease, attempts, timeout)
         options = terms.options(self.options)
@@ -450,6 +461,9 @@ class AsyncDisque(AsyncCommands):
         idle_ms   milliseconds without an event after which the iterator ends; 0, the default: never
 
         Raises EventsTrimmedError, NoEventLogError; DisqueConnectionError if the node is lost.
+
+            async for event in client.events_tail(idle_ms=1000):
+                print(event.event, event.job_id, event.to_state)
         """
         idle = milliseconds("idle_ms", idle_ms)
         node = node or await self.scanned_node()
@@ -467,7 +481,13 @@ class AsyncDisque(AsyncCommands):
             seq = part.next
 
     def pipeline(self) -> AsyncPipeline:
-        """Return a pipeline, which collects commands and sends them together (pipeline.py)."""
+        """Return a pipeline, which collects commands and sends them together (pipeline.py).
+
+            async with client.pipeline() as pipe:
+                added = pipe.add_job("mail", b"...")
+                length = pipe.qlen("mail")
+            print(added.value, length.value)
+        """
         return AsyncPipeline(self._run_many)
 
     async def _run_many(self, requests: Sequence[Request[Any]]) -> list[Any]:

@@ -28,6 +28,8 @@ class Backoff:
     jitter_percent   the most by which a wait is shortened at random, in percent; 25 by default
 
     Raises ValueError for an invalid policy.
+
+        Backoff("linear", base_ms=5_000, cap_ms=60_000)  # 5 s, 10 s, …, 60 s; each up to a quarter shorter
     """
 
     kind: Literal["fixed", "linear", "exponential"] = "exponential"

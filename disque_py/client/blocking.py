@@ -51,6 +51,12 @@ class Disque(BlockingCommands):
     Connections are made when they are needed. `with` and `connect()` make the first one at once.
 
     tracing   a tracing library that sees every command (tracing.py); None, the default: none
+
+        with Disque("10.0.0.1:7711", "10.0.0.2:7711", password="secret") as client:
+            client.add_job("mail", b"Dear Ada, ...", retry=60)
+            for job in client.get_jobs("mail", count=10, timeout_ms=1000):
+                print(job.body)
+                client.ack(job)
     """
 
     tracing: Tracing | None = None
@@ -96,6 +102,8 @@ class Disque(BlockingCommands):
         settings   as for the client itself; they take precedence over those of the URL
 
         Raises ValueError for an invalid URL or an unknown option in it, TypeError for an unknown setting.
+
+            client = Disque.from_url("disques://:secret@10.0.0.1,10.0.0.2:7712/?timeout=2", decode="utf-8")
         """
         nodes, found = settings_of_url(url)
         return cls(*nodes, **(found | settings))
@@ -225,6 +233,9 @@ class Disque(BlockingCommands):
         Each thread or task needs an object of its own. Raises ValueError or TypeError for an invalid number. Acquiring
         the lock raises LockHeldError, LockDoneError, LockSpentError, NoQuorumError and the errors of every command.
         Leaving the block raises LockLostError if the lock was lost.
+
+            with client.lock("nightly", lease=30, timeout=60) as lock:
+                write_report(fence=lock.fence)
         """
         terms = lock_terms(name, lease, attempts, timeout)
         options = terms.options(self.options)
@@ -299,7 +310,16 @@ class Disque(BlockingCommands):
         return template.ids(replies)
 
     def pipeline(self) -> Pipeline:
-        """Return a pipeline, which collects commands and sends them together (pipeline.py)."""
+        """Return a pipeline, which collects commands and sends them together (pipeline.py).
+
+        Each method of the pipeline returns a `Result`. The end of the block executes the commands, and raises
+        BatchError if one of them failed.
+
+            with client.pipeline() as pipe:
+                added = pipe.add_job("mail", b"...")
+                length = pipe.qlen("mail")
+            print(added.value, length.value)
+        """
         return Pipeline(self._run_many)
 
     def _run_many(self, requests: Sequence[Request[Any]]) -> list[Any]:
@@ -391,6 +411,9 @@ class Disque(BlockingCommands):
         idle_ms   milliseconds without an event after which the iterator ends; 0, the default: never
 
         Raises EventsTrimmedError, NoEventLogError; DisqueConnectionError if the node is lost.
+
+            for event in client.events_tail(idle_ms=1000):
+                print(event.event, event.job_id, event.to_state)
         """
         idle = milliseconds("idle_ms", idle_ms)
         node = node or self.scanned_node()
