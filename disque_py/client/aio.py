@@ -483,6 +483,9 @@ class AsyncDisque(AsyncCommands):
     def pipeline(self) -> AsyncPipeline:
         """Return a pipeline, which collects commands and sends them together (pipeline.py).
 
+        Each method of the pipeline returns a `Result`. The end of the block executes the commands, and raises
+        BatchError if one of them failed.
+
             async with client.pipeline() as pipe:
                 added = pipe.add_job("mail", b"...")
                 length = pipe.qlen("mail")
