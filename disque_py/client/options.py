@@ -126,7 +126,7 @@ def check_words(words: Mapping[str, object], known: Mapping[str, object], kind: 
     for word in words:
         if word not in known:
             near = get_close_matches(word, known, 1)
-            raise TypeError(f"{word!r} is no {kind}" + (f"; did you mean {near[0]!r}?" if near else ""))
+            raise TypeError(f"{word!r} is not a {kind}" + (f"; did you mean {near[0]!r}?" if near else ""))
 
 
 def settings_of_url(url: str) -> tuple[tuple[Address, ...], ClientSettings]:

@@ -42,7 +42,7 @@ def word(value: Word) -> bytes:
         return b"%d" % value if isinstance(value, int) else repr(value).encode()
     if isinstance(value, (bytearray, memoryview)):
         return bytes(value)
-    raise TypeError(f"an argument is text, bytes or a number, not {type(value).__name__}")
+    raise TypeError(f"an argument must be text, bytes or a number, not {type(value).__name__}")
 
 
 def text(value: bytes) -> str:
