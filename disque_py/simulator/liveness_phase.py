@@ -330,7 +330,7 @@ class LivenessPhase:
         )
         for _ in range(IN_A_ROW_MAX):
             before = {line: line.outstanding for line in self._unanswered()}
-            world.run(ANSWERED_MS)
+            world.run(max([ANSWERED_MS, *(line.slowest_ms for line in before)]))
             if all(line.outstanding >= before.get(line, 0) for line in self._unanswered()):
                 break
         nodes = sum(not machine.broker.is_leaving for machine in world.running())
