@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 
 COMMAND_LINE: Final = "the command line"
 UNEXPECTED: Final = "unexpected argument: give directives as --name value"
+NEXT_STEP: Final = (
+    "Correct this and start again. conf/disque.conf explains each directive; `disque-server --test-config` checks a"
+    " configuration without starting a node."
+)
 
 PREFIX: Final = "DISQUE_"
 # Variables of this project's other programs, which are no directives.
@@ -51,7 +55,11 @@ INCLUDE_DEPTH_MAX: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A line that can't be accepted. line_number counts from 1, or is 0 if the problem is not in a single line."""
+    """A line that can't be accepted.
+
+    line_number counts the lines of a file, or the options of the command line, from 1. It is 0 if the problem is not in
+    a single line.
+    """
 
     source: str
     line_number: int
@@ -67,16 +75,15 @@ class ConfigError(Exception):
         self.problems = tuple(problems)
 
     def report(self) -> str:
-        """Return line number, line and reason of each problem, for standard error."""
+        """Return source, line and reason of each problem, and the operator's next step, for standard error."""
         parts = ["*** FATAL CONFIG FILE ERROR ***"]
         for problem in self.problems:
+            has_line = problem.line_number and problem.source != COMMAND_LINE
+            parts.append(f"Reading {problem.source}" + (f", at line {problem.line_number}" if has_line else ""))
             if problem.line_number:
-                parts.append(f"Reading {problem.source}, at line {problem.line_number}")
                 parts.append(f">>> '{problem.line}'")
-            else:
-                parts.append(f"Reading {problem.source}")
             parts.append(problem.reason)
-        return "\n".join(parts) + "\n"
+        return "\n".join((*parts, NEXT_STEP)) + "\n"
 
 
 class ConfigReader:
@@ -196,14 +203,16 @@ class ConfigReader:
             path = posixpath.normpath(posixpath.join(self.directory, self.settings.dir))
             if not self._is_directory(path):
                 self.settings.restore(name, old)
-                raise DirectiveError(f"Can't chdir to '{path}': no such directory")
+                raise DirectiveError(f"Can't chdir to '{path}': no such directory. Create it, or change dir")
             self.settings.dir = self.directory = path
 
     def _include(self, words: Sequence[str], depth: int) -> None:
         if len(words) != 1:
-            raise DirectiveError(WRONG_COUNT)
+            raise DirectiveError(f"{WRONG_COUNT}: give the path of one file")
         if depth >= INCLUDE_DEPTH_MAX:
-            raise DirectiveError(f"files include each other more than {INCLUDE_DEPTH_MAX} deep")
+            raise DirectiveError(
+                f"files include each other more than {INCLUDE_DEPTH_MAX} deep: remove the `include` of a file in itself"
+            )
         path = posixpath.join(self.directory, words[0])
         try:
             text = self._read(path)

@@ -16,7 +16,7 @@ import os
 from typing import TYPE_CHECKING, Any, Final
 
 from disque_py.log_lines import line
-from disque_py.server.start_error import StartError
+from disque_py.server.start_error import StartError, refused
 from disque_py.storage.framed_file import DamagedFileError, Format, frame
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class FramedStore:
         except FileNotFoundError:
             return []
         except OSError as error:
-            raise StartError(f"can't read the {title} {self.path}: {error.strerror or error}") from None
+            raise refused(f"can't read the {title} {self.path}", error, "cluster-config-file") from None
         except DamagedFileError as error:
             raise StartError(f"the {title} {self.path} can't be used: {error}. {self._advice}") from None
         if contents.good_bytes < len(data):

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final
 from cluster_bus.nodes_file import NO_NOTES, NodeLine, NodesFileError, dump, parse, parse_notes
 from cluster_bus.nodes_store import NodesFileLockedError, NodesFileStore, crc_of
 from disque_py.log_lines import line
-from disque_py.server.start_error import StartError
+from disque_py.server.start_error import StartError, refused
 
 if TYPE_CHECKING:
     from cluster_bus.node import Node
@@ -71,7 +71,7 @@ class NodesFileSaver:
             self.close()
             # Or the lock file of it, for instance of a node that another user has started before.
             path = self.path if isinstance(error, FileNotFoundError) else error.filename or self.path
-            raise StartError(f"can't open the nodes file {path}: {error.strerror or error}") from None
+            raise refused(f"can't open the nodes file {path}", error, "cluster-config-file or dir") from None
 
     def _read(self, text: str) -> list[NodeLine]:
         """Read the file, or the newer text of the last process. NodesFileError, OSError."""

@@ -119,5 +119,8 @@ def _read_main(path: str) -> str:
     try:
         return _read(path)
     except OSError as error:
-        reason = f"can't open config file '{path}': {error.strerror or error}"
+        reason = (
+            f"can't open config file '{path}': {error.strerror or error}. Give the path of a file that the node's user"
+            " may read, or directives as --name value"
+        )
         raise ConfigError([Problem(path, 0, "", reason)]) from None
