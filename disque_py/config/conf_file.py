@@ -31,7 +31,7 @@ NEXT_STEP: Final = (
 )
 
 PREFIX: Final = "DISQUE_"
-# Variables of this project's other programs, which are no directives.
+# Variables that other programs of this project read. They are no directives.
 OTHER_VARIABLES: Final = (
     "DISQUE_CHECKOUT_AGAIN",
     "DISQUE_PY_ASSERTS",
@@ -90,9 +90,9 @@ class ConfigReader:
     """A reader that applies sources, one after the other, to a Settings object.
 
     included        names of directives set by included files
-    ignored         names of variables of the environment that look like ours and are no directives
+    ignored         names of environment variables that begin with DISQUE_ and name no directive
     check           called after each line with its directive's name; DirectiveError for an impossible line
-    directory       the base of relative paths; a `dir` line changes it at once
+    directory       the base of relative paths; a `dir` line changes it for the lines after it
     """
 
     def __init__(
@@ -224,7 +224,7 @@ class ConfigReader:
 
 
 def _variable(name: str) -> str:
-    """Return the variable of the environment that stands for a directive."""
+    """Return the name of the environment variable that sets a directive."""
     return PREFIX + name.upper().replace("-", "_")
 
 

@@ -194,7 +194,7 @@ class Settings:
         return old
 
     def conflicts(self) -> list[str]:
-        """Return the conflicts between values that are right alone. Checked once, before the server starts."""
+        """Return the conflicts between values that are valid one by one. Checked once, before the server starts."""
         found = []
         if self.bus_port > PORT_MAX:
             found.append(f"the bus port would be {self.bus_port}: choose a port up to 55535, or set cluster-port")

@@ -3,7 +3,7 @@
 They open in two steps, because a node whose port is taken must not change anything. `bind` takes all addresses or
 raises StartError. `serve` lets clients in, when all other parts are ready.
 
-Keep-alive is a property of the listening sockets, and accepted sockets inherit it. So a CONFIG SET counts for clients
+Keep-alive is a property of the listening sockets, and accepted sockets inherit it. So a CONFIG SET applies to clients
 that connect afterwards (spec D6), and accepting a client costs no extra call.
 """
 
@@ -122,7 +122,7 @@ class Listeners:
             name = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
             try:
                 found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-                for family, _, _, _, address in dict.fromkeys(found):  # A file of hosts may name one twice.
+                for family, _, _, _, address in dict.fromkeys(found):  # /etc/hosts may name one twice.
                     self._doors.append(_Door(bound(family, address), name, context))
             except (OSError, UnicodeError) as error:
                 if is_every and isinstance(error, OSError) and error.errno in NO_SUCH_FAMILY:

@@ -62,10 +62,10 @@ from persistence.file_disk import FileDisk
 from persistence.files import Files, JournalInUseError
 from persistence.install import has_journal
 
-# At the end, clients have so long to fetch their last replies, and ADDJOBs to get their copies.
+# At the end, clients have this long to fetch their last replies, and ADDJOBs to get their copies.
 END_SECONDS: Final = 2.0
 LOOK_AGAIN_SECONDS: Final = 0.02
-# At the end, a disk in trouble has so long to recover.
+# At the end, a disk with errors has this long to recover.
 JOURNAL_SECONDS: Final = 10.0
 LANES_SECONDS: Final = 1.0
 
@@ -90,10 +90,10 @@ class NodeLifecycle:
         settings = configuration.settings
         self._configuration = configuration
         self._settings = settings
-        self._on_taken = on_taken  # The nodes file and the ports are ours: no other node runs in our place.
+        self._on_taken = on_taken  # Called when the nodes file and the ports are ours: no other node uses them.
         self._on_ready = on_ready
         self._file_writer = FileWriter()
-        # The path behind symbolic links: a save would replace the link and leave the file behind it old.
+        # The path with symbolic links resolved: a save would replace the link, and leave the linked file unchanged.
         self._saver = NodesFileSaver(os.path.realpath(settings.cluster_config_file), self._file_writer, log)
         self._queue_settings = FramedStore(
             f"{self._saver.path}.queues",
@@ -273,7 +273,7 @@ class NodeLifecycle:
         path = os.path.abspath(settings.appendfilename)
         if wanted and os.path.isfile(path) and not has_journal(journal_directory(settings)):
             raise StartError(
-                f"{path} is a journal of Disque's and there is none of disque-py's yet: import it with"
+                f"{path} is a journal of Disque, and disque-py has no journal yet: import it with"
                 f" `disque-check-journal import {path} {journal_directory(settings)}`, or move it away to start empty"
             )
 
@@ -362,7 +362,7 @@ class NodeLifecycle:
             raise refused(failure, error, "cluster-port or bind", is_port=True) from None
 
     def _warn(self) -> None:
-        """Log warnings about settings that are allowed and perhaps not meant."""
+        """Log warnings about settings that are allowed, but perhaps not intended."""
         settings = self._settings
         if self._configuration.is_default:
             tell("no-config-file")

@@ -33,7 +33,7 @@ class Configuration:
     path            the config file, absolute; "" without one (standard input is none)
     included        directives set by included files, see rewriting.rewrite
     is_default      whether neither file nor options were given
-    ignored         variables of the environment that look like directives and are none
+    ignored         environment variables that begin with DISQUE_ and name no directive
     """
 
     settings: Settings
