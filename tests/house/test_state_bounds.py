@@ -213,8 +213,8 @@ BOUNDS = {
     """,
     "batches and the ids in them": """
         Batch: fields parts places
-        Batches: by_name callbacks collecting due flush_answers flushes held noted pending push_of pushes
-            recorded reports to_sync waiting
+        Batches: by_name callbacks collecting due flush_answers flushes held keeperless noted pending push_of
+            pushes recorded reporting reports to_sync waiting
         IdSet: _buckets
     """,
     "queues, for whatever reason they exist": """
