@@ -71,16 +71,18 @@ class AsyncPool:
         plain = self._plain.get(home)
         return plain if plain is not None and not plain.is_closed else None
 
-    def idle(self, request: Request[Any]) -> AsyncConnection | None:
-        """Return an idle connection for a command that may wait. Nearly all of them take this way."""
-        address = self.cluster.wanted(request, asyncio.get_running_loop().time()) or self.cluster.home
-        return None if address is None or request.lane is not Lane.OWN else self._idle_to(address)
+    def take_idle(self, request: Request[Any]) -> AsyncConnection | None:
+        """Take an idle connection for a command that may wait. Nearly all of these commands find one."""
+        idle = self._idle_for(request)
+        return idle.pop() if idle else None
 
-    @property
-    def has_idle(self) -> bool:
-        """Whether a GETJOB has a connection without dialling."""
-        here = self.cluster.consumer_home
-        return here is not None and any(not connection.is_closed for connection in self._idle.get(here, ()))
+    def has_idle(self, request: Request[Any]) -> bool:
+        """Return whether `take_idle` would find a connection now."""
+        return bool(self._idle_for(request))
+
+    def _idle_for(self, request: Request[Any]) -> list[AsyncConnection]:
+        address = self.cluster.wanted(request, asyncio.get_running_loop().time()) or self.cluster.home
+        return [] if address is None or request.lane is not Lane.OWN else self._idle_to(address)
 
     async def connection(self, request: Request[Any], patience: Patience) -> AsyncConnection:
         """Return a connection for a command, of its lane, to the node it belongs to.
@@ -143,20 +145,18 @@ class AsyncPool:
         if lane is Lane.ADDS:
             return await self._adds_to(address)
         idle = self._idle_to(address)
-        if idle is not None:
-            return idle
+        if idle:
+            return idle.pop()
         connection = await self._dial(address)
         self._own.add(connection)
         return connection
 
-    def _idle_to(self, address: Address) -> AsyncConnection | None:
+    def _idle_to(self, address: Address) -> list[AsyncConnection]:
+        """Return the idle connections to a node. The last one, which is taken first, is open."""
         idle = self._idle.get(address, [])
-        while idle:
-            connection = idle.pop()
-            if not connection.is_closed:
-                return connection
-            self._own.discard(connection)
-        return None
+        while idle and idle[-1].is_closed:
+            self._own.discard(idle.pop())
+        return idle
 
     async def _plain_to(self, address: Address) -> AsyncConnection:
         async with self._locks.setdefault((address, Lane.PLAIN), asyncio.Lock()):

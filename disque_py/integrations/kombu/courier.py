@@ -65,6 +65,8 @@ REJECTED: Final = "rejected by its consumer"
 CLOSE_S: Final = 5.0
 # An acknowledgement waits so long for others. A batch of short tasks ends earlier.
 LINGER_S: Final = 0.005
+# Any GETJOB: those of all feeds use the same connections.
+GETJOB: Final = commands.get_jobs("any")
 # A binding of a program that lives is written again at this interval (bindings.py).
 REFRESH_S: Final = 200.0
 
@@ -337,9 +339,9 @@ class Courier:
             self._has_settled.set()
 
     def _is_about_to_fetch(self) -> bool:
-        return self._client.pool.has_idle and any(
-            feed.is_waiting and feed.has_room.is_set() for feed in self._feeds.values()
-        )
+        """Return whether a GETJOB leaves in this turn of the loop, and takes the acknowledgements along."""
+        is_ready = any(feed.is_waiting and feed.has_room.is_set() for feed in self._feeds.values())
+        return is_ready and self._client.pool.has_idle(GETJOB)
 
     def _on_lost(self, job: Job, error: DisqueError) -> None:
         _log.warning("the lease of job %s of queue %s can't be extended any more: %s", job.id, job.queue, error)
