@@ -142,19 +142,26 @@ class Disque(BlockingCommands):
         return observed(observation, lambda: self._execute(request))
 
     def _execute(self, request: Request[T]) -> T:
-        limit_s = self.options.patience if request.patience_s is None else request.patience_s
-        return self._run(request, Patience(limit_s, self._rng))
+        return self._run(request, self.options.patience if request.patience_s is None else request.patience_s)
 
-    def _run(self, request: Request[T], patience: Patience) -> T:
+    def _run(self, request: Request[T], patience_s: float) -> T:
         pool = self._pool
+        patience: Patience | None = None  # Nearly all commands need none.
         until = time.monotonic() + request.wait_ms / 1000 if request.wait_word is not None and request.wait_ms else None
         while True:
-            connection = pool.take(request, patience)
-            payload, limit_s = self._words(request, until)
+            connection = pool.take_idle(request)
+            if connection is None:
+                patience = patience or Patience(patience_s, self._rng)
+                connection = pool.take(request, patience)
+            if request.wait_word is None:
+                payload, limit_s = request.payload(), request.limit_s(self.options.timeout)
+            else:
+                payload, limit_s = self._slice(request, until)
             try:
                 reply = connection.ask(payload, limit_s)
             except DisqueConnectionError as error:
                 pool.broke(connection, error)
+                patience = patience or Patience(patience_s, self._rng)
                 if request.is_pinned or patience.is_over(time.monotonic()):
                     raise
                 if not may_repeat(error, request.repeat, retry_unsafe=self.options.retry_unsafe):
@@ -164,30 +171,35 @@ class Disque(BlockingCommands):
                 raise
             else:
                 pool.give_back(connection)
-                if request.is_pinned or not is_refused_for_now(
-                    reply, awaits_nodes=request.awaits_nodes, awaits_voters=request.awaits_voters
+                if (
+                    not isinstance(reply, Exception)
+                    or request.is_pinned
+                    or not is_refused_for_now(
+                        reply, awaits_nodes=request.awaits_nodes, awaits_voters=request.awaits_voters
+                    )
                 ):
-                    patience.renew()
+                    patience = None
                     if reply is None and request.wait_word is not None and (until is None or time.monotonic() < until):
                         continue
                     return self._value(request, reply, connection)
                 pool.refused(connection.address, reply)
+                patience = patience or Patience(patience_s, self._rng)
                 if patience.is_over(time.monotonic()):
                     raise reply
             time.sleep(patience.pause_s())
 
-    def _words(self, request: Request[Any], until: float | None) -> tuple[bytes, float | None]:
-        """Return the command's bytes for the next slice, and the seconds of silence that mean a dead node."""
-        if request.wait_word is None:
-            return request.payload(), request.limit_s(self.options.timeout)
+    def _slice(self, request: Request[Any], until: float | None) -> tuple[bytes, float | None]:
+        """Return a waiting command's bytes for the next slice, and the seconds of silence that mean a dead node."""
         left_ms = SLICE_MS if until is None else max(1, round((until - time.monotonic()) * 1000))
         wait_ms = min(left_ms, SLICE_MS)
         return request.payload_waiting(wait_ms), wait_ms / 1000 + self.options.timeout
 
     def _value(self, request: Request[T], reply: Reply, connection: SocketConnection) -> T:
         value = request.value(reply, connection.address, self.options.decode)
+        if request.wait_word is None:
+            return value
         found = [value] if isinstance(value, Job) else value
-        if request.wait_word is not None and self.options.follow and isinstance(found, list):
+        if self.options.follow and isinstance(found, list):
             now = time.monotonic()
             cluster = self._pool.cluster
             with self._pool.lock:
@@ -270,12 +282,12 @@ class Disque(BlockingCommands):
 
     def _take_step(self, step: Step, limit_s: float) -> None:
         try:
-            self._run(step[0], Patience(limit_s, self._rng))
+            self._run(step[0], limit_s)
         except DisqueError as error:
             plain = self._put_back_rules.again(step, error)
             if plain is None:
                 raise
-            self._run(plain[0], Patience(limit_s, self._rng))
+            self._run(plain[0], limit_s)
 
     def run_adding(self, adding: Adding) -> list[str]:
         """Execute the ADDJOBs of `add_jobs`. Raises BatchError."""

@@ -21,6 +21,9 @@ class Readiness(Protocol):
     def wait(self, limit_s: float | None, *, wants_room: bool) -> bool:
         """Wait until the socket has bytes, or with `wants_room` takes some. Return False after `limit_s` seconds."""
 
+    def has_bytes(self) -> bool:
+        """Return whether a read would return now: with bytes, or because the other side closed the connection."""
+
     def close(self) -> None:
         """Forget the socket."""
 
@@ -45,6 +48,10 @@ class PollReadiness:
             self._poll.modify(self._sock, select.POLLIN)
         return bool(events)
 
+    def has_bytes(self) -> bool:
+        """Return whether a read would return now: with bytes, or because the other side closed the connection."""
+        return bool(self._poll.poll(0))
+
     def close(self) -> None:
         """Forget the socket."""
         with suppress(KeyError, ValueError, OSError):
@@ -65,6 +72,10 @@ class SelectReadiness:
         limit = None if limit_s is None else min(limit_s, WAIT_S_MAX)
         readable, writable, failed = select.select([self._sock], written, [self._sock], limit)
         return bool(readable or writable or failed)
+
+    def has_bytes(self) -> bool:
+        """Return whether a read would return now: with bytes, or because the other side closed the connection."""
+        return self.wait(0, wants_room=False)
 
     def close(self) -> None:
         """There is nothing to forget."""

@@ -41,28 +41,35 @@ class SocketConnection:
     hello         the node's answer to HELLO
     sent_count    commands of the present exchange of which a byte may have left
     is_counted    it takes one of the pool's places
+    is_closed     nothing more can be sent
     """
 
-    __slots__ = ("_decoder", "_is_open", "_readiness", "_sock", "address", "hello", "is_counted", "sent_count")
+    __slots__ = (
+        "_decoder",
+        "_is_tls",
+        "_readiness",
+        "_sock",
+        "address",
+        "hello",
+        "is_closed",
+        "is_counted",
+        "sent_count",
+    )
 
     def __init__(self, address: Address, sock: socket.socket) -> None:
         self.address = address
         self.hello: Hello | None = None
         self.sent_count = 0
         self.is_counted = False
+        self.is_closed = False
         self._sock = sock
+        self._is_tls = isinstance(sock, ssl.SSLSocket)
         self._decoder = Decoder()
-        self._is_open = True
         self._readiness = readiness_of(sock)
-
-    @property
-    def is_closed(self) -> bool:
-        """Whether nothing more can be sent."""
-        return not self._is_open
 
     def is_stale(self) -> bool:
         """Return whether an idle connection was closed by its node, or has bytes that answer no command."""
-        return not self._is_open or self._readiness.wait(0, wants_room=False)
+        return self.is_closed or self._readiness.has_bytes()
 
     def ask(self, payload: bytes, limit_s: float | None) -> Reply:
         """Send one command, return its reply (also a ReplyError). Raises ConnectionLostError, ProtocolError."""
@@ -148,7 +155,10 @@ class SocketConnection:
             if len(replies) > self.sent_count:
                 raise ProtocolError(f"{self.address}: a reply to no command")
             # TLS may hold decrypted bytes, which poll does not report.
-            is_more = len(data) == READ_BYTES or (isinstance(self._sock, ssl.SSLSocket) and self._sock.pending() > 0)
+            is_more = len(data) == READ_BYTES or (self._is_tls and self._has_decrypted())
+
+    def _has_decrypted(self) -> bool:
+        return isinstance(self._sock, ssl.SSLSocket) and self._sock.pending() > 0
 
     def greet(self, options: ClientOptions) -> None:
         """Send AUTH, CLIENT SETNAME and HELLO in one write. Raises ReplyError, ConnectionLostError."""
@@ -164,8 +174,8 @@ class SocketConnection:
 
     def close(self) -> None:
         """Close the connection. Closing it again has no effect."""
-        if self._is_open:
-            self._is_open = False
+        if not self.is_closed:
+            self.is_closed = True
             self._readiness.close()
             self._sock.close()
 

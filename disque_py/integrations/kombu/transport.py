@@ -216,9 +216,8 @@ class Channel(virtual.Channel):
 
     def _put(self, queue: str, message: dict[str, Any], ttl_ms: int | None = None, **options: Any) -> None:
         transport = self.connection
-        found = wire.options_of(message, time.time(), transport.options, ttl_ms)
-        body = wire.dump(message)
-        persist(lambda: transport.commands.add_job(queue, body, **found))
+        request = transport.publications.request(queue, message, time.time(), ttl_ms)
+        persist(lambda: transport.commands.run(request))
 
     def _put_fanout(self, exchange: str, message: dict[str, Any], routing_key: str, **options: Any) -> None:
         for bound in self.connection.bindings.of(exchange):
@@ -348,6 +347,7 @@ class Transport(virtual.Transport):
         self.commands = Disque(*self.options.nodes, **self.options.settings)
         self.courier = Courier(self.options)
         self.bindings = Bindings(self.commands)
+        self.publications = wire.Publications(self.options)
         self._hub: Any = None
         _transports.add(self)
         # kombu may drop a connection without closing it.
