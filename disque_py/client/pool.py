@@ -210,6 +210,7 @@ class Pool:
                 connection.close()
             self._check_open()
             self.cluster.greeted(address, connection.hello)
+            connection.shelf = self._idle.setdefault(address, [])
             self._busy.add(connection)
         return connection
 
@@ -227,12 +228,12 @@ class Pool:
         """Keep the connection for the next command, unless its node failed."""
         with self.lock:
             self._forget(connection)
-            idle = self._idle.setdefault(connection.address, [])
+            address, idle = connection.address, connection.shelf
             if (
                 not self._is_closed
                 and not connection.is_closed
                 and len(idle) < self._options.pool_size
-                and self.cluster.is_due(connection.address, time.monotonic())
+                and (address is self.cluster.home or self.cluster.is_due(address, time.monotonic()))
             ):
                 idle.append(connection)
                 return

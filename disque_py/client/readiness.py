@@ -42,8 +42,8 @@ class PollReadiness:
         """Wait until the socket has bytes, or with `wants_room` takes some. Return False after `limit_s` seconds."""
         if wants_room:
             self._poll.modify(self._sock, select.POLLIN | select.POLLOUT)
-        limit_ms = None if limit_s is None else 0 if limit_s == 0 else max(1, int(min(limit_s, WAIT_S_MAX) * 1000))
-        events = self._poll.poll(limit_ms)
+        # poll rounds up a part of a millisecond.
+        events = self._poll.poll(None if limit_s is None else min(limit_s, WAIT_S_MAX) * 1000)
         if wants_room:
             self._poll.modify(self._sock, select.POLLIN)
         return bool(events)

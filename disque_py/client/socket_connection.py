@@ -42,6 +42,7 @@ class SocketConnection:
     sent_count    commands of the present exchange of which a byte may have left
     is_counted    it takes one of the pool's places
     is_closed     nothing more can be sent
+    shelf         the pool's idle connections to the same node
     """
 
     __slots__ = (
@@ -54,6 +55,7 @@ class SocketConnection:
         "is_closed",
         "is_counted",
         "sent_count",
+        "shelf",
     )
 
     def __init__(self, address: Address, sock: socket.socket) -> None:
@@ -62,6 +64,7 @@ class SocketConnection:
         self.sent_count = 0
         self.is_counted = False
         self.is_closed = False
+        self.shelf: list[SocketConnection] = []
         self._sock = sock
         self._is_tls = isinstance(sock, ssl.SSLSocket)
         self._decoder = Decoder()
@@ -81,7 +84,8 @@ class SocketConnection:
                 self.sent_count = 0
                 self._exchange(iter(((payload[sent:], 1),)), limit_s, replies)
             while not replies:
-                self._wait(limit_s, wants_room=False)
+                if not self._readiness.wait(limit_s, wants_room=False):
+                    raise self._silence(limit_s)
                 self._receive(replies)
         except BaseException as error:
             self._break(error, len(replies))
@@ -126,7 +130,8 @@ class SocketConnection:
             if not out and len(replies) == self.sent_count:
                 return
             # Also after a part has left: a node that has half a command owes no answer that would wake this thread.
-            self._wait(limit_s, wants_room=len(out) > 0)
+            if not self._readiness.wait(limit_s, wants_room=len(out) > 0):
+                raise self._silence(limit_s)
             self._receive(replies)
 
     def _send(self, out: bytes | memoryview) -> int:
@@ -135,9 +140,8 @@ class SocketConnection:
         except (BlockingIOError, ssl.SSLWantWriteError, ssl.SSLWantReadError):
             return 0
 
-    def _wait(self, limit_s: float | None, *, wants_room: bool) -> None:
-        if not self._readiness.wait(limit_s, wants_room=wants_room):
-            raise ReplyTimeoutError(f"{self.address}: no answer for {limit_s:g} s", sent=True)
+    def _silence(self, limit_s: float | None) -> ReplyTimeoutError:
+        return ReplyTimeoutError(f"{self.address}: no answer for {limit_s:g} s", sent=True)
 
     def _receive(self, replies: list[Reply]) -> None:
         decoder = self._decoder

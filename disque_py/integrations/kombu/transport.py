@@ -210,9 +210,8 @@ class Channel(virtual.Channel):
         encoded, name = super().encode_body(body, "base64")
         return encoded, name
 
-    def _next_delivery_tag(self) -> str:
-        """Return the tag of a publication. It makes the publication unique; its delivery has another."""
-        return unique()
+    # The tag of a publication makes it unique. Its delivery has another tag.
+    _next_delivery_tag = staticmethod(unique)
 
     def _put(self, queue: str, message: dict[str, Any], ttl_ms: int | None = None, **options: Any) -> None:
         transport = self.connection
@@ -225,7 +224,10 @@ class Channel(virtual.Channel):
 
     def basic_publish(self, message: dict[str, Any], exchange: str, routing_key: str, **options: Any) -> Any:
         """Publish a message. Those of topic exchanges go to the queues of all programs."""
-        if not exchange or not isinstance(self.typeof(exchange), virtual.exchange.TopicExchange):
+        if not exchange:  # Celery's tasks: the routing key is the queue.
+            self._inplace_augment_message(message, exchange, routing_key)
+            return self._put(routing_key, message)
+        if not isinstance(self.typeof(exchange), virtual.exchange.TopicExchange):
             return super().basic_publish(message, exchange, routing_key, **options)
         self._inplace_augment_message(message, exchange, routing_key)
         ttls = {queue: None for queue in self._lookup(exchange, routing_key) if queue}
