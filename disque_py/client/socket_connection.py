@@ -34,6 +34,9 @@ READ_BYTES: Final = 65_536
 # Commands in flight at a time. The node always has work, and its replies fit into the system's buffers.
 WINDOW_COMMANDS: Final = 1_024
 
+# The socket has no room or no bytes now.
+WOULD_BLOCK: Final = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+
 
 class SocketConnection:
     """A connection to one node.
@@ -79,7 +82,10 @@ class SocketConnection:
         replies: list[Reply] = []
         self.sent_count = 1
         try:
-            sent = self._send(payload)
+            try:
+                sent = self._sock.send(payload)
+            except WOULD_BLOCK:
+                sent = 0
             if sent < len(payload):
                 self.sent_count = 0
                 self._exchange(iter(((payload[sent:], 1),)), limit_s, replies)
@@ -137,7 +143,7 @@ class SocketConnection:
     def _send(self, out: bytes | memoryview) -> int:
         try:
             return self._sock.send(out)
-        except (BlockingIOError, ssl.SSLWantWriteError, ssl.SSLWantReadError):
+        except WOULD_BLOCK:
             return 0
 
     def _silence(self, limit_s: float | None) -> ReplyTimeoutError:
@@ -149,7 +155,7 @@ class SocketConnection:
         while is_more:
             try:
                 data = self._sock.recv(READ_BYTES)
-            except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            except WOULD_BLOCK:
                 return
             if not data:
                 raise ConnectionLostError(f"{self.address}: closed by the node", sent=True)

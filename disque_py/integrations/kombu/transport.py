@@ -21,6 +21,7 @@ import time
 import weakref
 from collections.abc import Iterator
 from datetime import timedelta
+from functools import partial
 from itertools import count
 from queue import Empty
 from typing import Any, Final
@@ -210,13 +211,19 @@ class Channel(virtual.Channel):
         encoded, name = super().encode_body(body, "base64")
         return encoded, name
 
-    # The tag of a publication makes it unique. Its delivery has another tag.
-    _next_delivery_tag = staticmethod(unique)
+    def _inplace_augment_message(self, message: dict[str, Any], exchange: str, routing_key: str) -> None:
+        """Complete a message. Its tag makes the publication unique; its delivery has another tag."""
+        properties = message["properties"]
+        message["body"], properties["body_encoding"] = self.encode_body(message["body"])
+        properties["delivery_tag"] = unique()
+        info = properties["delivery_info"]
+        info["exchange"] = exchange
+        info["routing_key"] = routing_key
 
     def _put(self, queue: str, message: dict[str, Any], ttl_ms: int | None = None, **options: Any) -> None:
         transport = self.connection
         request = transport.publications.request(queue, message, time.time(), ttl_ms)
-        persist(lambda: transport.commands.run(request))
+        persist(partial(transport.commands.run, request))
 
     def _put_fanout(self, exchange: str, message: dict[str, Any], routing_key: str, **options: Any) -> None:
         for bound in self.connection.bindings.of(exchange):
