@@ -82,6 +82,12 @@ def _refusals() -> Iterator[None]:
         _log.warning("jobs can't be settled, and come again after their lease: %s", error)
 
 
+def _commands_of(jobs: list[Job]) -> list[list[Job]]:
+    """Return the jobs of each ACKJOB: one for all, and one for each job under a claim, with its fence (spec EX5)."""
+    plain = [job for job in jobs if not job.fence]
+    return ([plain] if plain else []) + [[job] for job in jobs if job.fence]
+
+
 class Delivery(NamedTuple):
     """A job in the inbox: the feed that fetched it, and the tag by which it is settled."""
 
@@ -96,6 +102,14 @@ class Nack(NamedTuple):
     job: Job
     delay: timedelta | None
     is_final: bool
+
+
+def _drop(waiting: deque[Delivery], feed: int) -> None:
+    """Take the deliveries of a feed out of a queue from which another thread may take them, too."""
+    for delivery in list(waiting):
+        if delivery.feed == feed:
+            with suppress(ValueError, IndexError):
+                waiting.remove(delivery)
 
 
 @dataclass(eq=False)
@@ -166,13 +180,16 @@ class Courier:
 
     def consume(self, feed: int, queues: list[str], prefetch: int) -> None:
         """Fetch jobs of these queues for a feed from now on; none: stop fetching."""
-        self._consumed[feed] = list(queues)
-        self._enough = max(1, (prefetch or BATCH) // 2) if queues else self._enough
+        if queues:
+            self._consumed[feed] = list(queues)
+            self._enough = max(1, (prefetch or BATCH) // 2)
+        else:
+            self._consumed.pop(feed, None)
         self._call(self._consume, feed, list(queues), prefetch)
 
     def consumes(self, queue: str) -> bool:
         """Return whether a feed fetches jobs of this queue."""
-        return any(queue in queues for queues in self._consumed.values())
+        return any(queue in queues for queues in list(self._consumed.values()))
 
     def hold(self, feed: int, tag: str, job: Job) -> None:
         """Keep the lease of a job that was fetched by another client, until it is settled."""
@@ -232,12 +249,11 @@ class Courier:
 
     def nack_all(self, feed: int) -> None:
         """Give all deliveries of a feed back soon."""
-        for delivery in list(self._returned):
-            if delivery.feed == feed:
-                with suppress(ValueError, IndexError):
-                    self._returned.remove(delivery)
-        self._has_given_back = True
-        self._call(self._nack_all, feed)
+        _drop(self._returned, feed)
+        _drop(self.inbox, feed)
+        if self._thread is not None:  # A program that only publishes has none.
+            self._has_given_back = True
+            self._call(self._nack_all, feed)
 
     def flush(self) -> None:
         """Wait until the nodes know what was given back before. It takes CLOSE_S at most."""
@@ -275,6 +291,8 @@ class Courier:
                 finish.result(CLOSE_S)
             loop.call_soon_threadsafe(loop.stop)
             thread.join(CLOSE_S)
+            if thread.is_alive():  # It may still write to the pipe, whose number must not become another file's.
+                return
         os.close(self.wake_fd)
         os.close(self._wake_end)
 
@@ -361,6 +379,11 @@ class Courier:
             feed.is_waiting = False
             self._has_settled.set()  # It may have been about to take acknowledgements along.
         feed.task = asyncio.get_running_loop().create_task(self._fetch_for_ever(feed)) if queues else None
+        self._forget_unused(feed)
+
+    def _forget_unused(self, feed: Feed) -> None:
+        if not feed.queues and not feed.held:
+            self._feeds.pop(feed.number, None)
 
     async def _fetch_for_ever(self, feed: Feed) -> None:
         queues = list(feed.queues)
@@ -440,20 +463,18 @@ class Courier:
         feed.notice_room()
 
     def _let_go(self, number: int, tag: str) -> Job | None:
-        feed = self._feed(number)
-        job = feed.held.pop(tag, None)
-        if job is not None:
-            self._heartbeat.ended(job)
-            feed.notice_room()
-        return job
-
-    def _ack(self, number: int, tag: str) -> None:
         feed = self._feeds.get(number)
         job = feed.held.pop(tag, None) if feed is not None else None
         if feed is not None and job is not None:
             self._heartbeat.ended(job)
-            self._acks.append(job)
             feed.notice_room()
+            self._forget_unused(feed)
+        return job
+
+    def _ack(self, number: int, tag: str) -> None:
+        job = self._let_go(number, tag)
+        if job is not None:
+            self._acks.append(job)
 
     def _nack(self, number: int, tag: str, delay: timedelta | None, final: bool) -> None:
         job = self._let_go(number, tag)
@@ -461,8 +482,10 @@ class Courier:
             self._nacks.append(Nack(job, delay, final))
 
     def _nack_all(self, number: int) -> None:
-        for tag in list(self._feed(number).held):
+        feed = self._feeds.get(number)
+        for tag in list(feed.held) if feed is not None else ():
             self._nack(number, tag, AT_ONCE, final=False)
+        _drop(self.inbox, number)  # More of them may have come since the call.
 
     async def _settle_for_ever(self) -> None:
         while True:
@@ -482,13 +505,13 @@ class Courier:
     async def _settle(self) -> None:
         """Send all acknowledgements and NACKs. Those that were not sent are kept. Raises DisqueError."""
         async with self._settling:
-            acks, self._acks = self._acks, []
+            acks, self._acks = _commands_of(self._acks), []
             nacks, self._nacks = self._nacks, []
             try:
-                if acks:
+                while acks:
                     with _refusals():
-                        await self._client.ack_jobs(acks)
-                    acks = []
+                        await self._client.ack_jobs(acks[0])
+                    acks.pop(0)
                 # A NACK names its attempt, so it may be sent again.
                 if any(nack.delay == AT_ONCE for nack in nacks):
                     with _refusals():
@@ -499,7 +522,7 @@ class Courier:
                         await self._reject(nacks[0])
                     nacks.pop(0)
             finally:
-                self._acks += acks
+                self._acks += [job for jobs in acks for job in jobs]
                 self._nacks += nacks
 
     async def _reject(self, nack: Nack) -> None:

@@ -416,9 +416,12 @@ class Transport(virtual.Transport):
         channel: Channel | None = None
         delivered = 0
         for _ in range(len(inbox)):
-            if not inbox or delivered == most:  # A callback may close the connection.
+            if delivered == most:
                 break
-            feed, tag, job = inbox.popleft()
+            try:
+                feed, tag, job = inbox.popleft()
+            except IndexError:  # A callback may close the connection or give messages back.
+                break
             if channel is None or channel.number != feed:
                 channel = next((each for each in self.channels if each.number == feed), None)
             if channel is None:
