@@ -1,14 +1,14 @@
-"""Figures: what many runs say together about the quality of the cluster, so that a change that makes it worse is seen.
+"""Figures: the quality of the cluster over many runs, so that a change for the worse is noticed.
 
-The figures of runs are sums (simulation.py). Per kind of weather they are added up from plans that had this kind only.
+The figures of a run are sums (simulation.py). The figures of a kind of weather come from plans that had only this kind.
 """
 
 from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-# The share of acknowledged jobs that came again after an answered ACKJOB which must not be reached, by kind of weather:
-# what the original showed (spec Q43), in per mille.
+# Limits by kind of weather, in per mille. The share of acknowledged jobs that were delivered again after the reply to
+# their ACKJOB must stay below the limit. These are the shares that the original showed (spec Q43).
 AFTER_ACK_PER_MILLE_MAX: Final = {
     "kills": 3,
     "leaving": 10,
@@ -21,14 +21,14 @@ AFTER_ACK_PER_MILLE_MAX: Final = {
 }
 MIXED: Final = "several at once"
 FAIR: Final = "fair"
-# The same for kinds that the original was not measured in: a few times what this broker showed, so that a change for
-# the worse is seen. Mixtures are judged as one kind: each allows what the worst of its kinds allows, but this much at
-# least.
+# The same for kinds in which the original was not measured: a few times the share of this broker, so that a change for
+# the worse is noticed. Mixtures of kinds count as one kind. A mixture has the limit of its worst kind, but at least
+# this one.
 OURS_PER_MILLE_MAX: Final = {"restarts": 5, "power": 30, "forgetting": 20, MIXED: 20}
 LIMITS: Final = AFTER_ACK_PER_MILLE_MAX | OURS_PER_MILLE_MAX
-# Fewer acknowledged jobs say nothing about shares.
+# With fewer acknowledged jobs, shares mean nothing.
 ACKED_MIN: Final = 2_000
-# Nor do fewer plans: how much of a plan's life the cluster is cut differs widely.
+# Nor do they with fewer plans, because the time for which the cluster is cut differs widely between plans.
 SEEDS_MIN: Final = 10
 
 COLUMNS: Final = (
@@ -38,7 +38,7 @@ COLUMNS: Final = (
 
 
 class Together(NamedTuple):
-    """Of several kinds of weather: jobs acknowledged, those that came again, and how many would be too many."""
+    """Sums over several kinds of weather: jobs acknowledged, jobs that came again, and the limit for these."""
 
     seeds: int
     acked: int
@@ -47,8 +47,8 @@ class Together(NamedTuple):
 
     def __str__(self) -> str:
         return (
-            f"{self.again} of {self.acked:,} in the {self.seeds} seeds whose kind has a limit, which allows less than"
-            f" {self.limit:,.0f}"
+            f"{self.again} of {self.acked:,} in the {self.seeds} seeds whose weather has a limit; fewer than"
+            f" {self.limit:,.0f} are allowed"
         )
 
 
@@ -61,7 +61,7 @@ class Figures:
         self._allowed: dict[str, int] = {}
 
     def add(self, weather: tuple[str, ...], figures: dict[str, int]) -> None:
-        """Those of one run."""
+        """Add the figures of one run."""
         kind = MIXED if len(weather) > 1 else weather[0] if weather else FAIR
         for sums in (self.total, self.by_weather.setdefault(kind, {})):
             for name, value in figures.items():
@@ -71,12 +71,12 @@ class Figures:
             self._allowed[kind] = self._allowed.get(kind, 0) + limit * figures["acked"]
 
     def limit_of(self, kind: str) -> float | None:
-        """Return how many of a thousand acknowledged jobs may come again in this weather; None: it has no limit."""
+        """Return how many of 1,000 acknowledged jobs may come again in this weather; None: it has no limit."""
         acked = self.by_weather.get(kind, {}).get("acked", 0)
         return self._allowed[kind] / acked if kind in self._allowed and acked else LIMITS.get(kind)
 
     def excesses(self) -> list[str]:
-        """Where too many jobs came again after their ACKJOB was answered: kinds of weather, or all of them together."""
+        """Return a line for each kind of weather (and for all) in which too many acknowledged jobs came again."""
         found = []
         together = self.together()
         if together.seeds >= SEEDS_MIN and together.acked >= ACKED_MIN and together.again >= together.limit:
@@ -88,13 +88,13 @@ class Figures:
                 continue
             if sums["after_ack"] * 1000 >= limit * sums["acked"]:
                 share = sums["after_ack"] / sums["acked"]
-                found.append(f"{kind}: {share:.2%} of acknowledged jobs came again, {limit / 1000:.1%} is the limit")
+                found.append(f"{kind}: {share:.2%} of acknowledged jobs came again; the limit is {limit / 1000:.1%}")
         return found
 
     def together(self) -> Together:
-        """The sum over the kinds of weather that have a limit; each counts with its own.
+        """Return the sum over the kinds of weather that have a limit; each kind counts with its own limit.
 
-        Fifty seeds have only a few of each kind, but a dozen of all of them.
+        Among fifty seeds, each kind has only a few, but all kinds together have a dozen.
         """
         seeds = acked = again = per_mille = 0
         for kind, limit in AFTER_ACK_PER_MILLE_MAX.items():
@@ -107,7 +107,7 @@ class Figures:
         return Together(seeds, acked, again, per_mille / 1000)
 
     def rows(self) -> list[tuple[str, ...]]:
-        """A line per kind of weather, in COLUMNS."""
+        """Return a row per kind of weather, with COLUMNS."""
         return [self._row(kind, sums) for kind, sums in sorted(self.by_weather.items())]
 
     def _row(self, kind: str, sums: dict[str, int]) -> tuple[str, ...]:
@@ -128,5 +128,5 @@ class Figures:
         )
 
     def events(self) -> int:
-        """Commands, messages and timers."""
+        """Return the number of commands, messages and timers."""
         return sum(self.total.get(name, 0) for name in ("commands", "messages", "timers"))

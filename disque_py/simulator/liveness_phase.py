@@ -1,14 +1,15 @@
-"""The liveness phase: the weather clears, and the promises that take time are kept in time.
+"""The liveness phase: all faults end, and the cluster must keep the promises that take time.
 
-All nodes that are down come up, all cuts heal, memory limits are lifted, and producers go home. The cluster does the
-rest by itself. Operators finish what they began, as soon as the nodes are up: a pause ends at the node at which it
-began, and nodes that were made to forget each other are told MEET. After that an operator acts only where the earlier
-word may have been lost (`_end_lost_pauses`, `Targets.meet_torn`), and says FORGET at each node that knows a gone one.
+All nodes that are down start, all cuts heal, memory limits are lifted, and producers stop. The cluster does the rest
+by itself. Operators finish the work that they began, as soon as the nodes are up: they end a pause at the node at which
+they began it, and send MEET to nodes that they made forget each other. After that an operator acts in two cases only.
+It repeats a command that may have been lost (`_end_lost_pauses`, `Targets.meet_torn`), and it sends FORGET to each node
+that knows a gone one.
 
 Then these rules are checked, in this order. The mesh is whole. Nodes agree on members, leavers and pauses. Tasks end.
 Waiting clients are answered. A leaving node is empty. Every promised job is delivered, and every acknowledged job
-vanishes from all nodes. At last nodes send nothing but heartbeats; jobs that wait without a consumer cost one
-announcement per pair of nodes and second. Each rule has a limit in virtual time.
+vanishes from all nodes. At the end, nodes send nothing but heartbeats. Jobs that wait without a consumer cost one
+announcement per second and pair of nodes. Each rule has a limit in virtual time.
 """
 
 from __future__ import annotations
@@ -53,18 +54,18 @@ if TYPE_CHECKING:
     from disque_py.simulator.world.machine import Machine
 
 STEP_MS: Final = 100
-# A MEET that met a dead address is given up after the node time-out, redials back off to a second.
+# A MEET to a dead address is given up after the node timeout. The pauses between redials grow to a second.
 MESH_MS: Final = 60_000
-# A heartbeat to each node, and the longest way of it.
+# Time for a heartbeat to each node, with the longest delay.
 AGREED_MS: Final = 10_000
-# The longest TIMEOUT of a client, and a turn or two.
+# The longest TIMEOUT of a client, plus a turn or two.
 ANSWERED_MS: Final = 4_000
-# Requests with a time-out each that wait behind each other on a connection.
+# Several requests wait one after another on a connection, each until its timeout.
 IN_A_ROW_MAX: Final = 10
 # A silent node is given up after ten seconds.
 TASKS_MS: Final = 30_000
 LEFT_MS: Final = 30_000
-# A second until a failed node's copies are suspect, a minute until jobs without a node take turns again, and five
+# A second until a failed node's copies are suspected, a minute until jobs that found no node are tried again, and five
 # seconds for each holder.
 REPAIRED_MS: Final = 150_000
 DRAINED_MS: Final = 60_000
@@ -73,7 +74,7 @@ SAME_SETTINGS: Final = "nodes know the same settings"
 CANCEL_MS: Final = 500
 SETTLE_MS: Final = 4_000
 IDLE_MS: Final = 3_000
-# Shorter ones may be over before the end.
+# A shorter TTL may be over before the end of the phase.
 LONG_TTL_MS: Final = 600_000
 WAITING_JOBS: Final = 30
 WAITING_RETRY_S: Final = 8
@@ -81,14 +82,14 @@ WAITING_MS: Final = 20_000
 IDS: Final = Ids()
 # Messages whose items begin with the name of a queue.
 QUEUE_KINDS: Final = (NEEDJOBS, INTEREST, HINT, PAUSE)
-# A voter that can't read the memories of a majority asks for them until it can. Each time it tells its list.
+# A voter that can't read the memories of a majority asks for them until it can. Each time it also sends its list.
 OF_VOTERS: Final = (VOTERS, RECALL, RECALLED)
-# A holder asks half a second before it would queue a job.
+# A holder asks the other holders half a second before it would queue a job.
 ANSWER_MS_MAX: Final = 450
 
 
 class Drainer(Connection):
-    """Fetches from all queues of one node, and acknowledges at once what it gets."""
+    """A client that fetches from all queues of one node and acknowledges each job immediately."""
 
     __slots__ = ("_phase",)
 
@@ -104,7 +105,7 @@ class Drainer(Connection):
             self.send([words("GETJOB", "TIMEOUT", FETCH_MS, "COUNT", 50, "FROM", *queues)], 1)
 
     def on_reply(self, reply: Any) -> None:
-        """Take jobs, an empty reply, or the reply to an ACKJOB."""
+        """Handle jobs, an empty reply, or the reply to an ACKJOB."""
         if isinstance(reply, int):
             for promise in self._phase.acknowledging.pop(self, ()):
                 self._phase.simulation.oracle.acknowledged(promise, self.world.now_ms)
@@ -124,7 +125,7 @@ class Drainer(Connection):
 
 
 class Canceller(Connection):
-    """Cancels the errored jobs of one node: no consumer gets them, and they would stay for days."""
+    """A client that cancels the errored jobs of one node: no consumer gets them, and they would stay for days."""
 
     __slots__ = ("_phase",)
 
@@ -153,7 +154,7 @@ class Canceller(Connection):
 
 
 class LivenessPhase:
-    """The end of a simulation; `mesh_ms` and `drain_ms` are how long its parts took."""
+    """The end of a simulation. `mesh_ms` and `drain_ms` are the durations of its parts."""
 
     def __init__(self, simulation: Simulation) -> None:
         self.simulation = simulation
@@ -166,7 +167,7 @@ class LivenessPhase:
         self.repair_ms = 0
 
     def play(self) -> None:
-        """Play the whole phase; RuleBrokenError."""
+        """Play the whole phase. Raises RuleBrokenError."""
         self._lift()
         self._mesh()
         self._lift_limits()
@@ -218,7 +219,7 @@ class LivenessPhase:
                 machine.go_on()
 
     def _lift_limits(self) -> None:
-        """No node has too little memory; gone nodes are forgotten, and pauses end."""
+        """Lift the memory limits, forget gone nodes, and end pauses."""
         targets = self.simulation.targets
         targets.find_gone()
         targets.forget_gone()
@@ -241,9 +242,9 @@ class LivenessPhase:
         )
 
     def _end_lost_pauses(self) -> None:
-        """End pauses whose end was lost, each at one node; RuleBrokenError for any other that lasts.
+        """End pauses whose end was lost, each at one node. Raises RuleBrokenError for any other pause that lasts.
 
-        An operator has ended each pause. The word may be lost with the process or the memory of the node that was told.
+        An operator has ended each pause. The command is lost if the node that got it then lost its process or memory.
         """
         targets = self.simulation.targets
         lasting: dict[bytes, Machine] = {}
@@ -262,7 +263,7 @@ class LivenessPhase:
             self.world.run(STEP_MS)
 
     def _is_agreed(self) -> bool:
-        """Return whether all nodes have the same table, and know of each node whether it is leaving."""
+        """Return whether all nodes have the same table and agree on which nodes are leaving."""
         up = self.world.running()
         ids = {machine.membership.table.me.id: machine.broker.is_leaving for machine in up}
         return all(
@@ -278,7 +279,7 @@ class LivenessPhase:
         )
 
     def _pause_apart(self) -> str:
-        """Return a queue whose pause two nodes know in different versions; empty if there is none."""
+        """Return a line about a queue whose pause has different versions on two nodes; empty if there is none."""
         targets = self.simulation.targets
         up = [machine for machine in self.world.running() if targets.flushed.get(machine.name) != machine.runs]
         for queue in dict.fromkeys(name for machine in up for name in machine.broker.pauses.versions):
@@ -288,7 +289,7 @@ class LivenessPhase:
         return ""
 
     def until(self, rule: str, within_ms: int, holds: Callable[[], bool], why: Callable[[], str]) -> int:
-        """Let time pass until a state holds; return how long that took."""
+        """Let time pass until `holds` is true in time, and return how long that took. Raises RuleBrokenError if not."""
         world = self.world
         start_ms = world.now_ms
         while not holds():
@@ -300,7 +301,7 @@ class LivenessPhase:
     # -- the mesh and the clients --------------------------------------------------------------------
 
     def _mesh(self) -> None:
-        """Wait until the mesh is whole. An operator says MEET once, where nodes were torn apart (`Targets.tear`)."""
+        """Wait until the mesh is whole. An operator sends MEET once to nodes that were torn apart (`Targets.tear`)."""
         world, targets = self.world, self.simulation.targets
         rule, start_ms = "the mesh becomes whole", world.now_ms
         self.until(
@@ -308,7 +309,7 @@ class LivenessPhase:
         )
         targets.find_back()
         self.until(rule, MESH_MS, targets.is_whole, self._tell_links)
-        world.run(STEP_MS)  # Operators say the MEETs for which a node was missing.
+        world.run(STEP_MS)  # Operators send the MEETs that had to wait for a node.
         targets.meet_torn()
         self.until(rule, MESH_MS, world.is_meshed, self._tell_links)
         self.mesh_ms = world.now_ms - start_ms
@@ -320,7 +321,7 @@ class LivenessPhase:
         )
 
     def _answer(self) -> None:
-        """Check that GETJOB is answered by jobs or its time-out, and ADDJOB by copies if there are enough nodes."""
+        """Check that each GETJOB is answered (jobs or timeout), and each ADDJOB too if there are enough nodes."""
         world = self.world
         self.until(
             "tasks end", TASKS_MS, lambda: not any(m.broker.tasks.shares for m in world.running()), self._tell_tasks
@@ -343,7 +344,7 @@ class LivenessPhase:
             line.hang_up()
 
     def _unanswered(self) -> list[Line]:
-        """Return the connections that wait for replies, and for no job to be done."""
+        """Return the connections that wait for replies, except those that wait for the end of a job."""
         return [
             connection
             for connection in self.world.connections
@@ -377,7 +378,7 @@ class LivenessPhase:
         world.run(STEP_MS)
 
     def _repair(self) -> None:
-        """Wait until lost copies are replaced. An operator sets `repair-after` first: it may be the default."""
+        """Wait until lost copies are replaced. An operator lowers `repair-after` first, because the default is long."""
         targets, repairs = self.simulation.targets, self.simulation.collections.repairs
         for machine in self.world.running():
             targets.ask(machine, "CONFIG", "SET", "repair-after", 1)
@@ -386,7 +387,7 @@ class LivenessPhase:
         )
 
     def _endings(self) -> list[LastBatches | LastWaits]:
-        """Return the ends of the plan's batches, and of its waits for jobs."""
+        """Return the final checks for the plan's batches, and for its clients that wait for jobs."""
         found: list[LastBatches | LastWaits] = []
         for actor in self.simulation.actors:
             if isinstance(actor, Batcher) and CALLED not in self.more_queues:
@@ -419,15 +420,15 @@ class LivenessPhase:
         self.is_draining = False
 
     def _longest_ms(self) -> int:
-        """Return how long a job may be away: after its RETRY, of minutes perhaps, it comes back.
+        """Return the longest time for which a job may be away. It comes back after its RETRY, perhaps minutes.
 
-        Nodes make jobs, too. The callback of a batch may have been queued on a node that died.
+        Jobs made by nodes count, too. The callback of a batch may have been queued on a node that died.
         """
         asked_for = max((promise.retry_ms for promise in self.simulation.oracle.open), default=0)
         return max(asked_for, max((job.retry_ms for _, job in self._left()), default=0))
 
     def _left(self) -> Iterator[tuple[Machine, Job]]:
-        """Return the jobs that should go. A delivered at-most-once job without an ack stays until its TTL."""
+        """Return the jobs that should be gone. A delivered at-most-once job without an ack stays until its TTL."""
         return (
             (machine, job)
             for machine in self.world.running()
@@ -440,7 +441,7 @@ class LivenessPhase:
         return [f"{len(left)} left", *(f"{machine.name}: {tell(machine.broker, job)}" for machine, job in left[:5])]
 
     def _verdict(self) -> None:
-        """Check that every promised job was delivered, or lost by mishap."""
+        """Check that every promised job was delivered, or lost by a mishap."""
         simulation = self.simulation
         look(self.world, simulation.oracle, simulation.losses)
         for promise in list(simulation.oracle.open):
@@ -451,7 +452,7 @@ class LivenessPhase:
     # -- silence -------------------------------------------------------------------------------------
 
     def _idle(self) -> None:
-        """Check that quiet nodes send heartbeats only, and remember nothing of earlier work."""
+        """Check that quiet nodes send only heartbeats, and keep no memory of earlier work."""
         world = self.world
         world.run(SETTLE_MS)
         heard: list[tuple[str, str, list[Any]]] = []
@@ -462,7 +463,7 @@ class LivenessPhase:
         )
         start_ms = world.now_ms
         while not heard and world.now_ms - start_ms < IDLE_MS:
-            world.run(STEP_MS)  # The first message that breaks it is the last in the transcript.
+            world.run(STEP_MS)  # Stop soon, so that the first message that breaks the rule ends the transcript.
         world.traffic.tap = self.simulation.hear
         if heard:
             said = [f"{sender}→{receiver} {tell_run(IDS, run)}" for sender, receiver, run in heard[:5]]
@@ -477,9 +478,10 @@ class LivenessPhase:
                     raise RuleBrokenError("nothing is left over", f"{number} {what} on {machine.name}", machine.name)
 
     def _wait(self) -> None:
-        """Check that waiting jobs cost one announcement per pair of nodes and second, and no other node queues them.
+        """Check that waiting jobs cost one announcement per second and pair of nodes, and no other node queues them.
 
-        Every other time the announcements are lost, so that holders ask before they would queue a job, and are told.
+        In seven of eight seeds the announcements are lost. Then holders ask before they would queue a job, and only the
+        answers arrive.
         """
         world, oracle, targets = self.world, self.simulation.oracle, self.simulation.targets
         nodes = len(world.running())
@@ -496,7 +498,7 @@ class LivenessPhase:
 
         def tap(sender: str, receiver: str, runs: list[list[Any]]) -> None:
             if any(run[0] == QUEUED and run[1][1] == QUEUED_WAITING for run in runs):
-                # All that one turn says comes in one frame.
+                # The messages of one turn come in one frame.
                 told.setdefault((sender, receiver, world.now_ms // 1000), {})[world.now_ms] = None
 
         asked: dict[tuple[str, bytes], int] = {}
@@ -514,7 +516,7 @@ class LivenessPhase:
         world.run(WAITING_MS)
         world.traffic.filter = None
         world.traffic.tap = self.simulation.hear
-        # Seconds that begin somewhere may see the end of one batch and the next.
+        # A second of this check may include the end of one announcement and the next one.
         often = [key for key, moments in told.items() if len(moments) > 2]
         if often and not is_deaf:
             raise RuleBrokenError("waiting jobs are cheap", f"more than one announcement a second: {often[:5]}")
@@ -526,7 +528,7 @@ class LivenessPhase:
 
 
 def _is_of_lost_jobs(sender: Machine, run: list[Any]) -> bool:
-    """Whether a keeper compares batches that wait for the TTL of a lost job. It does so every ten seconds. Spec BT8."""
+    """Return whether a keeper compares batches that wait for a lost job's TTL, every ten seconds. Spec BT8."""
     if run[0] != BATCHSUM:
         return False
     batches = [sender.broker.batches.by_name.get(name) for name, *_ in run[1:]]
@@ -534,7 +536,7 @@ def _is_of_lost_jobs(sender: Machine, run: list[Any]) -> bool:
 
 
 def _named(heard: list[tuple[str, str, list[Any]]]) -> Iterator[bytes | str]:
-    """Yield the jobs and queues that messages name; earlier messages about them show the cause."""
+    """Yield the jobs and queues that the messages name, because earlier messages about them show the cause."""
     for _, _, run in heard:
         for item in run[1:]:
             if run[0] in QUEUE_KINDS:

@@ -1,6 +1,6 @@
-"""bin/disque-sim: play seeds, show how it goes, and say what broke.
+"""bin/disque-sim: play seeds, show the progress, and report broken rules.
 
-The one room of the simulator that knows the outside: processes, the clock, the terminal. docs/simulator.md is its page.
+The only module of the simulator that uses real processes, the real clock and the terminal. Users: docs/simulator.md.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ from disque_py.simulator.simulation import Failure, Result, simulate
 
 SECONDS: Final = 10
 SEEDS: Final = 50
-# Seeds given to the processes ahead of what they have done.
+# Seeds that are queued for the processes ahead of the seeds that are done.
 AHEAD: Final = 2
 FAILURES_SHRUNK_MAX: Final = 3
-# The file of --report is written after the first seed, and anew after so many.
+# The file of --report is written after the first seed, and then after each further group of this many seeds.
 REPORT_EVERY: Final = 50
 REPORT_COLUMNS: Final = 160
-# Objects between two looks of the collector.
+# New objects between two runs of the garbage collector.
 GARBAGE_MIN: Final = 50_000
-# Exit status after Ctrl-C or SIGTERM, as a shell has it.
+# A shell's exit status after Ctrl-C, also used after SIGTERM.
 INTERRUPTED: Final = 130
-# A run that a person waits for ends at the first failure; one that writes a report is left alone and goes on.
+# A run in a terminal ends at the first failure, because a person waits for it. A run with --report goes on.
 FAILURES_MAX: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """A seed to play, and how."""
+    """A seed to play, with its options."""
 
     seed: int
     seconds: float
@@ -71,19 +71,19 @@ def play(order: Order) -> Result:
 
 
 def collect_seldom() -> None:
-    """Collect garbage less often: a world has millions of objects, and cycles matter only when processes end."""
+    """Collect garbage less often: a world has millions of objects, and only simulated deaths leave cycles."""
     gc.set_threshold(GARBAGE_MIN)
 
 
 def settle_in() -> None:
-    """Prepare a process of the pool: it ends when its seed does, and only the main process handles Ctrl-C."""
+    """Prepare a process of the pool: it finishes its seed after Ctrl-C, which only the main process handles."""
     collect_seldom()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 class Report:
-    """The output: a progress bar, failures as they come, figures at the end; and a file that says the same."""
+    """The output: a progress bar, each failure when it happens, and figures at the end; the same in a file."""
 
     def __init__(self, *, is_hashing: bool, total: int | None, path: Path | None = None) -> None:
         self._path = path
@@ -113,7 +113,7 @@ class Report:
         self._bar.stop()
 
     def add(self, order: Order, result: Result) -> None:
-        """A seed is done."""
+        """Add the result of a seed."""
         self.figures.add(result.plan.weather, result.figures)
         if self._is_hashing:
             click.echo(f"{order.seed} {result.digest}")
@@ -128,7 +128,7 @@ class Report:
         self._bar.update(self._task, advance=1, rate=f"{rate:,.0f}", failed=failed)
 
     def show_failure(self, order: Order, result: Result) -> None:
-        """A failure, shrunk: what is left of the plan, what happened last, and how to see it again."""
+        """Show a shrunk failure: the rest of the plan, the last events, and the command that replays it."""
         failure = result.failure
         assert failure is not None
         plan = result.plan
@@ -145,7 +145,7 @@ class Report:
             self.console.print(line, markup=False, soft_wrap=True)
 
     def write(self) -> None:
-        """Write the file: the progress and all failures. A reader sees the old file or the new one."""
+        """Write the file with the progress and all failures. A reader sees either the old file or the new one."""
         if self._path is not None:
             console = Console(file=StringIO(), width=REPORT_COLUMNS, highlight=False)
             self.show_summary(console)
@@ -157,7 +157,7 @@ class Report:
             draft.replace(self._path)
 
     def show_summary(self, console: Console) -> None:
-        """Figures of all."""
+        """Show the figures of all seeds."""
         total = self.figures.total
         seconds = time.monotonic() - self._started_s
         table = Table(box=None, pad_edge=False)
@@ -188,7 +188,7 @@ def told(failure: Failure) -> str:
 class Playing:
     """The seeds that are being played, in this process or in others.
 
-    `failed` and `is_interrupted` say how it went. No further seed begins once `failures_max` have failed; 0 sets no
+    `failed` and `is_interrupted` are the outcome. After `failures_max` failed seeds no further seed begins; 0 sets no
     limit.
     """
 
@@ -209,9 +209,9 @@ class Playing:
         return has_failed or time.monotonic() >= self._until_s
 
     def run(self, orders: Iterator[Order], jobs: int) -> None:
-        """Play them all, or until the time, the failures or the user's patience are at their end.
+        """Play all seeds, or stop at the time limit, the limit of failures or an interrupt.
 
-        Processes finish the seeds they have begun.
+        Processes finish the seeds that they have begun.
         """
         try:
             if jobs == 1:
@@ -247,7 +247,7 @@ class Playing:
                 self._collect()
                 if self._is_over:
                     self._call_off()
-            for seed in sorted(self._results):  # Some before them were called off.
+            for seed in sorted(self._results):  # Some seeds before these were cancelled.
                 self._done(*self._results[seed])
 
     def _call_off(self) -> None:
@@ -255,7 +255,7 @@ class Playing:
         self._pending = {future: order for future, order in self._pending.items() if not future.cancel()}
 
     def _collect(self) -> None:
-        """Wait for one seed to end. Show the results so far in the order of seeds."""
+        """Wait until one seed ends. Show the results so far in the order of seeds."""
         ended, _ = wait(self._pending, return_when=FIRST_COMPLETED)
         for future in ended:
             order = self._pending.pop(future)
@@ -271,7 +271,7 @@ class Playing:
 
 
 def show_failures(report: Report, failed: list[tuple[Order, Result]], runs_max: int) -> None:
-    """Shrink each failure and show it. An interrupt ends that with the commands that play the others again."""
+    """Shrink and show each failure. After an interrupt, print only the commands that replay the other failures."""
     left = list(failed)
     try:
         while left:
@@ -290,7 +290,7 @@ def interrupt(*_: object) -> None:
 
 
 def seeds_of(text: str) -> range:
-    """`7`, or `7..20`, which includes both."""
+    """Return the seeds of `7`, or of `7..20`, which includes both ends."""
     first, dots, last = text.partition("..")
     try:
         return range(int(first), int(last if dots else first) + 1)
@@ -302,7 +302,7 @@ def seeds_of(text: str) -> range:
 @click.option("--seeds", metavar="FIRST..LAST", help="Seeds to play, or one seed.")
 @click.option("--minutes", type=float, help="Play seeds for this time, starting with --seeds or a random one.")
 @click.option("--seconds", type=float, default=SECONDS, show_default=True, help="Virtual seconds with faults per seed.")
-@click.option("--jobs", type=int, default=1, show_default=True, help="Processes to play them in.")
+@click.option("--jobs", type=int, default=1, show_default=True, help="Number of processes that play seeds.")
 @click.option("--weather", metavar="KIND[+KIND...]", help=f"Only this weather (kinds of faults): {', '.join(WEATHER)}.")
 @click.option("--keep", default="", help="The part of a seed's plan to keep, as printed for a shrunk failure.")
 @click.option("--trace-hash", is_flag=True, help="Print a line `seed hash` for each seed.")

@@ -1,11 +1,11 @@
-"""Oracle: what clients asked for, were answered and got, job by job; and what must be true of it.
+"""Oracle: the requests, replies and deliveries of each job, and the rules that they must keep.
 
-It sees replies as they leave the nodes and knows nothing of how they came to pass. It judges what can be judged at
-once. No job is delivered that no client added, or with another body or id. An at-most-once job is delivered once.
-Nothing is delivered long after its TTL. Ids are unique. Rules that need a look at all nodes are in
+The oracle sees replies as they leave the nodes, and knows nothing about the nodes' memory. It checks rules that can be
+checked immediately. Every delivered job was added by a client, with this body and id. An at-most-once job is delivered
+at most once. No job is delivered long after its TTL. Ids are unique. Rules that need a look at all nodes are in
 cluster_invariants.py.
 
-A body begins with the job's number. The number is all that the oracle needs to check the rest of the body.
+A body begins with the job's number. From the number, the oracle can check the rest of the body.
 """
 
 from __future__ import annotations
@@ -18,17 +18,18 @@ from disque_py.core.ids import is_retried_id, is_valid_id
 if TYPE_CHECKING:
     from disque_py.simulator.world.machine import Machine
 
-# Time on its way, in queues of frames and in turns, is not part of a TTL that every node counts from receipt.
+# Each node counts a TTL from the receipt of the job. So the time in transit, in queues of frames and in turns, comes
+# on top of the TTL.
 TTL_SLACK_MS: Final = 2_000
 FILLER: Final = bytes(range(256)) * 40
 # The fields of each job in a reply of GETJOB: queue, id, body.
 JOB_FIELDS: Final = 3
-# In good weather an answered ACKJOB is known by all after two journeys of messages; the slowest link takes 100 ms.
+# Without faults, all nodes know of an answered ACKJOB after two messages; the slowest link takes 100 ms.
 HEARD_MS: Final = 2_000
 
 
 class RuleBrokenError(Exception):
-    """A rule was broken. `rule` names it; `words` are ids and names to look for in the transcript."""
+    """A rule was broken. `rule` is its name. `words` are ids and names to look for in the transcript."""
 
     def __init__(self, rule: str, detail: str, *words: object) -> None:
         super().__init__(f"{rule}: {detail}")
@@ -40,28 +41,28 @@ class RuleBrokenError(Exception):
 class Promise:
     """One ADDJOB.
 
-    answered_ms          when its id was answered; 0: it was not (yet)
-    copies               how many nodes the answer promised; 0: none (ASYNC, at most once)
-    losses               nodes that had it and forgot it by mishap (see cluster_invariants.py)
+    answered_ms          when the reply with its id was sent; 0: not yet, or never
+    copies               how many copies the reply promised; 0: none (ASYNC, at most once)
+    losses               nodes that had it and lost it by a mishap (see cluster_invariants.py)
     acked_ms             when the first ACKJOB, FASTACK or DELJOB for it was sent
-    ack_answered_ms      when the first was answered
-    settled_ack_ms         when the first was answered in good weather
-    clean_ms             when a look found no node that has it alive; 0: some node has
-    early_ms             how much earlier its TTL may end, for a node that was down saw its wall clock jump
+    ack_answered_ms      when the first of these was answered
+    settled_ack_ms       when the first of these was answered without faults in the cluster
+    clean_ms             when a check found it alive on no node; 0: some node has it
+    early_ms             how much earlier its TTL may end, because the wall clock of a node that was down jumped
     is_over              every node that had it knows of the ack: it must not come again
-    asked                the node that was asked; None: its answer was lost, and another user of its key was told its id
-    is_deleted           by DELJOB or FASTACK, which promise nothing to other nodes
-    is_plain             it was acknowledged without a result, too
-    acked_at, acked_run  the node that was the first to answer an ACKJOB for it, and which of its processes
-    limit                ATTEMPTS, by which its deliveries are judged; 0: they are not
+    asked                the node that got the ADDJOB; None: the reply was lost, and another user of its key got the id
+    is_deleted           it ended by DELJOB or FASTACK, which promise nothing to other nodes
+    is_plain             it was also acknowledged without a result
+    acked_at, acked_run  the first node that answered an ACKJOB for it, and the run of that node
+    limit                ATTEMPTS, the limit for its deliveries; 0: they are not checked
     is_limited           it was added with ATTEMPTS, so it may become errored
     renewed              requests that may have begun a fresh set of attempts
     cancels, nacks       CANCELJOBs and NACKs that were sent for it
     moves                commands that may have moved it to another queue
-    elsewhere            NACKs for it at a node that did not deliver it: two nodes may queue it at once
+    elsewhere            NACKs for it at a node that did not deliver it: two nodes may queue it at the same time
     loose                requests that end a lease early (NACK, ENQUEUE …) and were not answered
-    freed_ms             when the last of them was answered
-    origin, fan          of a publication: its first job, whose body all have; and that one's jobs by queue
+    freed_ms             when the last of these requests was answered
+    origin, fan          in a publication: its first job, whose body all its jobs have; that job's copies by queue
     is_refused           its publication was refused
     replaced_ms          when its producer heard that another job took its place
     """
@@ -154,22 +155,22 @@ class Promise:
 
 
 def _nothing(promise: Promise) -> None:
-    """Check nothing: no client publishes."""
+    """Check nothing, because no client publishes."""
 
 
 class Oracle:
     """All promises.
 
     check_delivered   a further check of each delivered job (clients/publishers.py)
-    is_settled   nothing is wrong with the cluster: a holder hears at once that its job is done
-    delays_ms    how long time may have stood still for some copy: stopped processes, stuck links, disks in trouble
+    is_settled   there is no fault, so a holder hears immediately that its job is done
+    delays_ms    how long some copy may have made no progress: stopped processes, stuck links, disk faults
     explained    ids of at-most-once jobs that may be lost: a mishap, or a reply that no client read
-    movable      queues between which an operator moves jobs; empty: none does
-    moves_under_way   commands that move jobs, and that some node may not have begun with
-    faults       how many last at the moment
-    unrest_ms    when one began or ended last
-    aftermath_ms how long links may be broken after that: nodes notice late
-    sides        into how many parts a cut may divide the cluster: as many as there are nodes
+    movable      queues between which an operator moves jobs; empty: no operator does
+    moves_under_way   commands that move jobs and that some node may not have begun
+    faults       how many faults last at the moment
+    unrest_ms    when a fault last began or ended
+    aftermath_ms how long links may be broken after that, because nodes notice late
+    sides        into how many parts a cut may divide the cluster: at most the number of nodes
     deaths       processes that lost their memory
     delivered, acked, after_ack, duplicates   figures: deliveries, jobs acknowledged (and answered so), deliveries after
                  an answered ACKJOB, deliveries of a job beyond its first
@@ -199,7 +200,7 @@ class Oracle:
         self.check_delivered: Callable[[Promise], None] = _nothing
 
     def add(self, queue: bytes, body_bytes: int, retry_ms: int, ttl_ms: int, copies: int, now_ms: int) -> Promise:
-        """An ADDJOB is about to be sent."""
+        """Note that an ADDJOB is about to be sent."""
         promise = Promise(len(self.promises), queue, body_bytes, retry_ms, ttl_ms, copies, now_ms)
         promise.moves = self.moves_under_way
         self.promises.append(promise)
@@ -227,7 +228,7 @@ class Oracle:
             promise.id = job_id
 
     def deliver(self, queue: bytes, job_id: bytes, body: bytes, now_ms: int) -> Promise:
-        """A consumer got a job."""
+        """Check and note that a consumer got a job."""
         number = body.partition(b" ")[0]
         promise = self.promises[int(number)] if number.isdigit() and int(number) < len(self.promises) else None
         if promise is None:
@@ -253,13 +254,13 @@ class Oracle:
         if promise.limit:
             self._check_attempts(promise)
         if promise.is_over and not promise.is_deleted:
-            raise RuleBrokenError("done is done", f"{promise}: all had learnt of its ack, and it came again", job_id)
+            raise RuleBrokenError("done is done", f"{promise} came again after all nodes knew of its ack", job_id)
         if promise.settled_ack_ms and now_ms - promise.settled_ack_ms > HEARD_MS and not promise.is_deleted:
             raise RuleBrokenError(
                 "acks are heard", f"{promise} came {now_ms - promise.settled_ack_ms} ms after its ack", job_id
             )
         if promise.answered_ms:
-            # The request may have waited behind others; the life of the job began before its answer.
+            # The request may have waited behind others, and the TTL began before the reply.
             late_ms = now_ms - promise.answered_ms - promise.ttl_ms - promise.ttl_ms // 100
             if late_ms > TTL_SLACK_MS + self.delays_ms:
                 raise RuleBrokenError("a TTL is kept", f"{promise} came {late_ms} ms too late", job_id)
@@ -268,44 +269,44 @@ class Oracle:
         return promise
 
     def is_calm_since(self, promise: Promise) -> bool:
-        """Whether nothing was wrong with the cluster since the job was added."""
+        """Return whether there was no fault since the job was added."""
         return not self.faults and (not self.unrest_ms or self.unrest_ms + self.aftermath_ms < promise.added_ms)
 
     def _check_attempts(self, promise: Promise) -> None:
-        """Each side of a cut may spend all attempts, and each crash may forget one per copy. Spec Y4."""
+        """Check the number of deliveries. Each side of a cut may use all attempts, each crash forget one. Spec Y4."""
         bound = promise.limit * (1 + promise.renewed) + promise.elsewhere
         if not self.is_calm_since(promise):
             bound = bound * self.sides + self.deaths * self.sides
         if promise.delivered > bound:
             raise RuleBrokenError(
-                "attempts are bounded", f"{promise} came {promise.delivered} times, at most {bound}", promise.id
+                "attempts are bounded", f"{promise} came {promise.delivered} times; at most {bound}", promise.id
             )
 
     def unread(self, reply: Any) -> None:
-        """Note a reply that no client ever reads: its jobs left their queues, were not delivered, and may be lost."""
+        """Note a reply that no client reads: its jobs left their queues, were not delivered, and may be lost."""
         for job_id in ids_in(reply):
             self.explained[job_id] = None
 
     def acknowledging(
         self, promise: Promise, now_ms: int, *, is_deletion: bool = False, has_result: bool = False
     ) -> None:
-        """An ACKJOB for it (a FASTACK or DELJOB: `is_deletion`) is about to be sent."""
+        """Note that an ACKJOB for a job (or with `is_deletion` a FASTACK or DELJOB) is about to be sent."""
         if not promise.acked_ms:
             promise.acked_ms = now_ms
         promise.is_deleted = promise.is_deleted or is_deletion
         promise.is_plain = promise.is_plain or not has_result
 
     def freeing(self, promise: Promise) -> None:
-        """A request that ends a lease of it early is about to be sent."""
+        """Note that a request that ends a lease of a job early is about to be sent."""
         promise.loose += 1
 
     def freed(self, promise: Promise, now_ms: int) -> None:
-        """Note that the request was answered."""
+        """Note that such a request was answered."""
         promise.loose -= 1
         promise.freed_ms = now_ms
 
     def acknowledged(self, promise: Promise, now_ms: int, machine: Machine | None = None) -> None:
-        """Note that the ACKJOB was answered, by this node."""
+        """Note that this node answered the ACKJOB."""
         if self.is_settled and not promise.settled_ack_ms:
             promise.settled_ack_ms = now_ms
         if not promise.ack_answered_ms:
@@ -317,17 +318,17 @@ class Oracle:
                 self.open[promise] = None
 
     def failed(self, text: str) -> None:
-        """A client got an error."""
+        """Note that a client got an error."""
         word = text.partition(" ")[0]
         self.errors[word] = self.errors.get(word, 0) + 1
 
     def close(self, promise: Promise) -> None:
-        """Nothing of it is left anywhere, or nothing was promised any more."""
+        """Forget a promise: no node has the job, or the promise has ended."""
         self.open.pop(promise, None)
 
 
 def ids_in(reply: Any) -> Iterator[bytes]:
-    """Return the ids of the jobs in the reply to a GETJOB; none of any other reply."""
+    """Yield the ids of the jobs in the reply to a GETJOB; no ids for any other reply."""
     for entry in reply if isinstance(reply, list) else ():
         if isinstance(entry, list) and len(entry) >= JOB_FIELDS and isinstance(entry[1], bytes):
             yield entry[1]

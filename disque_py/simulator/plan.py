@@ -1,10 +1,11 @@
-"""Plan: all that a seed decides before anything happens: the nodes and clients, the faults, and their times.
+"""Plan: everything that a seed decides before the run: the nodes, the clients, the faults and their times.
 
-A plan is data. Clients and faults are listed one by one, each with chance of its own. So a failing plan can be made
-smaller (shrink.py) without changing the rest of it; `Keep` says in a line what was kept. The node that a fault strikes
-is chosen when it strikes, from the numbers in the fault, because a plan does not know which nodes are up then.
+A plan is data. Each client and each fault has its own random generator. So a failing plan can be made smaller
+(shrink.py) without changing the rest of it; a `Keep` has the parts that were kept, as one line of text. The node that
+a fault strikes is chosen at that moment, by the numbers in the fault, because a plan can't know which nodes are up
+then.
 
-Half of the plans have one kind of weather only, so that figures per kind mean something. The others have several kinds.
+Half of the plans have only one kind of weather, so that figures per kind are meaningful. The others have several kinds.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Final
 
 from disque_py.simulator.world.codecs import NEW, OLD, PREVIOUS
 
-# Kind of weather -> the faults it consists of (weather.py). The names are those of the figures.
+# Kind of weather -> its faults (weather.py). The figures use the same names.
 WEATHER: Final[dict[str, tuple[str, ...]]] = {
     "fair": (),
     "kills": ("kill", "kill", "fuse"),
@@ -47,7 +48,7 @@ WEATHER: Final[dict[str, tuple[str, ...]]] = {
     "votes": ("wipe-votes", "wipe-votes", "kill"),
     "lost": ("lose", "wipe", "late", "kill"),
 }
-# Kinds that no seed chooses: plans with locks, and a share of the others, have their faults besides.
+# Kinds that no seed chooses. Plans with locks, and a share of the others, have these faults as extra ones.
 BY_NAME: Final = ("fair", "stale", "drift", "forgetful", "claims", "votes", "lost")
 # Clocks at the bound that `claim-drift-max` allows, and workers that ask for the longest lease and let it run out.
 DRIFT: Final = "drift"
@@ -55,69 +56,71 @@ DRIFT_PPM: Final = 5_000
 # Voters forget keys soon after they counted last, and wall clocks jump.
 FORGETFUL: Final = "forgetful"
 FORGETFUL_IDLE_MS: Final = 200
-# Nodes lost for ever, wiped, or forgotten and back, in this share of the plans that have faults.
+# Share of the plans with faults in which nodes are lost for ever, wiped, or forgotten and come back.
 LOST_FAULTS: Final = ("lose", "wipe", "late")
 LOST_SHARE: Final = 0.25
-# `repair-after` of a plan, in seconds; 600 is the default, which no plan lasts for.
+# `repair-after` of a plan, in seconds. 600 is the default; no plan lasts that long.
 REPAIR_AFTER_S: Final = (1, 1, 2, 5, 600)
 NAMES: Final = "abcdefghijklmnopqrstuvwxyz"
 NODES_MAX: Final = 9
 MS_PER_FAULT: Final = (250, 600, 1_500, 4_000)
 FAULT_SPANS_MS: Final = (50, 300, 1_000, 2_500, 5_000, 9_000)
 LOADS: Final = (0.15, 0.4, 0.4, 1.0, 3.0)
-# Long plans have less load: they are about time.
+# Long plans have less load, because they test long times.
 LONG_MS: Final = 30_000
 LONG_SHARE: Final = 0.4
 APART_SHARE: Final = 0.4
 SECRET_SHARE: Final = 0.2
-# Faults of event logs, in this share of the plans that have them; disk faults also where disks are the weather.
+# Share of the plans with event logs in which these logs have faults; disk faults also if disks are the weather.
 EVENT_FAULTS: Final = ("events-off", "events-limit", "events-disk")
 EVENT_FAULTS_SHARE: Final = 0.2
-# Faults that operators cause to journals, in this share of the plans that have them.
+# Share of the plans with journals in which operators cause faults of journals.
 JOURNAL_FAULTS: Final = ("policy", "policy", "reload", "rewrite")
 JOURNAL_FAULTS_SHARE: Final = 0.25
-# CLUSTER RESET of a node in the middle of something: where resets are the weather, and in so many plans besides.
+# CLUSTER RESET in the middle of other work happens if resets are the weather, and in this share of the other plans.
 AMID_SHARE: Final = 0.05
-# Of the clusters with journals so many rewrite segments early, of this many bytes on.
+# Share of the clusters with journals that rewrite segments early, and the sizes (bytes) at which they do.
 REWRITING_SHARE: Final = 0.5
 REWRITE_BYTES: Final = (30_000, 100_000, 300_000)
-# Clusters with jobs whose RETRY is minutes; with clients that wait for ever; with clients that acknowledge in bursts.
+# Shares of clusters with jobs whose RETRY is minutes, with clients that wait for ever, and with clients that
+# acknowledge in bursts.
 LONG_RETRY_SHARE: Final = 0.1
 PATIENT_SHARE: Final = 0.25
 HOARDER_SHARE: Final = 0.15
-# In so many plans operators set queues, so often.
+# Share of the plans in which operators change queue settings, and the largest number of changes.
 SETTINGS_SHARE: Final = 0.4
 SETTINGS_MAX: Final = 12
-# Clusters with jobs of few attempts, and consumers that give up on them.
+# Share of clusters with jobs of few attempts and consumers that give up on them.
 ATTEMPTS_SHARE: Final = 0.4
 ASKER_SHARE: Final = 0.3
 MOVER_SHARE: Final = 0.35
-# Clusters with clients that ask with WHERE, beside a producer of jobs with metadata.
+# Share of clusters with clients that use WHERE, and a producer of jobs with metadata.
 FILTERED_SHARE: Final = 0.3
-# Clusters with owners of locks, and voters whose list changes. Some of these lose their files of votes.
+# Share of clusters with owners of locks and a list of voters that changes. Some of these voters lose their files.
 LOCKERS_SHARE: Final = 0.3
 WIPES_SHARE: Final = 0.5
-# Clusters with queues whose jobs need a claim.
+# Share of clusters with queues whose jobs need a claim.
 CLAIMS_SHARE: Final = 0.25
-# Clusters in zones, with producers that ask for them.
+# Share of clusters whose nodes have zones, with producers that use ZONES.
 ZONED_SHARE: Final = 0.25
 PLACES: Final = (("", ""), ("", "a"), ("", "b"), ("west", "a"), ("west", "b"), ("north", ""))
-# Clusters with consumers that name patterns; with a publisher, where no operator moves jobs; with keys for a while.
+# Shares of clusters with consumers that name patterns, with a publisher (if no operator moves jobs), and with keys
+# for a limited time.
 PATTERNS_SHARE: Final = 0.3
 PUBLISHER_SHARE: Final = 0.3
 DEBOUNCER_SHARE: Final = 0.3
-# Clusters with schedules, caps, batches, and clients that wait for the ends of jobs.
+# Shares of clusters with schedules, with caps, with batches, and with clients that wait for the ends of jobs.
 TIMEKEEPER_SHARE: Final = 0.25
 CAPPER_SHARE: Final = 0.25
 BATCHES_SHARE: Final = 0.3
 WAITERS_SHARE: Final = 0.3
-# Of the clusters with little memory so many let bodies go to disk.
+# Share of the clusters with little memory that spill bodies to disk.
 SPILLING_SHARE: Final = 0.6
 
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """The part of a seed's plan that is kept; None and 0: all.
+    """The part of a seed's plan that is kept; None and 0: everything.
 
     As text it is `nodes=3 clients=0-2,4 faults=2,5 until=4210`.
     """
@@ -140,7 +143,7 @@ class Keep:
 
     @classmethod
     def read(cls, text: str) -> Keep:
-        """The text back; ValueError."""
+        """Return the Keep that the text describes. Raises ValueError."""
         values: dict[str, str] = {}
         for word in text.split():
             name, equals, value = word.partition("=")
@@ -176,7 +179,7 @@ def _text(numbers: tuple[int, ...]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A fault of the cluster that is over after `span_ms`; `picks` choose the node it strikes."""
+    """A fault of the cluster that ends after `span_ms`. `picks` choose the node that it strikes."""
 
     number: int
     at_ms: int
@@ -187,7 +190,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class ClientPlan:
-    """A client: what it does, and the number its chance comes from."""
+    """A client: its kind, and the number that its random generator is made from."""
 
     number: int
     kind: str
@@ -195,18 +198,18 @@ class ClientPlan:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """See the module. Spans are in milliseconds.
+    """Everything that a seed decides before the run. Spans are in milliseconds.
 
-    weather           kinds, of WEATHER; empty is "fair"
+    weather           kinds of WEATHER; empty: no faults ("fair")
     is_spilling       maxmemory-spill
-    load              clients act so many times as often as at load 1
-    drifts_ppm, offsets_ms, versions   per node: its clocks, the highest bus version it speaks
+    load              clients act this many times as often as at load 1
+    drifts_ppm, offsets_ms, versions   per node: its clocks, and the highest bus version it speaks
     journals          per node: the appendfsync of its journal, "" for none
     is_apart          producers and consumers use different nodes, so that every job travels
     secret            cluster-secret
-    has_events        nodes write logs of events, of at most `events_bytes` each
+    has_events        nodes write logs of events, each of at most `events_bytes`
     is_long           some jobs have a RETRY of minutes
-    rewrite_bytes     auto-aof-rewrite-min-size; 0: the default, which nothing here reaches
+    rewrite_bytes     auto-aof-rewrite-min-size; 0: the default, which no journal here reaches
     repair_after_s    repair-after, in seconds
     places            per node: its data centre and zone; empty: nodes name none
     """
@@ -240,7 +243,7 @@ class Plan:
     keep: Keep = Keep()
 
     def kept(self, keep: Keep) -> Plan:
-        """This plan with only what `keep` says."""
+        """Return this plan reduced to the parts in `keep`."""
         clients = self.clients if keep.clients is None else tuple(c for c in self.clients if c.number in keep.clients)
         faults = self.faults if keep.faults is None else tuple(f for f in self.faults if f.number in keep.faults)
         return replace(
@@ -255,14 +258,14 @@ class Plan:
 
 
 def draw(seed: int, duration_ms: int, *, weather: str = "", chance: Callable[[str], Random] = Random) -> Plan:
-    """The plan of a seed; `weather`, kinds of it with a + between them, instead of what the seed would choose."""
+    """Return the plan of a seed. `weather` (kinds with + between them) replaces the seed's own choice."""
     rng = chance(f"{seed} plan")
     nodes = rng.choice((1, 2, 2, 3, 3, 3, 4, 4, 5, 5, 6, 7, NODES_MAX))
     kinds = tuple(weather.split("+")) if weather else _weather(rng)
     if weather:
         nodes = max(nodes, 3)
     names = _clients(rng)
-    more = chance(f"{seed} more")  # Later additions leave the rest of the plans as it was.
+    more = chance(f"{seed} more")  # A generator for later additions, so that the rest of each plan stays the same.
     has_events = more.random() < 0.5
     names += _more_clients(more, has_events=has_events)
     latest = chance(f"{seed} latest")  # Likewise.
@@ -298,7 +301,7 @@ def draw(seed: int, duration_ms: int, *, weather: str = "", chance: Callable[[st
     flows = chance(f"{seed} flows")  # Likewise.
     names += ["timekeeper"] * (flows.random() < TIMEKEEPER_SHARE)
     names += ["capper"] * (flows.random() < CAPPER_SHARE)
-    flows.random()  # It once decided on batchers. Those who wait are drawn behind it.
+    flows.random()  # An earlier version used this number. Drawing it keeps the next ones the same.
     names += ["waiter"] * (flows.choice((1, 2)) if flows.random() < WAITERS_SHARE else 0)
     batches = chance(f"{seed} batches")  # Likewise.
     names += ["batcher"] * (batches.choice((1, 2)) if batches.random() < BATCHES_SHARE else 0)
@@ -357,7 +360,7 @@ def _weather(rng: Random) -> tuple[str, ...]:
 
 
 def _journals(rng: Random, kinds: tuple[str, ...]) -> tuple[str, ...]:
-    """Half of the clusters keep journals, most of these on all nodes alike."""
+    """Draw the journals: half of the clusters keep them, most of these with one policy on all nodes."""
     dice = rng.random()
     if "disks" in kinds:
         dice = 0.5 + dice / 2
@@ -386,7 +389,7 @@ def _more_clients(rng: Random, *, has_events: bool) -> list[str]:
 
 
 def _event_faults(rng: Random, kinds: tuple[str, ...], duration_ms: int, number: int) -> list[Fault]:
-    """In most plans logs of events are left alone: what they say can be judged as a whole then."""
+    """Draw faults of event logs. Most plans have none, so that their logs can be checked from beginning to end."""
     dice = rng.random()
     choices = EVENT_FAULTS if dice < EVENT_FAULTS_SHARE else EVENT_FAULTS[-1:] if "disks" in kinds else ()
     return _some_faults(rng, choices, duration_ms, number)

@@ -1,8 +1,8 @@
 """Shrinking: make a failing plan smaller, as long as the same rule breaks.
 
-It tries less time, fewer faults, fewer clients and fewer nodes, then faults and clients again one by one. Parts of a
-plan have chance of their own (plan.py), so the rest behaves as before, more or less. Only a run tells whether the
-failure survives.
+It tries less time, fewer faults, fewer clients and fewer nodes, then faults and clients again one by one. Each part of
+a plan has its own random generator (plan.py), so the rest behaves about as before. Only a run shows whether the failure
+remains.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ RUNS_MAX: Final = 120
 
 
 class Shrinking:
-    """One failing plan on its way down; `best` is the smallest so far that fails in the same way."""
+    """The shrinking of one failing plan. `best` is the smallest plan so far that fails in the same way."""
 
     def __init__(self, result: Result, runs_max: int = RUNS_MAX, play: Callable[[Plan], Result] = simulate) -> None:
         assert result.failure is not None
@@ -30,7 +30,7 @@ class Shrinking:
         self._play = play
 
     def run(self) -> Result:
-        """Shrink until nothing more can go, or enough was tried."""
+        """Shrink until no part can be left out, or the limit of runs is reached."""
         self._less_time()
         before = None
         while before != self.best.plan.keep and self.runs < self._runs_max:
@@ -41,7 +41,7 @@ class Shrinking:
         return self.best
 
     def _try(self, keep: Keep) -> bool:
-        """Return whether the plan still fails with only this."""
+        """Return whether the plan still fails with only these parts."""
         if self.runs >= self._runs_max:
             return False
         self.runs += 1
@@ -52,7 +52,7 @@ class Shrinking:
         return True
 
     def _less_time(self) -> None:
-        """Try without the time after the failure; the liveness phase follows, in which the failure may show."""
+        """Try to end the weather earlier, at the failure at the latest. It may show in the liveness phase, too."""
         assert self.best.failure is not None
         at_ms = self.best.failure.at_ms
         for until_ms in (at_ms // 4, at_ms // 2, at_ms):
@@ -60,7 +60,7 @@ class Shrinking:
                 return
 
     def _fewer(self, what: str, numbers: list[int]) -> None:
-        """Leave out halves, then quarters … then one by one (delta debugging)."""
+        """Leave out halves, then quarters and so on, then single parts (delta debugging)."""
         size = len(numbers)
         while size:
             size = (size + 1) // 2 if size > 1 else 0

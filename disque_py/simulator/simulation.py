@@ -30,9 +30,9 @@ JOIN_MS: Final = 30_000
 TRANSCRIPT_LINES: Final = 60
 DETAIL_MAX: Final = 600
 IDS: Final = Ids()
-# A link is given up a node time-out after frames got stuck on it. The next one is there after as long.
+# A link is given up one node timeout after frames got stuck on it. The next link may take as long again.
 AFTERMATH_TIMEOUTS: Final = 2
-# Commands by which a node forgets jobs, and no other node suspects its copies.
+# Commands that make a node forget its jobs. No other node suspects the loss of these copies.
 UNSUSPECTED: Final = (("DEBUG", "FLUSHALL"), ("CLUSTER", "RESET"), ("DEBUG", "LOADAOF"))
 
 
@@ -58,13 +58,13 @@ class Result:
 
 
 class Reporter(Watcher):
-    """A watcher that tells the checkers what happens."""
+    """A watcher that passes the moments of the world on to the checkers."""
 
     def __init__(self, simulation: Simulation) -> None:
         self._simulation = simulation
 
     def on_look(self) -> None:
-        """Compare promises with the jobs that are there."""
+        """Compare promises with the jobs that exist."""
         self._simulation.look()
 
     def on_death(self, machine: Machine, *, power: bool) -> None:
@@ -77,7 +77,7 @@ class Reporter(Watcher):
         self._simulation.world.later(0, self._simulation.look)
 
     def on_reload(self, machine: Machine) -> None:
-        """Note that a node's jobs are on its disk alone for a while."""
+        """Note that a node's jobs are only on its disk for a while."""
         self._simulation.losses.died(machine, power=False)
 
     def on_loaded(self, machine: Machine) -> None:
@@ -86,7 +86,7 @@ class Reporter(Watcher):
         self._simulation.leases.loaded(machine)
 
     def on_settings_read(self, machine: Machine) -> None:
-        """Compare the settings of a process that starts with its promises."""
+        """Check that the settings that a process has read include all that were promised."""
         check_kept(machine)
 
     def on_asked(self, machine: Machine, command: tuple[str | bytes | int, ...]) -> None:
@@ -166,7 +166,7 @@ class Simulation:
         self.cap_books = [actor.book for actor in self.actors if isinstance(actor, Capper)]
 
     def play(self) -> None:
-        """Play the weather, then the liveness phase; RuleBrokenError, or any error of the server's own code."""
+        """Play the weather, then the liveness phase. Raises RuleBrokenError, or any error of the server's code."""
         world = self.world
         world.join(JOIN_MS)
         self.weather.begin()
@@ -177,13 +177,13 @@ class Simulation:
         self.collections.pauses.check_agreed()
 
     def hear(self, sender: str, receiver: str, runs: list[list[Any]]) -> None:
-        """These messages are about to be read (Network.tap)."""
+        """Check messages that are about to be read (`Traffic.tap`)."""
         self.leases.hear(sender, receiver, runs)
         self.collections.hear(sender, receiver, runs)
         self.voters.hear(sender, receiver, runs)
 
     def look(self) -> None:
-        """Compare promises with the jobs that are there, and one node's memory with its journal."""
+        """Compare promises with the jobs that exist, and one node's memory with its journal."""
         look(self.world, self.oracle, self.losses)
         self.collections.repairs.look()
         for machine in self.world.running():
@@ -229,7 +229,7 @@ class Simulation:
 
 
 def simulate(plan: Plan, *, is_read: bool = False) -> Result:
-    """Play a plan; with `is_read` a failure has its transcript."""
+    """Play a plan. With `is_read`, a failure has a transcript."""
     trace = Trace(is_read=is_read)
     simulation: Simulation | None = None
     failure = None

@@ -1,8 +1,8 @@
-"""The trace of a run: a running hash of all that happened, and text if a person wants to read it.
+"""The trace of a run: a running hash of all events, and their text if a person wants to read it.
 
 Every frame that leaves a node, every batch of replies and every fault goes into the hash with its moment. So two runs
-of one seed have the same hash, or they differ somewhere. Text costs ten times as much. It is made only when a seed is
-run again for it: its last lines are the transcript of a failure.
+of one seed have the same hash unless they differ somewhere. Text costs ten times as much. It is made only when a seed
+is run again for it. Its last lines are the transcript of a failure.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from hashlib import blake2b
 from typing import Final
 
 LINES_MAX: Final = 40_000
-# Messages that only say that nodes are alive, as they follow two spaces in a line (transcript.py).
+# Messages that only say that nodes are alive. In a line they follow two spaces (transcript.py).
 HEARTBEATS: Final = frozenset(("PING", "PONG", "MEET"))
 # The beginning of lines about faults.
 FAULT: Final = "** fault"
@@ -21,7 +21,7 @@ FAULT: Final = "** fault"
 class Trace:
     """The record of one run.
 
-    lines     what happened, oldest first, the last LINES_MAX of it; None: no reader wants it
+    lines     the last LINES_MAX events as text, oldest first; None: the text is not wanted
     """
 
     __slots__ = ("_hash", "lines")
@@ -35,13 +35,13 @@ class Trace:
         self._hash.update(b"%d %b %b" % (at_ms, label, data))
 
     def tell(self, at_ms: int, text: str) -> None:
-        """Add an event that is a text, to the hash and to the lines."""
+        """Add a text to the hash and to the lines."""
         self._hash.update(b"%d %b" % (at_ms, text.encode()))
         if self.lines is not None:
             self.write(at_ms, text)
 
     def write(self, at_ms: int, text: str) -> None:
-        """Add a line that is for the reader alone."""
+        """Add a text to the lines only."""
         if self.lines is not None:
             self.lines.append(f"{at_ms / 1000:10.3f}  {text}")
 
@@ -50,9 +50,10 @@ class Trace:
         return self._hash.hexdigest()
 
     def around(self, words: list[str], count: int) -> list[str]:
-        """Return the lines that have one of the words, and faults; without words all lines but heartbeats.
+        """Return the lines that have one of the words, and faults. Without words, return all lines but heartbeats.
 
-        Of more than `count` lines the last ones are shown; with words a third of them is how the story began.
+        If there are more than `count` lines, return the last ones. With words, a third of the result are the first
+        lines, which show how it began.
         """
         lines = [line for line in self.lines or () if FAULT in line or names_any(line, words)]
         if not words or len(lines) <= count:
@@ -63,7 +64,7 @@ class Trace:
 
 
 def names_any(line: str, words: list[str]) -> bool:
-    """Return whether a line has one of the words, or, where there are none, says more than that nodes are alive."""
+    """Return whether a line has one of the words. Without words, return whether it is not a heartbeat."""
     if words:
         return any(word in line for word in words)
     return not HEARTBEATS.issuperset(line.rpartition("  ")[2].split("; "))

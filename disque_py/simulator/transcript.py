@@ -1,6 +1,7 @@
-"""Jobs, messages and replies as transcripts show them: j1 for an id, {a b} for a set of nodes, words for flags.
+"""Jobs, messages and replies as text for transcripts: j1 for an id, {a b} for a set of nodes, words for flags.
 
-Every node's id in these worlds begins with its letter (machine.py), so a set of ids can be read as a set of letters.
+In these worlds, every node's id begins with the node's letter (machine.py). So a set of ids is shown as a set of
+letters.
 """
 
 from __future__ import annotations
@@ -64,26 +65,26 @@ TEXT_START = 20
 
 
 class Ids:
-    """Names of jobs: what is left of an id when what all have in common is gone."""
+    """Names of jobs: the part of an id that differs between jobs."""
 
     def of(self, job_id: bytes) -> str:
-        """The first eight random characters."""
+        """Return the first eight random characters of an id."""
         return job_id[11:19].decode("ascii", "replace")
 
     def in_text(self, text: str) -> str:
-        """A text as it is."""
+        """Return the text unchanged."""
         return text
 
 
 class Names(Ids):
-    """j1, j2 … for ids, in the order they are seen; ids for unknown names are made up."""
+    """Names j1, j2 … for ids, in the order in which they are seen. Unknown names get invented ids."""
 
     def __init__(self) -> None:
         self._names: dict[bytes, str] = {}
         self._ids: dict[str, bytes] = {}
 
     def of(self, job_id: bytes) -> str:
-        """The name of an id."""
+        """Return the name of an id."""
         if job_id not in self._names:
             at = 1 + len(self._ids)
             while f"j{at}" in self._ids:
@@ -92,7 +93,7 @@ class Names(Ids):
         return self._names[job_id]
 
     def id_of(self, name: str, *, is_retried: bool = True) -> bytes:
-        """The id of a name."""
+        """Return the id of a name."""
         if name not in self._ids:
             self._note(name, b"D-00000000-%b-05a%d" % (name.encode().rjust(24, b"0"), is_retried))
         return self._ids[name]
@@ -109,28 +110,28 @@ class Names(Ids):
 
 
 def nodes(packed: bytes) -> str:
-    """{a b} of NODES."""
+    """Return {a b} for packed node ids."""
     return "{" + " ".join(letter(packed[at : at + ID_BYTES]) for at in range(0, len(packed), ID_BYTES)) + "}"
 
 
 def letter(node_id: bytes) -> str:
-    """A node by its letter; one that was reset has an id like any other, and is known by the start of that."""
+    """Return a node's letter. A node that was reset has a random id; then return the beginning of that."""
     return chr(node_id[0]) if b"a" <= node_id[:1] <= b"z" else node_id[:2].hex()
 
 
 def state_of(job: Job) -> tuple[str, str]:
-    """State and holders."""
+    """Return a job's state and holders as text."""
     state = STATE_NAMES[job.state].upper().replace("-", "_")
     return state, nodes(b"".join(sorted(node.id for node in job.holders)))
 
 
 def seconds(span_ms: int) -> str:
-    """A span."""
+    """Return a span as text."""
     return f"{span_ms / 1000:g}s"
 
 
 def _place(words: Sequence[Any]) -> str:
-    """Return a place in the order: a PRIORITY, or `its age` where the priority is the moment of creation."""
+    """Return a place in the queue's order: a PRIORITY, or `its age` if the priority is the moment of creation."""
     priority, ctime = words[0], words[1]
     if priority is None:
         return "none"
@@ -138,13 +139,13 @@ def _place(words: Sequence[Any]) -> str:
 
 
 def _state_name(key: bytes) -> str:
-    """Return the name of a shared state, with its kind if it is no queue's."""
+    """Return the name of a shared state, with its kind unless it belongs to a queue."""
     kind, name = split_key(key)
     return name.decode("utf-8", "replace") if kind == QUEUE else f"{STATE_KINDS.get(kind, '?')} {name.decode()}"
 
 
 def _state_value(names: Ids, item: Any) -> str:
-    """Return a field's value: as it is, or what it says of a schedule."""
+    """Return a field's value as text; the progress of a schedule is unpacked."""
     key, field, value = item[:3]
     if split_key(key)[0] != SCHEDULE:
         return str(value.decode("utf-8", "replace"))
@@ -165,12 +166,12 @@ def _where(pairs: list[bytes] | tuple[bytes, ...]) -> str:
 
 
 def _text(name: bytes) -> str:
-    """Return bytes that are text as a rule; keys and holders of claims may hold node ids."""
+    """Return bytes as text. Keys and holders of claims are usually text, but may contain node ids."""
     return name.decode("utf-8", "backslashreplace")
 
 
 def tell_message(names: Ids, kind: int, item: Any) -> str:
-    """The payload of one message."""
+    """Return the payload of one message as text."""
     match kind:
         case m.REPLJOB:
             snapshot, flags = item[:2]
@@ -297,7 +298,7 @@ def tell_message(names: Ids, kind: int, item: Any) -> str:
 
 
 def _change(field: Any) -> str:
-    """A changeable part: its number, and what is unusual about it."""
+    """Return the changeable part of a job as text: its number, and values that are not the default."""
     number, node, queue, _, _, due_ms, limit, start, ended, flags, error, *_ = field
     words = [f"change {number} of {letter(node)}"] if node else []
     words += [f"queue {queue.decode()}"] if flags & IS_DEAD_LETTER else []
@@ -317,7 +318,7 @@ def _counters(attempt: int, nacks: int, deliveries: int) -> str:
 
 
 def tell_reply(names: Ids, reply: Any) -> str:
-    """A reply as clients see it, ids by name."""
+    """Return a reply as a client sees it, with names for ids."""
     if reply is None:
         return "nil"
     if isinstance(reply, bool | int):
@@ -334,7 +335,7 @@ def tell_reply(names: Ids, reply: Any) -> str:
 
 
 def tell_bytes(names: Ids, data: bytes) -> str:
-    """A word or a body: short and readable as it is, else its beginning and length."""
+    """Return a word or a body as text. A long or unreadable one is shown by its beginning and length."""
     text = names.in_text(data.decode("utf-8", "backslashreplace"))
     if len(text) <= TEXT_MAX and text.isprintable():
         return text or '""'
@@ -343,12 +344,12 @@ def tell_bytes(names: Ids, data: bytes) -> str:
 
 
 def tell_frame(names: Ids, frame: bytes, version: int) -> list[str]:
-    """The messages in a frame, heartbeats by their name alone."""
+    """Return the messages in a frame as text, heartbeats by name only."""
     return [tell_run(names, run) for runs in Decoder(versions=(version, version)).feed(frame) for run in runs]
 
 
 def tell_run(names: Ids, run: list[Any]) -> str:
-    """Tell a run of messages of one kind, a heartbeat by its name alone."""
+    """Return a run of messages of one kind as text, a heartbeat by name only."""
     kind, *items = run
     told = m.NAMES.get(kind, str(kind))
     return told if kind < m.FIRST_JOB_KIND else f"{told} {', '.join(tell_message(names, kind, item) for item in items)}"

@@ -9,15 +9,15 @@
 
 There are three data sources, in pure Python and without a jar:
 
-    disque          queues: `readStream` takes jobs, `write` and `writeStream` make them; at least once
+    disque          queues: `readStream` takes jobs, `write` and `writeStream` add them; at least once
     disque-events   the event logs of all nodes: `read` and `readStream`; replayable
     disque-index    two Delta tables made of events: `writeStream` and `read`; exactly once
 
 docs/spark.md lists all options with their types, defaults and guarantees.
 
-The modules that talk to nodes and tables import no Spark: nodes, event_*, events_*, job_*, jobs_reading, adding
-and index_*. So they can be tested and used without Spark. Thin classes give them the interface that Spark
-expects: events, jobs, sink and index. pipelines/ holds programs on top of the sources. query/ needs no Spark.
+The modules that talk to nodes and tables don't import Spark, so they can be tested and used without it: nodes,
+event_*, events_*, job_*, jobs_reading, adding and index_*. Four modules adapt them to Spark's interface: events,
+jobs, sink and index. pipelines/ has programs on top of the sources. query/ needs no Spark.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = ["NoJavaError", "ensure_java", "register"]
 
 
 def __getattr__(name: str) -> Any:
-    """Load what looks for a Java when it is asked for: `disque-query` needs none, and starts sooner without."""
+    """Load `disque_py.spark.java` on first use. `disque-query` needs no Java, and starts faster without the module."""
     if name in ("NoJavaError", "ensure_java"):
         from disque_py.spark import java
 
@@ -44,8 +44,8 @@ def register(spark: Any) -> None:
 
     spark   a SparkSession, classic or Spark Connect
 
-    Call it once per session; a second call does no harm. Raises ImportError when a package that the sources need
-    is missing. The error names the extra to install.
+    Call it once per session. A second call does no harm. Raises ImportError when a package that the sources need is
+    missing; the error names the extra to install.
     """
     try:
         from disque_py.spark.events import EventSource

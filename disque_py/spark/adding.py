@@ -1,10 +1,11 @@
 """Sending a task's rows as ADDJOBs: pipelined, repeated at another node after a failure, with every reply counted.
 
 The guarantee is at least once. When a connection breaks, rows without a reply are sent again, to another node.
-All rows of a task that Spark repeats are sent again too. A row with a key makes one job in any case.
+All rows of a task that Spark repeats are sent again too. A row with a key never makes a second job.
 
-A row that the broker refuses, or that can't be a job, is never dropped silently. The option onError decides: the
-task fails, the row is counted by the code of its refusal and skipped, or it is returned with its reason (`route`).
+A row that the broker refuses, or that can't be a job, is never dropped silently. The option onError decides what
+happens: the task fails (`fail`), the row is skipped and counted by the code of its refusal (`skip`), or the row is
+returned with the reason (`route`).
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from disque_py.spark.nodes import ClusterError, Nodes
 from disque_py.spark.options import ClusterOptions
 
 FAIL, SKIP, ROUTE = "fail", "skip", "route"
-# The code of rows that can't be jobs; all other codes are the broker's.
+# The code of rows that can't be jobs. All other codes come from the broker.
 NULL: Final = "NULL"
 # How long a task looks for a node that accepts its rows.
 PATIENCE_S: Final = 30.0
@@ -91,9 +92,9 @@ class Adder:
             return batch
         if self._on_error == FAIL:
             raise RefusedError(
-                f"{self._format}: {len(bad)} of {len(batch)} rows can be no jobs, the first with: "
-                f"{next(iter(bad.values()))}; fill them in, or leave them out (a null in meta with map_filter()); "
-                "onError=skip or onError=route goes on without them"
+                f"{self._format}: {len(bad)} of {len(batch)} rows can't be jobs; the first one: "
+                f"{next(iter(bad.values()))}; fill in the nulls, or leave the rows out (a null in meta with "
+                "map_filter()); onError=skip or onError=route goes on without them"
             )
         self.tally.rows += len(bad)
         self.tally.refused[NULL] += len(bad)
@@ -105,13 +106,13 @@ class Adder:
         return batch.filter(pa.array(keep))
 
     def _route(self, rows: pa.RecordBatch, places: list[int], reasons: list[tuple[str, str]]) -> None:
-        """Return rows to the caller, each with code and reason."""
+        """Add rows to the tally's `routed`, each with code and reason."""
         taken = rows.take(pa.array(places))
         taken = taken.append_column("code", pa.array([code for code, _ in reasons], pa.string()))
         self.tally.routed.append(taken.append_column("reason", pa.array([why for _, why in reasons], pa.string())))
 
     def _add(self, commands: Commands) -> None:
-        """Send one encoded batch repeatedly, until every row has its reply."""
+        """Send one encoded batch, and send it again until every row has its reply."""
         waiting: list[int] | None = None  # Rows still without a reply; None: all.
         refusals: list[tuple[int, ReplyError]] = []
         deadline = time.monotonic() + PATIENCE_S
@@ -131,13 +132,13 @@ class Adder:
             if failure is not None or again:
                 self._change(failure)
             if len(replies) > len(again):
-                deadline = time.monotonic() + PATIENCE_S  # The node accepts rows.
+                deadline = time.monotonic() + PATIENCE_S  # The node accepted rows, so the patience starts again.
             waiting = again
             if waiting and time.monotonic() > deadline:
                 why = failure or "every node is leaving or loading"
                 raise ClusterError(
-                    f"{self._format}: {len(waiting)} rows found no node that takes them within {PATIENCE_S:.0f} s "
-                    f"({why}); the task may be repeated"
+                    f"{self._format}: no node took {len(waiting)} rows within {PATIENCE_S:.0f} s ({why}); the task "
+                    "may be repeated"
                 )
             if waiting and not replies:
                 time.sleep(PAUSE_S)
@@ -163,7 +164,7 @@ class Adder:
             self._route(commands.rows, [row for row, _ in refusals], reasons)
 
     def _pick(self) -> Address:
-        """Return the node that gets the rows: a random one, so that tasks spread; the same one as long as it works."""
+        """Return the node that gets the rows: a random one, so that tasks spread, then the same one while it works."""
         if self._address is None:
             try:
                 places = self._nodes.discover()

@@ -31,7 +31,7 @@ STATS_COLUMNS: Final = ("ts", "ctime", "seq", "job_id", "node", "version")
 UNLIKE_VALUES: Final = ("seq", "job_id", "ctime", "body")
 # Rows are sorted by job: small groups let a reader of one job skip nearly all of a file.
 ROW_GROUP_ROWS: Final = 16_384
-# Readers look for one job. Ids are random, so the smallest and largest values of small files rule nothing out.
+# A reader looks for one job. Ids are random, so the smallest and largest id of a file rarely rule it out.
 FILTERED: Final = "job_id"
 FALSE_SHARE: Final = 0.01
 HAS_FILTERS: Final = "bloom_filter_options" in inspect.signature(pq.ParquetWriter.__init__).parameters
@@ -118,8 +118,8 @@ def stats_of(table: pa.Table) -> str:
 
 def _stat(value: pa.Scalar) -> Any:
     if pa.types.is_timestamp(value.type):
-        # Delta keeps milliseconds. Both bounds are whole milliseconds, because the times of events are. The time zone
-        # is UTC, which Spark calls by the name of its session's time zone.
+        # Delta keeps milliseconds. Both bounds are whole milliseconds, because the times of events are. The times are
+        # UTC, but Spark labels them with its session's time zone.
         return value.cast(pa.timestamp("us", tz="UTC")).as_py().strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
     return value.as_py()
 
@@ -137,7 +137,7 @@ def read_column(store: Store, path: str, name: str) -> pa.Array:
 
 
 def write_staged(store: Store, table: pa.Table) -> NewFile:
-    """Write rows for the driver, in Arrow's format, because the driver reads them once and soon."""
+    """Write rows for the driver in Arrow's format, which is fast: the driver reads them once, a moment later."""
     path = f"part-{uuid.uuid4()}.arrow"
     with store.filesystem().open_output_stream(path) as sink:
         with pa.ipc.new_file(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer:

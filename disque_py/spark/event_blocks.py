@@ -2,9 +2,8 @@
 
 `EVENTS READ … FORMAT PACKED` gives blocks. A block is a head (bytes, number of events, number of the first, Unix ms)
 and the events, packed with msgpack (docs/events.md). Writing an event as a line and reading it again costs several
-times as much as unpacking it. A few events have very rare fields, or are events of the node. They become the fields
-of their line and take the way of lines (event_lines.py). Rows come grouped by the shape of their event, not in order.
-Spark is not imported.
+times as much as unpacking it. A few events have very rare fields, or are events of the node. They are decoded like
+lines (event_lines.py). Rows come grouped by the shape of their event, not in order. Spark is not imported.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ _CODES: Final = max(CODES) + 2
 _NAMES: Final = tuple(CODES.get(code, UNKNOWN_EVENT)[0] for code in range(_CODES))
 _ENTERED: Final = np.array([CODES.get(code, UNKNOWN_EVENT)[1] for code in range(_CODES)])
 
-# All of them begin with code and id. The first three end with creation time, queue and bytes.
+# Each layout begins with code and id. The first three end with creation time, queue and bytes.
 _SHAPES: Final = (FIELDS_OF_ADDED, FIELDS_OF_DELIVERED, FIELDS_OF_CHANGE, FIELDS_WITH_RARE)
 # Rare fields that may nevertheless occur in most jobs of one application.
 _OFTEN: Final = frozenset(("meta", "priority", "error"))
@@ -90,7 +89,7 @@ def end_of(data: bytes) -> int:
 
 
 def batches_of(node: str, log: str, data: bytes, first: int, count: int) -> list[pa.RecordBatch]:
-    """Return `count` events from number `first` on, out of the blocks that hold them, in any order.
+    """Return `count` events from number `first` on, in any order. `data` has the blocks with these events.
 
     Raises ValueError.
     """
@@ -114,7 +113,8 @@ def _grouped(data: bytes, first: int, after: int) -> tuple[dict[int, _Group], _G
     groups = {shape: _Group() for shape in _SHAPES}
     rare = _Group()
     is_collecting = gc.isenabled()
-    # There are tens of thousands of tuples, none in a cycle. The collector would visit all of them repeatedly.
+    # The loop makes tens of thousands of tuples, none in a cycle. The garbage collector would visit all of them
+    # again and again.
     gc.disable()
     try:
         for seq, _, wall_ms, packed in heads_of(data):

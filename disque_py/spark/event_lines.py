@@ -22,7 +22,7 @@ import pyarrow.json as pj
 
 from disque_py.spark.event_schema import ARROW_SCHEMA, COLUMNS, FIELD_KINDS, TEXT_MAP
 
-# With more keys of metadata than this in one slice, a struct of all keys is no longer the faster way.
+# With more keys of metadata than this in one slice, a struct of all keys is no longer faster.
 META_KEYS_MAX: Final = 64
 
 _PLAIN: Final = {"int": pa.int64(), "ms": pa.int64(), "text": pa.string()}
@@ -62,7 +62,7 @@ class LineReader:
                     pj.ParseOptions(explicit_schema=self._wanted(), unexpected_field_behavior="infer"),
                 )
             except pa.ArrowInvalid:
-                return None  # Python can read the lines, or gives a more exact error.
+                return None  # Python either reads the lines or gives a more exact error.
             if "meta" not in table.column_names or not pa.types.is_struct(table["meta"].type):
                 return table
             met = [field.name for field in table["meta"].type]
@@ -148,13 +148,13 @@ def _read_slowly(node: str, log: str, lines: bytes) -> pa.RecordBatch:
         try:
             event = json.loads(line)
         except ValueError as error:
-            raise ValueError(f"node {node}, log {log}: an event is no JSON ({error}): {line[:200]!r}") from None
+            raise ValueError(f"node {node}, log {log}: an event is not JSON ({error}): {line[:200]!r}") from None
         events.append(event)
     return batch_of(node, log, events)
 
 
 def batch_of(node: str, log: str, events: list[dict[str, Any]]) -> pa.RecordBatch:
-    """Return events, given as the fields of their lines, as a batch of ARROW_SCHEMA. It is slow for many events."""
+    """Return events as a batch of ARROW_SCHEMA. `events` has the fields of their lines. Slow for many events."""
     columns = [_slow_column(name, kind, events, node, log) for name, _, kind in COLUMNS]
     return pa.RecordBatch.from_arrays(columns, schema=ARROW_SCHEMA)
 

@@ -18,7 +18,7 @@ from disque_py.spark.nodes import ClusterError, Nodes
 
 
 class NoLogError(ClusterError):
-    """The node has no event log: events are off, or the last log could not be written and no other has begun."""
+    """The node has no event log: events are off, or the last log failed on disk and the next has not begun."""
 
 
 class DataLossError(RuntimeError):
@@ -27,7 +27,7 @@ class DataLossError(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class LogState:
-    """The reply of EVENTS INFO: numbers from `first` up to and excluding `next` can be read; `bytes` are on disk."""
+    """The reply of EVENTS INFO: events from `first` to `next` - 1 can be read; `bytes` is the log's size on disk."""
 
     log: str
     first: int
@@ -41,7 +41,7 @@ class Slice:
 
     data           whole lines; blocks if these were requested and the node knows them (event_blocks.py)
     end            the number after the last event
-    trimmed_to     the first number that can be read, when the wanted one is gone
+    trimmed_to     the first number that can still be read, if the requested one is gone
     is_log_known   False: the node has no log of this id, or no longer has it
     """
 
@@ -52,8 +52,8 @@ class Slice:
 
 
 _NO_LOG: Final = (
-    "disque-events: node {} has no event log; set `events yes` in its configuration, and if it is set see the node's"
-    " log for why it can't be written"
+    "disque-events: node {} has no event log; set `events yes` in its configuration; if it is set, the node's log"
+    " file says why events can't be written"
 )
 
 

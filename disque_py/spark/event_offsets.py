@@ -10,15 +10,15 @@ batch. Spark keeps only the ends of batches. When the first batch is repeated af
 initial offset again. By then the logs have grown, and `latest` would be another position. A batch that carries its
 own beginning is the same batch every time.
 
-A node that was never seen begins at the first number that it still has. So does a node that joins later. A node
-that could not be reached when the query began has `{"since": <Unix ms>}`, where a moment counts. It gets its
-position when it answers. A node that is away keeps its position.
+A node that was never seen begins at the first number that it still has. So does a node that joins later. A query may
+begin at a moment (`latest`, startingTimestamp). A node that can't be reached at that time has `{"since": <Unix ms>}`
+instead, and gets its position when it answers. A node that is away keeps its position.
 
-A log that was begun anew has another id. Changing to it is a step of its own, without rows. The rest of the old log
-is read first, if the node still has it.
+When a node begins its log anew, the log has another id. The query first reads the rest of the old log, if the node
+still has it. Then an empty batch changes the position to the new log.
 
-With failOnDataLoss=false, lost events are passed over and counted in the offset. So the count outlives the process
-and is visible in the query's progress:
+With failOnDataLoss=false, lost events are skipped and counted in the offset. So the count survives the process, and
+the query's progress shows it:
 
      "lost": {"events": 120, "logs": 1}
 
@@ -55,7 +55,7 @@ class Position:
         return self.since is not None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the position as it stands in an offset."""
+        """Return the position as an offset contains it."""
         return {"since": self.since} if self.is_pending else {"log": self.log, "next": self.next}
 
 
@@ -169,7 +169,7 @@ def read_json_offsets(name: str, value: Mapping[str, Any], nodes: Mapping[str, L
     missing = sorted(set(nodes) - set(value))
     surplus = sorted(set(value) - set(nodes))
     if missing or surplus:
-        what = f"lacks node {missing[0]}" if missing else f"names {surplus[0]}, which is no node of this cluster"
+        what = f"lacks node {missing[0]}" if missing else f"names {surplus[0]}, which is not a node of this cluster"
         raise OptionError(f"disque-events: option {name} {what}; name each node of the cluster once")
     return {node: _json_position(name, node, value[node], nodes[node]) for node in sorted(value)}
 
@@ -187,6 +187,6 @@ def _json_position(name: str, node: str, word: Any, state: LogState) -> Position
     if name == "startingOffsets" and word > state.next:  # For endingOffsets, the planner has a better error.
         raise OptionError(
             f"disque-events: option {name}: node {node} has {word}, and its log {state.log} ends before {state.next}; "
-            "the number may be of an older log"
+            "the number may belong to an older log"
         )
     return Position(state.log, state.first if word == EARLIEST else word)

@@ -1,8 +1,9 @@
 """The columns of an event, for Spark and for Arrow. This module alone defines them.
 
-`node`, `log` and `seq` say in which log an event is, and where. The other columns are the fields that the broker
-writes (docs/protocol.md), with times as timestamps. Fields that this version doesn't know are kept in `extra`, as
-text. So events of a newer broker lose nothing in an older pipeline. Columns are added, never renamed or removed.
+`node`, `log` and `seq` are the position of an event: its node, its log, and its number there. The other columns are
+the fields that the broker writes (docs/protocol.md), with times as timestamps. `extra` keeps fields that this version
+doesn't know, as text. So an older pipeline loses nothing of a newer broker's events. Columns are added, never renamed
+or removed.
 
 Needs pyarrow; Spark is not imported.
 """

@@ -53,7 +53,7 @@ def slice_of(node: str, log: str, seq: int, count: int, parts: list[bytes]) -> p
 def events_of(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yield the events of rows that are slices; the events of one slice come in any order.
 
-    Raises ValueError when a slice holds other events than it states.
+    Raises ValueError when a slice doesn't have exactly the events that its row names.
     """
     reader = LineReader()
     for batch in batches:
@@ -72,6 +72,6 @@ def events_of(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
                 or max(bound["max"] for bound in bounds) != seq + count - 1
             ):
                 raise ValueError(
-                    f"disque-events: a slice of node {node}, log {log} has not the events {seq} to {seq + count - 1}"
+                    f"disque-events: a slice of node {node}, log {log} lacks the events {seq} to {seq + count - 1}"
                 )
             yield from events

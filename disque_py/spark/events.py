@@ -1,8 +1,8 @@
 """The classes behind `format("disque-events")`, for `spark.read` and `spark.readStream`.
 
-They only adapt: events_planning.py plans, events_reading.py reads. Driver and executors each get a copy of the
-reader, made once per query. A value that one copy sets later is invisible to the other. So a reader carries its
-options and nothing else.
+The classes only adapt: events_planning.py plans, events_reading.py reads. The driver and the executors each get a
+copy of the reader, made once per query. A copy does not see a value that another copy sets later. So a reader carries
+its options and nothing else.
 """
 
 from __future__ import annotations
@@ -147,8 +147,8 @@ class EventSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Raise OptionError: only nodes write event logs."""
-        raise OptionError(f"{FORMAT}: logs are written by nodes alone; to make jobs write to format('disque')")
+        raise OptionError(f"{FORMAT}: only nodes write event logs; to add jobs, write to format('disque')")
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 — Spark's name
         """Raise OptionError: only nodes write event logs."""
-        raise OptionError(f"{FORMAT}: logs are written by nodes alone; to make jobs write to format('disque')")
+        raise OptionError(f"{FORMAT}: only nodes write event logs; to add jobs, write to format('disque')")

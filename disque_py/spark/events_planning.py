@@ -4,9 +4,9 @@
 would lose: the offset alone describes a batch (event_offsets.py). events_reading.py reads the planned batches.
 Spark is not imported: events.py wraps both modules.
 
-Lost events are never skipped silently. With failOnDataLoss (the default) they are an error that names the node and
-the events. Without, they are a warning, and reading goes on *forwards* inside the planned batch. So no event is
-read twice.
+Lost events are never skipped silently. With failOnDataLoss=true (the default) they are an error that names the node
+and the events. With failOnDataLoss=false they are a warning, and reading goes on *forwards* inside the planned batch.
+So no event is read twice.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ FIRST_SEQ: Final = 1
 # Why events may be gone, and what to do.
 TRIMMED: Final = "raise events-max-bytes or events-max-age of the node, or read more often"
 REPLACED: Final = (
-    "a node begins another log when it can't continue the last one: its directory was emptied, events were switched "
-    "off and on, or its disk failed; the node's log file says which"
+    "a node begins another log when it can't continue the last one, because its directory was emptied, events were "
+    "switched off and on, or its disk failed; the node's log file says which"
 )
-CUT_SHORT: Final = "the node runs on an older copy of its directory, or the offset belongs to another cluster"
+CUT_SHORT: Final = "either the node runs on an older copy of its directory, or the offset belongs to another cluster"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class EventOptions:
     piece_count_min          minPartitions
     may_lose                 the opposite of failOnDataLoss
     fetch_rows, fetch_bytes  limits of one EVENTS READ
-    fetch_timeout_s          how long a task waits for events that were announced
+    fetch_timeout_s          how long a task waits for events that the node has announced
     reader                   the name under which the broker shows this reader's lag
     as_slices                rows are slices (event_slices.py), not events
     """
@@ -100,7 +100,7 @@ def event_options(given: Any, *, is_stream: bool) -> EventOptions:
         raise OptionError(f"{FORMAT}: option endingOffsets is for batch reads; a stream has no end")
     starting = _offsets_word(options, "startingOffsets", "latest" if is_stream else "earliest")
     if not is_stream and starting == "latest":
-        raise OptionError(f"{FORMAT}: option startingOffsets can't be latest in a batch read, nothing would be read")
+        raise OptionError(f"{FORMAT}: option startingOffsets can't be latest in a batch read: nothing would be read")
     return EventOptions(
         cluster=cluster_options(options),
         starting=starting,
@@ -128,7 +128,7 @@ def _offsets_word(options: Options, name: str, default: str) -> str | dict[str, 
         value = None
     if not isinstance(value, dict):
         raise OptionError(
-            f'{FORMAT}: option {name} is earliest, latest or a JSON object such as {{"<node id>": 120}}, not {word!r}'
+            f'{FORMAT}: option {name} must be earliest, latest or a JSON object like {{"<node id>": 120}}, not {word!r}'
         )
     # A whole offset from a checkpoint is accepted too.
     return value["nodes"] if isinstance(value.get("nodes"), dict) else value
@@ -201,7 +201,7 @@ class EventPlanner:
                 begins[node] = self._pass_trimmed(node, place, state.first)
             elif place.next > state.next:
                 self._lose(
-                    f"node {node}: log {state.log} ends before {state.next}, and {place.next} should come next",
+                    f"node {node}: log {state.log} ends before {state.next}, but event {place.next} comes next",
                     CUT_SHORT,
                 )
         readable = {
@@ -236,8 +236,8 @@ class EventPlanner:
         for piece in pieces:
             if piece.node not in places:
                 raise ClusterError(
-                    f"{FORMAT}: node {piece.node} has events {piece.start} to {piece.end - 1} of this batch and is no "
-                    "longer known to the cluster; let it join again, or begin with a new checkpoint"
+                    f"{FORMAT}: node {piece.node}, which has events {piece.start} to {piece.end - 1} of this batch, is "
+                    "no longer known to the cluster; let it join again, or begin with a new checkpoint"
                 )
         return [(piece, places[piece.node].address) for piece in pieces]
 
@@ -257,31 +257,31 @@ class EventPlanner:
         for node, place in starts.items():
             state, end = states[node], ends[node]
             if place.log != state.log or end.log != state.log:
-                self._lose(f"node {node}: log {place.log} is gone, the node now has {state.log}", REPLACED, logs=1)
+                self._lose(f"node {node}: log {place.log} is gone; the node now has {state.log}", REPLACED, logs=1)
                 starts[node] = Position(state.log, state.first)
                 ends[node] = Position(state.log, state.next)
             elif place.next < state.first:
                 starts[node] = self._pass_trimmed(node, place, state.first)
             if end.log == state.log and end.next > state.next:
                 raise OptionError(
-                    f"{FORMAT}: option endingOffsets asks node {node} for events up to {end.next}, its log ends "
+                    f"{FORMAT}: option endingOffsets asks node {node} for events up to {end.next}, but its log ends "
                     f"before {state.next}"
                 )
         return self.ranges(offset_of(ends, starts))
 
     def _states(self, *, patient: bool = False) -> tuple[dict[str, LogState], dict[str, str]]:
-        """Return the logs of all nodes that answer, and the reasons of the others.
+        """Return the logs of all nodes that answer, and for each other node the reason why it doesn't.
 
-        A node without a log is an error when a query begins. Later (`patient`) it counts as away: its last log could
-        not be written, and it will begin another.
+        A node without a log is an error when a query begins. Later (`patient`) it counts as away, because its last
+        log could not be written and it will begin another.
         """
         states: dict[str, LogState] = {}
         away: dict[str, str] = {}
         for node, place in sorted(self._nodes.discover().items()):
             try:
                 state = log_state(self._nodes, place.address)
-                # A node that was emptied comes back under another id, at the address that other nodes know for the old
-                # id.
+                # A node whose directory was emptied comes back under a new id, at the address that other nodes still
+                # have for its old id.
                 if state.log != self._own.get(node):
                     answering = self._nodes.id_at(place.address)
                     if answering != node:
@@ -310,7 +310,7 @@ class EventPlanner:
             if away:
                 node, reason = next(iter(sorted(away.items())))
                 raise ClusterError(
-                    f"{FORMAT}: option startingOffsets names places in logs, and node {node} can't be reached "
+                    f"{FORMAT}: option startingOffsets names positions in logs, and node {node} can't be reached "
                     f"({reason}); start it first"
                 )
             return read_json_offsets("startingOffsets", options.starting, states)
@@ -339,8 +339,8 @@ class EventPlanner:
             )
             if not part.is_log_known or part.trimmed_to is not None:
                 self._lose(
-                    f"node {node}: log {place.log} is gone, in which we had read up to {place.next + rest}; the node "
-                    f"has begun log {state.log}",
+                    f"node {node}: log {place.log} is gone; it was read up to {place.next + rest}; the node has begun "
+                    f"log {state.log}",
                     REPLACED,
                     logs=1,
                 )
@@ -353,7 +353,7 @@ class EventPlanner:
         if state.first > FIRST_SEQ:
             self._lose(
                 f"node {node}: events {FIRST_SEQ} to {state.first - 1} of log {state.log}, which follows log "
-                f"{place.log}, were trimmed before we read them",
+                f"{place.log}, were trimmed before they were read",
                 TRIMMED,
                 events=state.first - FIRST_SEQ,
             )
@@ -361,7 +361,7 @@ class EventPlanner:
 
     def _pass_trimmed(self, node: str, place: Position, first: int) -> Position:
         self._lose(
-            f"node {node}: events {place.next} to {first - 1} of log {place.log} were trimmed before we read them",
+            f"node {node}: events {place.next} to {first - 1} of log {place.log} were trimmed before they were read",
             TRIMMED,
             events=first - place.next,
         )
@@ -370,30 +370,30 @@ class EventPlanner:
     def _lose(self, what: str, why: str, *, events: int = 0, logs: int = 0) -> None:
         """Handle lost events: end the query, or warn and count them in the offset."""
         if not self.options.may_lose:
-            raise DataLossError(f"{FORMAT}: {what}; {why}; to go on with what is left set failOnDataLoss=false")
+            raise DataLossError(f"{FORMAT}: {what}; {why}; to go on without these events, set failOnDataLoss=false")
         self._lost = self._lost.plus(Lost(events, logs))
         warnings.warn(
             f"{FORMAT}: {what}; going on, because failOnDataLoss is false; lost so far: {self._lost.events} events "
-            f"whose numbers are known, the ends of {self._lost.logs} logs",
+            f"with known numbers, and the ends of {self._lost.logs} logs",
             stacklevel=2,
         )
 
     def _report_gone(self, begins: dict[str, Position]) -> None:
         """Report nodes that the cluster no longer knows, or whose address belongs to another node now.
 
-        Mostly these are emptied nodes. But leaving is no error, and a node that gets a new address looks like an
-        emptied one for a moment. So the line only says that the node may have had more events.
+        Most of them are nodes whose directory was emptied. But leaving is no error, and a node with a new address
+        looks the same for a moment. So the line only says that the node may have had more events.
         """
         known = self._nodes.places
         missing = {node for node in begins if node not in known or not known[node].address.port}
         for node in sorted(missing - self._gone):
             place = begins[node]
             why = "has lost its address to another node" if node in known else "is no longer known to the cluster"
-            # This is no warning: when a node has left on purpose, there is nothing to do.
+            # This is not a warning: if the node left on purpose, there is nothing to do.
             print(
-                f"{FORMAT}: node {node} {why}; of its log {place.log or '(not seen yet)'} "
-                f"{place.next} should come next. If it was emptied or replaced, what it had beyond is lost; if it "
-                "comes back, reading goes on there",
+                f"{FORMAT}: node {node} {why}; the next event to read of its log {place.log or '(not seen yet)'} is "
+                f"{place.next}. If the node was emptied or replaced, its events from there on are lost. If it comes "
+                "back, reading goes on there",
                 file=sys.stderr,
             )
         self._gone = missing

@@ -1,8 +1,8 @@
 """Reading ranges of event logs, on executors. A range gives the same events whenever and wherever it is read.
 
-Rows are events, or *slices*: many events in one row, packed as the node gave them. Spark converts each column of
-each row twice between a source and a sink. A query that only passes events on, as the index does, avoids that
-with slices. Spark is not imported: events.py wraps this module.
+A row is one event, or a *slice*: many events, packed as the node gave them. Spark converts each column of each row
+twice between a source and a sink. A query that only passes events on, as the index does, avoids that cost with
+slices. Spark is not imported: events.py wraps this module.
 
 Lost events are never skipped silently (events_planning.py).
 """
@@ -86,7 +86,7 @@ def _parts(options: EventOptions, piece: EventRange, address: Address) -> Iterat
                 at = part.end
             elif time.monotonic() > deadline:
                 raise ClusterError(
-                    f"{FORMAT}: node {piece.node} gives no event {at} of log {piece.log}, which it had announced"
+                    f"{FORMAT}: node {piece.node} doesn't give event {at} of log {piece.log}, which it had announced"
                 )
             else:
                 time.sleep(0.05)
@@ -95,13 +95,13 @@ def _parts(options: EventOptions, piece: EventRange, address: Address) -> Iterat
 
 
 def _skip(options: EventOptions, piece: EventRange, at: int, trimmed_to: int | None) -> int:
-    """Return where to go on after lost events: never before `at`, and never beyond the range."""
+    """Return the number at which reading goes on after lost events: never before `at`, never beyond the range."""
     end = piece.end if trimmed_to is None else max(at, min(trimmed_to, piece.end))
     how = f"log {piece.log} was replaced" if trimmed_to is None else f"log {piece.log} was trimmed"
-    what = f"{FORMAT}: node {piece.node}: events {at} to {end - 1} were planned and are gone, {how}"
+    what = f"{FORMAT}: node {piece.node}: events {at} to {end - 1} of the planned batch are gone, because {how}"
     if not options.may_lose:
         raise DataLossError(
-            f"{what}; {REPLACED if trimmed_to is None else TRIMMED}; to go on without them set failOnDataLoss=false"
+            f"{what}; {REPLACED if trimmed_to is None else TRIMMED}; to go on without them, set failOnDataLoss=false"
         )
     warnings.warn(f"{what}; going on without {end - at} events, because failOnDataLoss is false", stacklevel=2)
     return end
@@ -113,7 +113,9 @@ def _check(piece: EventRange, at: int, batch: pa.RecordBatch) -> None:
     count = len(numbers)
     if not count or numbers[0] != at or numbers[-1] != at + count - 1 or numbers[-1] >= piece.end:
         raise ClusterError(
-            f"{FORMAT}: node {piece.node} was asked for events from {at} of log {piece.log} and sent others"
+            f"{FORMAT}: node {piece.node} was asked for events from {at} of log {piece.log} on and sent other ones"
         )
     if count > 1 and not (numbers[1:] - numbers[:-1] == 1).all():
-        raise ClusterError(f"{FORMAT}: node {piece.node}, log {piece.log}: numbers are not in a row behind {at}")
+        raise ClusterError(
+            f"{FORMAT}: node {piece.node}, log {piece.log}: the numbers from {at} on are not consecutive"
+        )

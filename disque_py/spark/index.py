@@ -1,7 +1,7 @@
 """The classes behind `format("disque-index")`, which write both indexes and read them.
 
-They only adapt: index_writing.py and index_commit.py write, index_reading.py reads. Spark makes a new writer for
-every batch, and another one on the driver for its commit. Only messages travel between them.
+The classes only adapt: index_writing.py and index_commit.py write, index_reading.py reads. Spark makes a new writer
+for every batch, and another one on the driver for its commit. Only messages travel between the two.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def _day(options: Options, name: str) -> str:
     try:
         return date.fromisoformat(text).isoformat() if text else ""
     except ValueError:
-        raise OptionError(f"{FORMAT}: option {name} is a day such as 2026-01-31, not {text!r}") from None
+        raise OptionError(f"{FORMAT}: option {name} must be a day such as 2026-01-31, not {text!r}") from None
 
 
 def _options(given: dict[str, str]) -> Options:
@@ -109,7 +109,7 @@ class IndexWriter(DataSourceStreamArrowWriter):
         """Remove the files of a batch that failed; runs on the driver."""
         parts = [message.written for message in messages if isinstance(message, IndexMessage)]
         IndexCommit(self._store, self._columns, may_gap=True).abort(parts)
-        print(f"{FORMAT}: batch {batchId} failed, {len(parts)} tasks' files were removed", file=sys.stderr)
+        print(f"{FORMAT}: batch {batchId} failed; the files of {len(parts)} tasks were removed", file=sys.stderr)
 
 
 class IndexPartition(InputPartition):
@@ -139,7 +139,7 @@ class IndexReader(DataSourceReader):
         self._until = until
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Return one partition per file; files of `current` with changes that wait may share one."""
+        """Return one partition per file. Files of `current` that have waiting changes may share one."""
         if self._table == CURRENT:
             return [CurrentPartition(part) for part in current_parts(self._store)] or [InputPartition(None)]
         found = files_of(self._store, self._table, self._since, self._until)
@@ -176,7 +176,7 @@ class IndexSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Raise OptionError: exactly once needs a stream, whose batches have positions in the logs."""
         raise OptionError(
-            f"{FORMAT}: an index is written by streams only; use writeStream, with trigger(availableNow=True)"
+            f"{FORMAT}: only streams write an index; use writeStream, with trigger(availableNow=True) to end it"
         )
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802 — Spark's name
@@ -186,7 +186,7 @@ class IndexSource(DataSource):
         """
         store, retention, may_gap = writer_options(self.options)
         if overwrite:
-            raise OptionError(f"{FORMAT}: the index is only added to; use outputMode append")
+            raise OptionError(f"{FORMAT}: rows can only be added to an index; use outputMode append")
         # A literal column is not nullable in the DataFrame, but it is null in rows that are older than the column.
         columns = pa.schema([field.with_nullable(True) for field in to_arrow_schema(schema, timezone="UTC")])
         as_slices = is_slices(columns)

@@ -1,19 +1,21 @@
 """Changes of old jobs that wait for their merge into `current`: the table `current_changes`.
 
-Files of `current` are rewritten whole. A few hundred acks of jobs from all times touch every file. If each batch merged
-them at once, its cost would follow the size of the table. So a batch merges a file at once only if one of these holds:
+A file of `current` can only be rewritten as a whole. A few hundred acks of jobs of all ages touch every file. If each
+batch merged such acks immediately, its cost would grow with the size of the table. So a batch merges a change
+immediately only in one of these cases:
 
-* the batch has a row that is not in the span of exactly one large file, such as a new job;
-* the file's changes are at least a twentieth of its rows, so that each change pays for twenty rows at most;
-* the file's oldest change waits for as long as `mergeEvery` says;
-* it is the newest file with changes. If that is small, the next ones follow, up to AT_ONCE_ROWS rows.
+* the row is not in the span of exactly one large file, for example because its job is new;
+* the changes of the row's file are at least a twentieth of the file's rows: then a change rewrites at most twenty rows;
+* the oldest change of the row's file has waited for `mergeEvery`;
+* the row's file is the newest one with changes. If that file is small, the next newest ones count too, up to
+  AT_ONCE_ROWS rows.
 
-All other changes wait in `current_changes`: at most one row per job, in one small file. A row waits together with all
-other rows of its file. Taking the newest row per job is commutative and idempotent (index_newest.py). So a reader
-gets the same rows whether it reads a change here, in `current`, or in both. A reader opens this table first: a change
-leaves it after it came into `current`.
+All other changes wait in `current_changes`: at most one row per job, in one small file. The changes of one file wait
+together. Taking the newest row per job is commutative and idempotent (index_newest.py). So a reader gets the same
+rows whether it reads a change here, in `current`, or in both. A reader opens this table first, because a change
+leaves it only after the merge into `current`.
 
-`choose` decides and knows no table. `ChangesTable` is the table on disk. index_merge.py calls both.
+`choose` decides, and knows no table. `ChangesTable` is the table on disk. index_merge.py calls both.
 """
 
 from __future__ import annotations
@@ -34,9 +36,9 @@ from disque_py.spark.delta_store import Store, write_file
 from disque_py.spark.index_reading import IndexFile, read_rows
 from disque_py.spark.index_schema import CHANGES, SINCE, arrow_schema, make_changes
 
-# A change may cost the rewriting of this many rows at once.
+# An immediate merge may rewrite at most this many rows per change.
 ROWS_PER_CHANGE: Final = 20
-# A batch may rewrite so many rows whatever it brings: one file. Acks of jobs of about the same age need not wait.
+# A batch may always rewrite this many rows: one file. So acks of jobs of about the same age don't have to wait.
 AT_ONCE_ROWS: Final = 50_000
 COMMIT_TRIES: Final = 5
 
@@ -68,7 +70,9 @@ class Chosen:
 
 
 def owners(files: Sequence[Span], created: _Ints, least_rows: int) -> _Ints:
-    """Return for each creation time the number of the only file whose span has it; -1: none, several, or a small one.
+    """Return for each creation time the number of the only file whose span contains it, or -1.
+
+    The number is -1 if no file or several files contain the time, or if the file has fewer than `least_rows` rows.
 
     `files` are sorted by span, and all spans are known.
     """
@@ -86,7 +90,7 @@ def owners(files: Sequence[Span], created: _Ints, least_rows: int) -> _Ints:
 def choose(
     files: Sequence[Span], created: _Ints, since_ms: _Ints, now_ms: int, merge_every_ms: int, least_rows: int
 ) -> Chosen:
-    """Choose the rows that wait. `since_ms` says since when a row waits already, and `now_ms` for new rows."""
+    """Choose the rows that wait. `since_ms` has the time since when each row waits; for new rows that is `now_ms`."""
     owner = owners(files, created, least_rows)
     is_own = owner >= 0
     if not is_own.any():
@@ -103,7 +107,7 @@ def choose(
         if rows <= at_once:
             at_once -= rows
         else:
-            # Files that are older than this one wait as well: the newest files are a span without holes.
+            # All older files wait as well, so the files merged immediately are the newest ones, without exception.
             at_once = 0
             may_wait[number] = True
     return Chosen(is_own & may_wait[owner], np.where(is_own, oldest_ms[owner], since_ms))
@@ -154,5 +158,5 @@ class ChangesTable:
 
 
 def without_since(rows: pa.Table) -> pa.Table:
-    """Return rows of `current_changes` with the columns of `current`."""
+    """Return rows of `current_changes` without their column SINCE, which `current` doesn't have."""
     return rows.drop_columns([SINCE])

@@ -3,14 +3,14 @@
 The order is:
 
 1. Widen the schema.
-2. Merge the newest events into `current`. This may be repeated without harm.
+2. Merge the newest events into `current`. Repeating this step does no harm.
 3. Commit one transaction on `history`, with all new files and the new marks.
 
-The third step is the commit point. After a crash before it, the batch is repeated and its rows are added. After a
-crash behind it, the batch is repeated and its rows are dropped. Files that a crash left behind belong to no table;
+The third step is the commit point. Spark repeats the batch after a crash. If the crash came before the commit point,
+the repeated rows are added. If it came after, they are dropped. Files that a crash left behind belong to no table;
 `upkeep` removes them.
 
-One query writes to a path at a time. The marks of a second query would reveal it.
+Only one query may write to a path at a time. A second query is detected by the marks that it leaves.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class IndexCommit:
 
     columns     columns of the rows, for tables that have to be made or widened
     may_gap     rows may be missing (a filter in the query, or losses that were accepted)
-    merge_every_s   so many seconds the change of an old job may wait for its merge into `current`
+    merge_every_s   how many seconds the change of an old job may wait for its merge into `current`
     """
 
     def __init__(self, store: Store, columns: pa.Schema, *, may_gap: bool, merge_every_s: int = 0) -> None:
@@ -110,13 +110,13 @@ class IndexCommit:
                 continue
             if mark is not None and found.first > mark + 1:
                 raise GapError(
-                    f"disque-index: {self._store.path} has the events of node {node}, log {log} up to {mark}, the next "
-                    f"that came is {found.first}; read from there (startingOffsets), or set gaps=allow"
+                    f"disque-index: {self._store.path} has the events of node {node}, log {log} up to {mark}, but the "
+                    f"next that came is {found.first}; read from {mark + 1} on (startingOffsets), or set gaps=allow"
                 )
             if found.count < found.last - found.first + 1:
                 raise GapError(
-                    f"disque-index: of node {node}, log {log}, {found.count} events came between {found.first} and "
-                    f"{found.last}; if the query leaves some out on purpose, set gaps=allow"
+                    f"disque-index: of events {found.first} to {found.last} of node {node}, log {log}, only "
+                    f"{found.count} came; if the query leaves some out on purpose, set gaps=allow"
                 )
         return marks
 

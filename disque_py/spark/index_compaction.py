@@ -1,9 +1,9 @@
 """Compaction: few large files out of many small ones. `history` is compacted by day, `current` by span.
 
-upkeep.py calls it every so many batches. A span is a range of creation times; index_merge.py has its rule. A batch
-adds a file per task to `history`. Compaction merges the small files of a day into large ones. They are sorted by job
-as every file is, so a query for one job still reads a few rows of each file. They are compressed better, because they
-stay. These commits state that they change no data, so a reader that follows the table reads nothing twice.
+upkeep.py calls it after every `compactEvery` batches. A span is a range of creation times (index_merge.py). A batch
+adds a file per task to `history`. Compaction merges the small files of a day into large ones. These are sorted by
+job like every file, so a query for one job still reads only a few rows of each. They are compressed more, because
+they stay. The commits declare that they change no data, so a reader that follows the table reads nothing twice.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ class CurrentPart:
 
 def current_parts(store: Store) -> list[CurrentPart]:
     """Return the parts of `current` as it is now. Raises TableError."""
-    # A change comes into `current` before it leaves its own table, so that table is read first.
+    # A change is merged into `current` before it leaves the table of changes. So that table is read first.
     changes = ChangesTable(store).read()
     files = span_files(open_existing(store, CURRENT))
     if changes is None:

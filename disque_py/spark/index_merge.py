@@ -1,10 +1,10 @@
 """Merging the newest events into `current`: only the files that hold the batch's jobs are rewritten.
 
 A job's creation time never changes, and most jobs of a batch were created at about the same time. So each file of
-`current` holds a span of creation times. Delta's statistics give the span. A batch considers the files whose spans
-contain its jobs. Of these it rewrites only the files that have one of its jobs, or get a new one. One transaction
-removes the old files and adds the new ones. So the cost of a batch follows from the files that it rewrites, not from
-the size of the table. Readers see a plain Delta table with one row per job at every moment.
+`current` holds a span of creation times. Delta's statistics give the span. A batch looks at the files whose spans
+contain its jobs. Of these, it rewrites only the files that have one of its jobs or get a new one. One transaction
+removes the old files and adds the new ones. So the cost of a batch depends on the files that it rewrites, not on the
+size of the table. At every moment, readers see a plain Delta table with one row per job.
 
 A file that gets no new job is *patched*: its rows keep their positions, and the rows of the batch's jobs take new
 values in the columns that change. Files that get new jobs are *merged*: they are read together with the batch's rows,
@@ -13,8 +13,8 @@ reduced to the newest row per job (index_newest.py), and written again, in spans
 Changes of old jobs that would touch many files wait in a table of their own (index_changes.py). Every batch looks at
 them again, together with its own rows.
 
-A file with an unknown span (rows without a creation time) is always considered. A batch with such rows considers all
-files. Small files are merged by every batch with new jobs, so that they don't become many.
+A file with an unknown span has rows without a creation time; every batch looks at it. A batch that has such rows
+itself looks at all files. Every batch with new jobs also merges small files, so that their number stays small.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ from disque_py.spark.index_schema import CURRENT, FINAL, KEYS, SINCE, arrow_sche
 from disque_py.spark.index_sorting import sort_by_job, take_rows
 
 CREATED: Final = "ctime"
-# The most rows of a file. With more, a batch rewrites more unchanged rows; with fewer, it opens more files.
+# The largest number of rows in a file. If it were larger, batches would rewrite more unchanged rows; if it were
+# smaller, they would open more files.
 FILE_ROWS: Final = 50_000
 # Every batch with new jobs also merges the files that have fewer rows than this.
 SMALL_ROWS: Final = 7_000
@@ -112,7 +113,7 @@ def bounds_of(created: np.ndarray, starts: Sequence[int]) -> np.ndarray:
 class CurrentMerge:
     """A merge into the table `current` of the index under `store`.
 
-    merge_every_s   so many seconds the change of an old job may wait; 0: none waits
+    merge_every_s   how many seconds the change of an old job may wait; 0: it never waits
     """
 
     def __init__(self, store: Store, table: DeltaTable, merge_every_s: int = 0) -> None:
@@ -122,7 +123,7 @@ class CurrentMerge:
         self._merge_every_ms = merge_every_s * 1000
 
     def merge(self, staged: Sequence[pa.Table]) -> int:
-        """Merge the rows that `index_newest.newest` gave in several tasks, and return the number of their jobs.
+        """Merge the rows that several tasks reduced with `index_newest.newest`. Return the number of their jobs.
 
         With no rows it merges the changes that have waited long enough.
         """
@@ -136,14 +137,14 @@ class CurrentMerge:
             rows, waiting = self._divided(rows, held)
         if len(rows):
             self._merge_now(rows)
-        # The changes leave their table after they came into `current`, so a reader never misses them.
+        # Changes leave their table only after the merge into `current`, so a reader never misses them.
         if held is not None or waiting is not None:
             columns = pa.schema([field for field in self._schema if field.name not in (FINAL, *KEYS)])
             changes.replace(rows[:0] if waiting is None else waiting, columns)
         return count
 
     def _divided(self, rows: pa.Table, held: pa.Table | None) -> tuple[pa.Table, pa.Table | None]:
-        """Divide the batch's rows and those that waited until now: rows to merge, and rows that wait, with SINCE."""
+        """Divide the batch's rows and the waiting ones into rows to merge and rows that wait (with SINCE)."""
         now_ms = time.time_ns() // 1_000_000
         since = np.full(len(rows), now_ms)
         if held is not None:
@@ -205,7 +206,7 @@ class CurrentMerge:
         return ids if ids.type == pa.string() else ids.cast(pa.string())
 
     def _typed(self, rows: pa.Table) -> pa.Table:
-        """Cast rows to the table's types: Spark calls UTC by the name of its session's time zone."""
+        """Cast rows to the table's types, because Spark labels UTC times with its session's time zone."""
         fields = [
             self._schema.field(field.name) if field.name in self._schema.names else field for field in rows.schema
         ]
@@ -257,7 +258,7 @@ class CurrentMerge:
 
 
 def patched(table: pa.Table, rows: pa.Table) -> pa.Table:
-    """Return a file's rows, one per job, updated with newer rows of some of these jobs. `rows` has no other jobs."""
+    """Return a file's rows (one per job), updated with `rows`: newer rows of some of the file's jobs, and no others."""
     is_changed = pc.is_in(table["job_id"], value_set=rows["job_id"].combine_chunks()).combine_chunks()
     before = table.filter(is_changed)
     after = newest(sort_by_job(pa.concat_tables([before, rows], promote_options="default")))

@@ -1,7 +1,7 @@
-"""Reduction of events to the newest one of each job, as rows of `current`, and of such rows to one per job.
+"""Reduction of events, or of rows of `current`, to the newest one of each job.
 
-The order is (final, version, node, seq). A final state wins, then the higher version. Two nodes may issue the same
-version, each on its side of a network partition; then the node id decides. Taking the newest is commutative,
+The order is (final, version, node, seq). A final state wins, then the higher version. On two sides of a network
+partition, two nodes may issue the same version; then the node id decides. Taking the newest is commutative,
 associative and idempotent. So batches may come in any order, twice, or in parts. Needs pyarrow; knows no files.
 """
 

@@ -2,10 +2,10 @@
 
 Taking the newest event per job is commutative and may be repeated (index_newest.py). So the events of `history` are
 reduced, some files at a time, and merged into the table like a batch of events. Rows that the table already has stay.
-If a run was stopped halfway, run it again.
+After an interrupted run, run it again.
 
-`history` may lack events that `historyRetention` has removed. Then a job's row comes from the remaining events. Jobs
-that `currentRetention` has removed come back, until the next round of upkeep.
+If `historyRetention` has removed events from `history`, a job's row comes from the remaining events. Jobs that
+`currentRetention` has removed come back until the next upkeep.
 """
 
 from __future__ import annotations

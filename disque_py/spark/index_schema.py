@@ -3,11 +3,11 @@
 Both are Delta tables under one path. `history` has the events as they came (event_schema.py), partitioned by day.
 `current` has a row per job: its newest event by the documented order (final, version, node, seq). An event may lack
 queue, priority or meta. Then the row keeps the value of an older event, and `<column>_key` names that event. So the
-result does not depend on the order in which events arrive. The key columns are null nearly always, because the value
-is usually the newest event's own.
+result does not depend on the order in which events arrive. The key columns are nearly always null, because the newest
+event usually has the value itself.
 
-Columns are only ever added, by a newer version or by a DataFrame with further columns. The tables' description holds
-the format number. A table with a higher number was written by a newer version, and is left alone.
+Columns are only ever added: by a newer version, or by a DataFrame with more columns. The tables' description contains
+the format number. A higher number means that a newer version wrote the table; such a table is left alone.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ STICKY: Final = ("queue", "priority", "meta")
 # Besides its newest event, a row of `current` has these columns.
 FINAL: Final = "final"
 KEYS: Final = tuple(f"{name}_key" for name in STICKY)
-# Rows of `current_changes` also say since when they wait: Unix ms.
+# Rows of `current_changes` also have the time since when they wait, in Unix ms.
 SINCE: Final = "waits_since"
 DAY: Final = "day"
 
@@ -66,24 +66,25 @@ def check_columns(columns: pa.Schema) -> None:
     for name in NEEDED:
         if name not in columns.names:
             raise IndexSchemaError(
-                f"disque-index: the column {name} is missing; write what disque-events gives, with further columns if "
-                "you like"
+                f"disque-index: the column {name} is missing; write the columns that disque-events gives; further "
+                "columns are allowed"
             )
     for reserved in (DAY, FINAL, SINCE, *KEYS):
         if reserved in columns.names:
-            raise IndexSchemaError(f"disque-index: the column {reserved} is the index's own; give yours another name")
+            raise IndexSchemaError(f"disque-index: the index itself adds the column {reserved}; rename yours")
     for field in columns:
         if field.name in ARROW_SCHEMA.names and field.type != ARROW_SCHEMA.field(field.name).type:
             raise IndexSchemaError(
-                f"disque-index: column {field.name} is {field.type}, it must be {ARROW_SCHEMA.field(field.name).type}; "
-                "cast it"
+                f"disque-index: column {field.name} is {field.type}, but must be "
+                f"{ARROW_SCHEMA.field(field.name).type}; cast it"
             )
 
 
 def open_tables(store: Store, columns: pa.Schema) -> tuple[DeltaTable, DeltaTable]:
-    """Both tables, made or widened so that rows with these columns fit → (history, current).
+    """Return (history, current). The tables are made or widened so that rows with these columns fit.
 
-    Raises TableError for tables of a newer version and for a lost one, IndexSchemaError for a column of another type.
+    Raises TableError if a newer version wrote a table or if `current` is lost. Raises IndexSchemaError if a column has
+    another type in the table.
     """
     check_columns(columns)
     history = _open(store.under(HISTORY), history_schema(columns), [DAY])
@@ -92,12 +93,12 @@ def open_tables(store: Store, columns: pa.Schema) -> tuple[DeltaTable, DeltaTabl
 
 
 def make_current(store: Store, columns: pa.Schema) -> DeltaTable:
-    """The table of newest events, made or widened for rows with these columns. Raises as `open_tables`."""
+    """Return the table of newest events, made or widened for rows with these columns. Raises as `open_tables`."""
     return _open(store.under(CURRENT), current_schema(columns), None)
 
 
 def make_changes(store: Store, columns: pa.Schema) -> DeltaTable:
-    """The table of changes that wait, made or widened for rows with these columns. Raises as `open_tables`."""
+    """Return the table of waiting changes, made or widened for rows with these columns. Raises as `open_tables`."""
     wanted = current_schema(columns).append(pa.field(SINCE, pa.int64()))
     return _open(store.under(CHANGES), wanted, None)
 
@@ -126,12 +127,12 @@ def _open(store: Store, wanted: pa.Schema, partition: list[str] | None) -> Delta
             new.append(field)
         elif have.field(field.name).type != field.type:
             raise IndexSchemaError(
-                f"disque-index: column {field.name} is {field.type}, in {store.path} it is "
+                f"disque-index: column {field.name} is {field.type}, but in {store.path} it is "
                 f"{have.field(field.name).type}; cast it or give it another name"
             )
     if new:
-        # The property comes first. A crash in between then leaves a table that is read with care, and no table whose
-        # files unexpectedly lack columns.
+        # The property is set first, so a crash between the two steps only makes readers check files in vain. In the
+        # other order, readers would not expect files that lack the column.
         now_ms = time.time_ns() // 1_000_000
         table.alter.set_table_properties({WIDENED: str(now_ms)}, raise_if_not_exists=False)
         table.alter.add_columns(Schema.from_arrow(pa.schema(new)).fields)

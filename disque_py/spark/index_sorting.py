@@ -1,10 +1,10 @@
 """Fast sorting of rows by job, then in the documented order. Both indexes are sorted this way.
 
 Most of the cost of sorting is comparing rows column by column, job ids first. So each id is replaced by its rank among
-the ids of the rows. Rank, final, version, node and seq, as far as they differ, become bits of one number, and the
-numbers are sorted. Arrow compares the columns instead if they need more bits than a number has, or if values are
-missing. The rest of the cost is taking the rows in their new order. Columns with the same value in all rows stay as
-they are. Needs pyarrow; knows no files.
+the ids of the rows. Rank, final, version, node and seq (those that differ between rows) become bits of one number, and
+the numbers are sorted. If a number has too few bits for them, or if values are missing, Arrow compares the columns
+instead. The rest of the cost is taking the rows in their new order. A column with the same value in all rows is not
+touched. Needs pyarrow; knows no files.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _Ints: TypeAlias = npt.NDArray[np.int64]
 
 
 def sort_by_job(rows: pa.Table) -> pa.Table:
-    """Sort by job, with rows of no job last, then in the documented order. Needs the column of `with_final`."""
+    """Sort by job, then in the documented order; rows without a job come last. Needs the column of `with_final`."""
     if len(rows) < 2:
         return rows
     rows = rows.combine_chunks()

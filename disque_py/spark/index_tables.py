@@ -29,7 +29,7 @@ TERMINAL: Final = re.compile(r"\x1b\[\d+m|↳")
 
 
 def check_not_lost(store: Store) -> None:
-    """Raise TableError when `current` is gone while `history` has events: `current` must not begin anew then."""
+    """Raise TableError if `history` has events and `current` is gone: a new `current` would lack their jobs."""
     try:
         is_lost = (
             not store.under(CURRENT).exists()
@@ -40,8 +40,8 @@ def check_not_lost(store: Store) -> None:
         raise no_storage(store, error) from None
     if is_lost:
         raise TableError(
-            f"{store.path} has events in its table {HISTORY} and no table {CURRENT}, which would begin anew without "
-            f"their jobs; make it from {HISTORY} with: disque-pipeline rebuild --path {store.path}"
+            f"{store.path} has events in its table {HISTORY} and no table {CURRENT}; a new table would lack the jobs "
+            f"of these events; make it from {HISTORY} with: disque-pipeline rebuild --path {store.path}"
         )
 
 
@@ -53,9 +53,7 @@ def open_existing(store: Store, name: str) -> DeltaTable:
         raise no_storage(store, error) from None
     if not exists:
         check_not_lost(store)
-        raise TableError(
-            f"{store.path} has no table {name}; run the index pipeline first, or check the path for a slip"
-        )
+        raise TableError(f"{store.path} has no table {name}; check the path, or run the index pipeline first")
     table = store.under(name).table()
     check_format(store, table)
     return table
@@ -74,6 +72,6 @@ def no_storage(store: Store, error: Exception) -> TableError:
     """Return the error for a path that can't be reached."""
     why = " ".join(TERMINAL.sub(" ", str(error)).split())[:300]
     return TableError(
-        f"{store.path} can't be reached or written: {why}; check the option path, the rights to it, and for an object "
+        f"{store.path} can't be reached or written: {why}; check the option path, the permissions, and for an object "
         "store the options storage.*"
     )

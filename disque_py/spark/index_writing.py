@@ -1,9 +1,9 @@
 """The executors' part of the index: write a task's events as files that no table knows yet.
 
-Events that the table already has are dropped by position. `history` holds, per node and log, the highest sequence
-number that was ever committed (a `txn` action), in the same commit as the rows. So a batch that Spark repeats adds
-nothing. Nor does a whole log that is read again after the checkpoint was lost. The remaining events are sorted by job
-and written twice: all of them for `history`, and the newest event of each job for the merge into `current`.
+Events that the table already has are dropped by their number. For each node and log, `history` records the highest
+number that was ever committed, as a `txn` action in the same commit as the rows. So a batch that Spark repeats adds
+nothing. Nor does a whole log that is read again because the checkpoint was lost. The remaining events are sorted by
+job and written twice: all of them for `history`, and the newest event of each job for the merge into `current`.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ FLUSH_ROWS: Final = 400_000
 
 @dataclass(slots=True)
 class Seen:
-    """The events of one log in a task or a batch, dropped ones included: first and last number, count of numbers."""
+    """The events of one log in a task or a batch, including dropped ones: first and last number, and their count."""
 
     first: int
     last: int
     count: int
 
     def join(self, other: Seen) -> Seen:
-        """Return both together."""
+        """Return the sum of two parts of a log."""
         return Seen(min(self.first, other.first), max(self.last, other.last), self.count + other.count)
 
 
@@ -58,7 +58,7 @@ class Written:
 
 
 def mark_name(node: str, log: str) -> str:
-    """Return the name of the `txn` action that holds a log's highest committed number."""
+    """Return the name of the `txn` action with a log's highest committed number."""
     return f"events/{node}/{log}"
 
 
@@ -108,7 +108,7 @@ class IndexTask:
             self.written.history.append(write_file(self._store.under(HISTORY), part, {"day": day.isoformat()}))
 
     def _unseen(self, events: pa.Table) -> pa.Table:
-        """Return the events without committed and repeated ones."""
+        """Return the events that are not committed yet, each once."""
         numbers = [("seq", "min"), ("seq", "max"), ("seq", "count_distinct"), ("seq", "count")]
         logs = events.group_by(["node", "log"]).aggregate(numbers)
         keep = None

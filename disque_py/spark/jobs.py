@@ -1,6 +1,6 @@
-"""The classes behind `format("disque")`: `readStream` consumes jobs, `write` and `writeStream` make them.
+"""The classes behind `format("disque")`: `readStream` consumes jobs, `write` and `writeStream` add them.
 
-They only adapt: jobs_reading.py fetches, sink.py writes.
+The classes only adapt: jobs_reading.py fetches, sink.py writes.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class JobStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._planner.initial()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 — Spark's name
-        """Return no limit: the planner applies maxJobsPerTrigger itself, as an empty batch must pass any limit."""
+        """Return no limit. The planner applies maxJobsPerTrigger itself, because empty batches must pass any limit."""
         return ReadAllAvailable()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 — Spark's name
@@ -98,9 +98,9 @@ class JobSource(DataSource):
         return SPARK_SCHEMA
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Raise OptionError: reading takes a job, and only a stream knows when the job may be acknowledged."""
+        """Raise OptionError: reading takes jobs, and only a stream learns when they may be acknowledged."""
         raise OptionError(
-            f"{FORMAT}: queues are read by streams only; use spark.readStream, with trigger(availableNow=True)"
+            f"{FORMAT}: only streams read queues; use spark.readStream, with trigger(availableNow=True) to end it"
         )
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 — Spark's name

@@ -1,14 +1,14 @@
 """Consuming queues: the driver plans batches and acknowledges them, the executors fetch.
 
 The guarantee is at least once. A batch is acknowledged when Spark has committed it. Spark reports the commit only
-when the next batch is made. So while jobs are unacknowledged and the queues are empty, the planner makes an empty
-batch, whose only purpose is that commit. Until then a thread beside the driver extends the leases of the planned
-batches. So the jobs of a long batch are not delivered again meanwhile.
+when the next batch is made. So when the queues are empty and jobs are still unacknowledged, the planner makes an
+empty batch, only to get that report. Until then, a thread beside the driver extends the leases of the planned
+batches. So the jobs of a long batch are not delivered a second time.
 
-A job that can't be fetched or acknowledged because its node is gone comes back after its RETRY, from a node that
-holds a copy. Nothing is lost, and the planner has to remember nothing.
+If a node is gone, its jobs can't be fetched or acknowledged. They come back after their RETRY, from a node that has a
+copy. Nothing is lost, and the planner has nothing to remember.
 
-A batch may give fewer jobs than it plans: a reply ends at a megabyte, queues are paused, jobs move to other nodes.
+A batch may give fewer jobs than planned: a reply ends at a megabyte, queues are paused, jobs move to other nodes.
 So AvailableNow counts the jobs that came. The nodes report this number for the batch's tokens.
 """
 
@@ -58,11 +58,11 @@ OPTIONS: Final = (
 JOBS_MAX: Final = 100_000
 BYTES_MAX: Final = 256 << 20
 LEASE_MS: Final = 120_000
-# Tokens in one ACKTOKEN: the node serves no other client while it acknowledges their jobs, some ms per token.
+# Tokens in one ACKTOKEN. While a node acknowledges their jobs, some ms per token, it serves no other client.
 ACK_TOKENS: Final = 4
 # AvailableNow skips a node that gave none of its jobs in this many batches in a row.
 FRUITLESS_MAX: Final = 2
-# After a connection broke, the node is asked again for LOST_S, with pauses of PAUSE_S.
+# After a connection has broken, the request is repeated for LOST_S, with pauses of PAUSE_S.
 LOST_S: Final = 10.0
 PAUSE_S: Final = 0.2
 # Acks go to this many nodes at a time.
@@ -125,7 +125,7 @@ def job_options(given: Any) -> JobOptions:
 
 def _pairs(text: str) -> tuple[tuple[str, str], ...]:
     """Return `name=value,name=value`, or a JSON object of texts, as pairs. Raises OptionError."""
-    wrong = OptionError(f"{FORMAT}: option where is name=value,name=value or a JSON object of texts, not {text!r}")
+    wrong = OptionError(f"{FORMAT}: option where must be name=value,name=value or a JSON object of texts, not {text!r}")
     if text.lstrip().startswith("{"):
         try:
             found = json.loads(text)
@@ -192,8 +192,8 @@ class JobPlanner:
             is_open = is_due and start["n"] in self._own
             left = self._target - self._came - (jobs_of(start) if is_open else 0)
             if left <= 0 and is_open and any(waiting.values()):
-                # By the plan, the waiting jobs arrived after AvailableNow began. The plan may be wrong, so the nodes
-                # are asked what came; that costs them a little.
+                # The plan says that all jobs of the start were fetched. Batches may have given fewer jobs than
+                # planned, so ask the nodes how many came. That costs them a little.
                 left = self._target - self._came - self._held(start)
             wanted = min(wanted, left)
         if wanted > 0 and any(waiting.values()):
@@ -209,21 +209,21 @@ class JobPlanner:
         return end
 
     def _fruitful(self, waiting: dict[str, int]) -> dict[str, int]:
-        """Leave out nodes that hand out none of their jobs: they would keep AvailableNow from ending."""
+        """Leave out nodes that give none of their waiting jobs: because of them, AvailableNow would never end."""
         if self._target is None:
             return waiting
         for node, count in list(waiting.items()):
             if count and self._fruitless[node] >= FRUITLESS_MAX:
                 del waiting[node]
                 warnings.warn(
-                    f"{FORMAT}: {count} jobs stay in {', '.join(self.options.queues)} of node {node}, which hands none "
-                    "of them out: the queue is paused, or their RETRY is 0",
+                    f"{FORMAT}: {count} jobs stay in {', '.join(self.options.queues)} of node {node}, which gives none "
+                    "of them to consumers: the queue is paused, or their RETRY is 0",
                     stacklevel=3,
                 )
         return waiting
 
     def _held(self, offset: Offset) -> int:
-        """Return how many jobs of a batch came, as nodes know by its tokens. Nodes that don't answer count 0."""
+        """Return how many jobs of a batch came. Nodes report it for the batch's tokens; no answer counts as 0."""
         places = self._nodes.discover()
         count = 0
         for node, words in tokens(offset).items():
@@ -277,8 +277,8 @@ class JobPlanner:
     def _ack(self, offset: Offset, node: str, address: Address | None, words: list[bytes]) -> tuple[int, str]:
         """Acknowledge a node's part of a batch → number of jobs, reason of a failure. Nodes are asked in parallel.
 
-        A node that was restarted may have sent jobs whose rows never arrived. It still knows from its journal that it
-        delivered them. So such a node takes the jobs under these tokens back (NACKTOKEN).
+        A node that was restarted may have sent jobs whose rows never arrived. Its journal still records the delivery.
+        So the jobs under these tokens are given back to the node (NACKTOKEN).
         """
         number, run = offset["n"], offset.get("runs", {}).get(node)
         try:
@@ -289,7 +289,7 @@ class JobPlanner:
             commands = [(name, *words[at : at + ACK_TOKENS]) for at in range(0, len(words), ACK_TOKENS)]
             counts = self._nodes.ask_all(address, commands)
             if not is_same:
-                raise ClusterError("it was started again since they were asked for")
+                raise ClusterError("the node was restarted after they were requested")
         except (DisqueError, ClusterError) as error:
             return 0, (
                 f"{FORMAT}: jobs of batch {number} from node {node} could not be acknowledged ({error}); "
@@ -362,9 +362,9 @@ class JobPlanner:
 def fetch(options: JobOptions, offset: Offset, share: Share, address: Address | None) -> Iterator[pa.RecordBatch]:
     """Fetch a task's jobs. Raises ClusterError when the node refuses the command.
 
-    A node that can't be reached gives no rows, and has nothing under these tokens that could be acknowledged. Its
-    jobs come back after their RETRY. A broken connection is different: the node may have sent jobs whose rows never
-    arrived, and their token is acknowledged with the batch. So that node is asked again, for LOST_S.
+    A node that can't be reached gives no rows and has no jobs under these tokens, so no job is acknowledged by
+    mistake. Its jobs come back after their RETRY. A broken connection is different: the node may have sent jobs whose
+    rows never arrived, and the batch will acknowledge their token. So the request is repeated for LOST_S.
     """
     reason = "it is no longer known to the cluster"
     if address is not None:
@@ -376,7 +376,7 @@ def fetch(options: JobOptions, offset: Offset, share: Share, address: Address | 
         except DisqueConnectionError as error:
             reason = str(error)
     warnings.warn(
-        f"{FORMAT}: jobs of batch {offset['n']} can't be fetched from node {share.node} ({reason}); they come again "
+        f"{FORMAT}: jobs of batch {offset['n']} can't be fetched from node {share.node} ({reason}); they come back "
         "after their RETRY",
         stacklevel=2,
     )
@@ -385,7 +385,7 @@ def fetch(options: JobOptions, offset: Offset, share: Share, address: Address | 
 def _batches(options: JobOptions, offset: Offset, share: Share, address: Address) -> Iterator[pa.RecordBatch]:
     """Yield the jobs of a share, token by token, until it has its jobs or bytes, or a token gives nothing.
 
-    While a reply becomes rows, the next reply is fetched.
+    The next reply is fetched while the last one is converted to rows.
     """
     nodes = Nodes(options.cluster)
     jobs, size = share.jobs, share.bytes
@@ -418,7 +418,7 @@ def _batches(options: JobOptions, offset: Offset, share: Share, address: Address
 def _ask(nodes: Nodes, address: Address, words: tuple[str | bytes | int, ...], *, is_first: bool) -> Any:
     """Repeat a GETJOB by token until it is answered.
 
-    Raises DisqueConnectionError after LOST_S, or at once if nothing can have been sent.
+    Raises DisqueConnectionError after LOST_S, or immediately if the node can't have sent anything.
     """
     may_be_sent = not is_first
     deadline = time.monotonic() + LOST_S
@@ -466,7 +466,7 @@ def _readable(value: bytes) -> str:
 
 
 def _metas(flats: list[list[bytes] | None]) -> pa.Array:
-    """Return name-value lists as maps. Batches without any, which are most, take the short way."""
+    """Return name-value lists as maps. Most batches have none, so that case is fast."""
     if not any(flats):
         none = pa.array([], pa.string())
         return pa.MapArray.from_arrays(pa.array(np.zeros(len(flats) + 1, np.int32)), none, none)

@@ -1,8 +1,8 @@
 """The nodes of a cluster, as the data sources need them: a list of nodes, and a connection to a chosen one.
 
 The client library chooses nodes by itself. Event logs and tokens belong to one node, so here the caller chooses.
-HELLO of any node that answers names the others by id: ids stay while addresses change. A node that can't be
-reached is not tried again for a while. So one dead node does not make every micro-batch wait for its timeout.
+HELLO at any node names all nodes by id, because ids stay the same when addresses change. A node that can't be reached
+is not tried again for a while. So one dead node does not make every micro-batch wait for its timeout.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class NodePlace:
 
 
 class AwayNodes:
-    """The nodes that can't be reached. A line on stderr reports each when it goes away, and when it is back.
+    """The nodes that can't be reached. A line on stderr reports when one goes away, and when it is back.
 
     format        the name of the source
     consequence   the effect on the query, for the end of the line
@@ -59,12 +59,12 @@ class AwayNodes:
                 flush=True,
             )
         for node in sorted(self._reported - reasons.keys()):
-            print(f"{self._format}: node {node} is no longer away", file=sys.stderr, flush=True)
+            print(f"{self._format}: node {node} can be reached again", file=sys.stderr, flush=True)
         self._reported = set(reasons)
 
 
 class Nodes:
-    """The cluster as one process sees it. Connections are kept. One thread at a time may use an instance.
+    """One process's view of the cluster. Connections are kept. Only one thread at a time may use an instance.
 
     places   the nodes that the last HELLO named, by id
     """
@@ -78,7 +78,7 @@ class Nodes:
 
     def discover(self) -> dict[str, NodePlace]:
         """Ask the first node that answers for all nodes of the cluster, by id. Raises ClusterError when none does."""
-        # Nodes that were found earlier are asked too: a list of bootstrap servers may be years old.
+        # Ask nodes that were found earlier, too: the list of bootstrap servers may be years old.
         known = [place.address for place in self.places.values()]
         reasons = []
         for address in dict.fromkeys([*self._options.nodes, *known]):
@@ -88,7 +88,7 @@ class Nodes:
                 reasons.append(str(error))
                 continue
             found = {node.id: NodePlace(node.id, Address(host=node.host, port=node.port)) for node in answer.nodes}
-            # A node may not know how others reach it; the address that worked is better.
+            # A node may not know the address at which others reach it. The address that worked is better.
             found[answer.id] = NodePlace(answer.id, address)
             self.places = found
             return found
@@ -99,7 +99,7 @@ class Nodes:
         )
 
     def id_at(self, address: Address) -> str:
-        """Return the id of the node that listens there: an address from HELLO may belong to another node by now.
+        """Return the id of the node at this address: an address from HELLO may belong to another node by now.
 
         Raises as `ask`.
         """
@@ -132,7 +132,7 @@ class Nodes:
             self.drop(address)
             if not was_kept:
                 raise
-            # A connection kept since the last batch may have been closed meanwhile: try once more, on a new one.
+            # The node may have closed the connection since the last batch. Try once more on a new one.
             return self.ask_all(address, commands)
         for reply in replies:
             if isinstance(reply, ReplyError):
@@ -155,7 +155,8 @@ class Nodes:
             connection = dial(address, self._client, self._client.tls_context())
         except AuthError as error:
             raise ClusterError(
-                f"{self._options.format}: node {address} refuses us ({error}); set the option disque.password"
+                f"{self._options.format}: node {address} needs a valid password ({error}); set the option "
+                "disque.password"
             ) from None
         except (NotConnectedError, ReplyError) as error:
             reason = str(error) if isinstance(error, NotConnectedError) else f"{address}: {error}"

@@ -1,6 +1,6 @@
 """Options of the data sources: their names, their values, and one sentence for each wrong one.
 
-Spark hands a data source its options as text under lower-cased names. A source states the names that it knows.
+Spark gives a data source its options as text under lower-cased names. A source declares the names that it knows.
 Other names are refused, because a misspelled `maxOffsetsPerTriger` would otherwise be ignored silently.
 All options are read before a connection is opened or a row is written. `disque.*` are settings of the
 connection (docs/spark.md lists them all). Pure.
@@ -83,10 +83,10 @@ class Options:
         try:
             value = int(text)
         except ValueError:
-            raise OptionError(f"{self.format}: option {name} is a whole number, not {text!r}") from None
+            raise OptionError(f"{self.format}: option {name} must be a whole number, not {text!r}") from None
         if not minimum <= value <= maximum:
             bound = f"at least {minimum}" if value < minimum else f"at most {maximum}"
-            raise OptionError(f"{self.format}: option {name} is {bound}, not {value}")
+            raise OptionError(f"{self.format}: option {name} must be {bound}, not {value}")
         return value
 
     def flag(self, name: str, *, default: bool) -> bool:
@@ -96,13 +96,13 @@ class Options:
         value = self.text(name).strip().lower()
         if value in TRUE or value in FALSE:
             return value in TRUE
-        raise OptionError(f"{self.format}: option {name} is true or false, not {self.text(name)!r}")
+        raise OptionError(f"{self.format}: option {name} must be true or false, not {self.text(name)!r}")
 
     def choice(self, name: str, default: str, choices: tuple[str, ...]) -> str:
-        """Return the option, lower-cased, which must be one of `choices`. Raises OptionError for other words."""
+        """Return the option in lower case. Raises OptionError if it is not one of `choices`."""
         value = self.text(name, default).strip().lower()
         if value not in choices:
-            raise OptionError(f"{self.format}: option {name} is one of {', '.join(choices)}, not {value!r}")
+            raise OptionError(f"{self.format}: option {name} must be one of {', '.join(choices)}, not {value!r}")
         return value
 
     def names(self, name: str) -> tuple[str, ...]:
@@ -118,14 +118,14 @@ def check_own_schema(format_name: str, given: Sequence[str], own: Sequence[str])
     """Compare the columns of .schema(…) with the source's own columns. Raises OptionError when they differ."""
     if list(given) != list(own):
         raise OptionError(
-            f"{format_name}: the source has columns of its own, and .schema({', '.join(given)}) has others; leave "
-            ".schema() out and select what you need"
+            f"{format_name}: the source defines its columns, and .schema({', '.join(given)}) has others; leave "
+            ".schema() out and select the columns that you need"
         )
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterOptions:
-    """The settings with which a source reaches the cluster. They are plain values, so Spark can send them to executors.
+    """The settings for a source's connections. They are plain values, so Spark can send them to executors.
 
     format      the name of the source, for messages
     nodes       bootstrapServers

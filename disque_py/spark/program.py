@@ -1,6 +1,6 @@
-"""The frame of the commands disque-pipeline and disque-query: pairs, errors of one sentence, completion by TAB.
+"""Helpers for the commands disque-pipeline and disque-query: pairs, one-sentence errors, completion by TAB.
 
-disque-query answers in less time than most imports take. So this module imports click alone.
+disque-query answers in less time than most imports take. So this module imports only click.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ SHELLS: Final = ("bash", "zsh", "fish")
 
 
 class FailureError(click.ClickException):
-    """An error that one sentence tells, behind the program's name. Spark prints pages around it. Exit status 1."""
+    """An expected error: the program's name and one sentence, without Spark's pages around it. Exit status 1."""
 
     def __init__(self, program: str, text: str) -> None:
         super().__init__(text)
@@ -34,13 +34,13 @@ def read_pairs(ctx: click.Context, param: click.Parameter, value: tuple[str, ...
     for text in value:
         name, equals, setting = text.partition("=")
         if not equals:
-            raise click.BadParameter(f"'{text}' is no NAME=VALUE; write the name, = and the value", ctx, param)
+            raise click.BadParameter(f"'{text}' is not NAME=VALUE; write the name, = and the value", ctx, param)
         pairs[name] = setting
     return pairs
 
 
 def folders(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Let TAB complete folders. The option takes URIs, too, so it is no click.Path, which looks for a file."""
+    """Let TAB complete folders. The option also takes URIs, so it can't be a click.Path, which looks for a file."""
     from click.shell_completion import CompletionItem
 
     return [CompletionItem(incomplete, type="dir")]

@@ -27,7 +27,7 @@ from disque_py.spark.progress_text import figures_of, line_of, rows_of
 class ProgressListener(StreamingQueryListener):
     """A listener that reports the progress of streaming queries.
 
-    path           path of the index (string); its sink's notes add figures. By default empty: no notes are read
+    path           path of the index (string). The notes of its sink add figures. By default empty: no notes are read
     metrics_file   file that is replaced after every batch, for node_exporter's textfile collector. By default empty: no
                    file is written
     metrics_port   port on 127.0.0.1 that serves /metrics; 0 takes a free port. By default None: nothing is served

@@ -1,8 +1,7 @@
 """A small file beside the tables with figures of the index's last batch.
 
-Spark does not show figures of a Python sink (rows merged, milliseconds of the merge), and the sink runs in a process
-of its own. So the sink writes a note, and the progress listener (progress.py) reads it. Nothing else depends on the
-file.
+Spark does not show figures of a Python sink (rows merged, milliseconds of the merge), and the sink runs in a separate
+process. So the sink writes a note, and the progress listener (progress.py) reads it. Nothing else depends on the file.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ NAME: Final = "_progress.json"
 
 
 def note_batch(store: Store, batch: int, figures: dict[str, Any]) -> None:
-    """Replace the note. Paths that are not local have none."""
+    """Replace the note. Only local paths have one."""
     if not store.is_local:
         return
     note = {"batch": batch, "at_ms": time.time_ns() // 1_000_000, **figures}

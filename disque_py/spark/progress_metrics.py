@@ -1,7 +1,7 @@
-"""The figures of streaming queries for Prometheus: a collector, as prometheus_client takes it.
+"""The figures of streaming queries for Prometheus, as a collector for prometheus_client.
 
-The figures live in the listener (progress.py). A collector reads them when they are asked for, so no figure is kept
-twice. A figure that is unknown is left out.
+The listener (progress.py) keeps the figures. The collector reads them at each scrape, so no figure is stored twice.
+Unknown figures are left out.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ HELP: Final = {
     "disque_pipeline_batches_total": ("counter", "Batches since the query was started."),
     "disque_pipeline_batch": ("gauge", "Number of the last batch."),
     "disque_pipeline_batch_ms": ("gauge", "Milliseconds that the last batch took."),
-    "disque_pipeline_lag_events": ("gauge", "Events in the logs that the last batch did not reach."),
-    "disque_pipeline_lag_seconds": ("gauge", "Age of the newest event that was indexed, 0 when nothing waits."),
-    "disque_pipeline_lost_events": ("gauge", "Events that were gone before they were read, and passed over."),
+    "disque_pipeline_lag_events": ("gauge", "Events in the logs beyond the end of the last batch."),
+    "disque_pipeline_lag_seconds": ("gauge", "Age of the newest indexed event; 0 when no event waits."),
+    "disque_pipeline_lost_events": ("gauge", "Events that were gone before they were read, and were skipped."),
     "disque_pipeline_lost_logs": ("gauge", "Logs that were replaced before they were read to their end."),
     "disque_pipeline_nodes_away": ("gauge", "Nodes of the cluster that can't be read from."),
     "disque_pipeline_merge_ms": ("gauge", "Milliseconds of the last merge into the table of newest events."),
@@ -30,7 +30,7 @@ HELP: Final = {
 
 
 class ProgressCollector:
-    """A collector of one registry: yields the figures of all queries.
+    """A collector that yields the figures of all queries.
 
     queries   a query's name → its figures by their Prometheus names
     """
@@ -51,7 +51,7 @@ class ProgressCollector:
 
 
 def prometheus_of(queries: Mapping[str, Mapping[str, float]]) -> bytes:
-    """Return the figures of all queries in Prometheus' text format. `queries` maps a query's name to its figures."""
+    """Return the figures of all queries in Prometheus's text format. `queries` maps a query's name to its figures."""
     registry = CollectorRegistry()
     registry.register(ProgressCollector(queries))
     return bytes(generate_latest(registry))

@@ -1,7 +1,7 @@
 """The progress of a streaming query, as one line for people and as figures by their names. Pure.
 
-`progress` is Spark's own report of a batch (StreamingQueryProgress as a dict). `note` is the note that the index sink
-left beside its tables (progress_file.py). Lag is the number of events that the logs held beyond the end of the batch.
+`progress` is Spark's report of a batch (StreamingQueryProgress as a dict). `note` is the note that the index sink left
+beside its tables (progress_file.py). Lag is the number of events that the logs have beyond the end of the batch.
 progress_metrics.py gives the figures to Prometheus.
 """
 
@@ -43,7 +43,7 @@ def _offset(offset: Any) -> Mapping[str, Any]:
 
 
 def lost(progress: Mapping[str, Any]) -> dict[str, int]:
-    """Return the losses that the query has passed over (failOnDataLoss=false): `events` and `logs`; empty for none."""
+    """Return the losses that the query has skipped (failOnDataLoss=false): `events` and `logs`; empty if none."""
     total: dict[str, int] = {}
     for source in progress.get("sources", ()):
         end = _offset(source.get("endOffset"))
@@ -61,7 +61,10 @@ def lag_seconds(progress: Mapping[str, Any], note: Mapping[str, Any], now_ms: in
 
 
 def rows_of(progress: Mapping[str, Any], note: Mapping[str, Any]) -> int:
-    """Return the rows of the batch: the sink's number, since a row may carry many events, or else Spark's."""
+    """Return the number of rows of the batch.
+
+    The sink's number comes first, because one row of Spark's may carry many events. Without it, Spark's number counts.
+    """
     if note.get("batch") == progress.get("batchId") and "rows" in note:
         return int(note["rows"]) + int(note.get("dropped", 0))
     return int(progress.get("numInputRows", 0))
@@ -86,7 +89,7 @@ def line_of(name: str, progress: Mapping[str, Any], note: Mapping[str, Any], now
     if note.get("batch") == progress.get("batchId") and "merge_ms" in note:
         words.append(f"{note.get('jobs', 0)} jobs merged in {note['merge_ms']} ms")
         if note.get("dropped"):
-            words.append(f"{note['dropped']} known already")
+            words.append(f"{note['dropped']} rows already indexed")
     return ", ".join(words)
 
 

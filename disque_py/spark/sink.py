@@ -1,7 +1,7 @@
 """The writers behind `format("disque")`, for `df.write` and `df.writeStream`: rows become jobs.
 
-They only adapt: job_columns.py encodes, adding.py sends. The driver checks options and columns and contacts the
-cluster before a row is written.
+The classes only adapt: job_columns.py encodes, adding.py sends. The driver checks options and columns, and contacts
+the cluster, before a row is written.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ OPTIONS: Final = (*CONNECTION_OPTIONS, *ADD_OPTIONS, "onError", "errorsPath")
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
-    """The options of a write. `run` is random: it makes the automatic keys of two batch writes differ."""
+    """The options of a write. `run` is random, so that the automatic keys of two batch writes differ."""
 
     cluster: ClusterOptions
     words: AddWords
@@ -62,7 +62,7 @@ def sink_options(given: dict[str, str], schema: StructType, *, overwrite: bool) 
     storage = [name for name in given if name.lower().startswith("storage.")]
     options = Options(FORMAT, given, (*OPTIONS, *storage))
     if overwrite:
-        raise OptionError(f"{FORMAT}: jobs are only added; use mode('append')")
+        raise OptionError(f"{FORMAT}: jobs can only be added; use mode('append')")
     cluster = cluster_options(options)
     words = add_words(options)
     kinds = {field.name: field.dataType for field in schema.fields}
@@ -85,7 +85,7 @@ def sink_options(given: dict[str, str], schema: StructType, *, overwrite: bool) 
 
 
 def check_refused(table: DeltaTable, rows: pa.Schema) -> list[pa.Field]:
-    """Return the columns of refused rows that their table still lacks. SchemaError if it has one with another type.
+    """Return the columns of refused rows that their table lacks. Raises SchemaError if it has one with another type.
 
     One file with another type makes the whole table unreadable. Readers ignore columns that the table does not know.
     """
@@ -97,7 +97,7 @@ def check_refused(table: DeltaTable, rows: pa.Schema) -> list[pa.Field]:
             new.append(pa.field(name, kind))
         elif have.field(name).type != kind:
             raise SchemaError(
-                f"{FORMAT}: column {name} is {kind}, and in the table of option errorsPath ({table.table_uri}) it is "
+                f"{FORMAT}: column {name} is {kind}, but in the table of option errorsPath ({table.table_uri}) it is "
                 f"{have.field(name).type}; cast it, or name another errorsPath"
             )
     return new
@@ -169,7 +169,7 @@ class JobWriter(DataSourceArrowWriter):
         finish(self._options, messages, "write")
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Print that the added jobs stay: a broker has no transactions."""
+        """Print that the added jobs stay, because a broker has no transactions."""
         added = sum(message.added for message in messages if isinstance(message, SinkMessage))
         print(f"{FORMAT}: the write failed; at least {added} jobs were added and stay", file=sys.stderr)
 

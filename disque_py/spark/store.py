@@ -50,7 +50,7 @@ class Store:
         if self.is_local:
             self.local_path.mkdir(parents=True, exist_ok=True)
             return pafs.SubTreeFileSystem(str(self.local_path.absolute()), pafs.LocalFileSystem())
-        # This is delta-rs's own access, so that one set of credentials opens tables and files.
+        # Files are opened through delta-rs too, so one set of credentials is enough for tables and files.
         from deltalake.fs import DeltaStorageHandler
 
         return pafs.PyFileSystem(DeltaStorageHandler(self.path, self.options or None))
@@ -63,9 +63,9 @@ class Store:
         while not folder.exists() and folder != folder.parent:
             folder = folder.parent
         if not folder.is_dir():
-            raise TableError(f"{folder} is no folder, so {self.path} can't be written; name another path")
+            raise TableError(f"{folder} is not a folder, so {self.path} can't be written; name another path")
         try:
-            # Permissions are not enough: root has them on a read-only mount too, so try to write.
+            # Checking permissions is not enough: root has them on a read-only mount, too. So try to write.
             os.rmdir(tempfile.mkdtemp(prefix=".disque-", dir=folder))
         except OSError as error:
             raise TableError(
@@ -85,7 +85,7 @@ class Store:
 
 
 def paths_of(store: Store, table: DeltaTable) -> list[str]:
-    """Return the table's files as DuckDB opens them. Local files are paths: in a URI a blank would be `%20`."""
+    """Return the table's files as DuckDB opens them. Local files are paths, because a URI has `%20` for a blank."""
     if not store.is_local:
         return list(table.file_uris())
     paths = table.get_add_actions(flatten=True).column("path").to_pylist()

@@ -1,9 +1,9 @@
 """Upkeep of an index: compaction, retention, and removal of files that no table knows.
 
-The process that commits does it, between batches, so that it never competes with a commit. `disque-pipeline upkeep`
-does it when no query runs. `current` loses jobs that ended longer ago than `currentRetention`. `history` loses whole
-days older than `historyRetention`. A file is removed an hour after it left the table, so that queries that still
-read it can end.
+The process that commits batches also does the upkeep, between batches, so that upkeep never competes with a commit.
+`disque-pipeline upkeep` does it when no query runs. `current` loses jobs that ended longer ago than
+`currentRetention`. `history` loses whole days older than `historyRetention`. A file is removed an hour after it left
+the table, so that queries that still read it can end.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ _UNITS: Final = {
 class Retention:
     """The retention of both tables, in seconds; None: for ever.
 
-    compact_every   batches between two rounds of upkeep; 0: none
+    compact_every   number of batches between two rounds of upkeep; 0: no upkeep
     current_s       how long `current` keeps jobs that have ended
     history_s       how long `history` keeps days
-    merge_every_s   how long changes of old jobs may wait for their merge into `current`; 0: they don't
+    merge_every_s   how long changes of old jobs may wait for their merge into `current`; 0: they don't wait
     """
 
     compact_every: int = COMPACT_EVERY
@@ -69,7 +69,7 @@ def read_span(options: Options, name: str) -> int | None:
     found = re.fullmatch(r"\s*(\d+)\s*([a-z]+)\s*", options.text(name).lower())
     if found is None or found[2] not in _UNITS:
         raise OptionError(
-            f"{options.format}: option {name} is a span such as 7 days or 12h, not {options.text(name)!r}"
+            f"{options.format}: option {name} must be a span such as 7 days or 12h, not {options.text(name)!r}"
         )
     return int(found[1]) * _UNITS[found[2]]
 
@@ -84,7 +84,7 @@ def maintain(store: Store, retention: Retention, batch: int) -> int:
 
 
 def tidy(store: Store, retention: Retention, now_s: float) -> dict[str, int]:
-    """Do one round now, and return its counts: rows and days deleted, files merged and removed."""
+    """Do one round of upkeep, and return its counts: rows and days deleted, files merged and removed."""
     done = {"jobs": 0, "days": 0, "files_merged": 0, "files_removed": 0}
     settle(store, retention.merge_every_s)
     for name in (HISTORY, CHANGES, CURRENT):
@@ -108,7 +108,7 @@ def tidy(store: Store, retention: Retention, now_s: float) -> dict[str, int]:
 
 
 def settle(store: Store, merge_every_s: int) -> None:
-    """Merge the changes that have waited for so many seconds into `current`; 0: all of them."""
+    """Merge the changes that have waited for `merge_every_s` seconds into `current`; 0: all of them."""
     oldest_ms = ChangesTable(store).oldest_ms()
     if oldest_ms is None or not store.under(CURRENT).exists():
         return

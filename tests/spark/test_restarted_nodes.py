@@ -115,7 +115,9 @@ def test_jobs_of_a_node_that_was_killed_before_their_commit_come_again(nodes):
         assert fetched(plan, end) == 40
         nodes[1].kill()
         nodes[1].restart()
-        with pytest.warns(UserWarning, match=f"from node {nodes[1].node_id} could not be acknowledged .it was started"):
+        with pytest.warns(
+            UserWarning, match=f"from node {nodes[1].node_id} could not be acknowledged .the node was restarted"
+        ):
             plan.commit(end)
         until(lambda: plan.latest(end) is not end)
         after = plan.latest(end)

@@ -26,7 +26,7 @@ def test_logs_without_an_event_are_no_rows(spark):
 
 
 def test_other_columns_in_schema_are_refused(spark):
-    with pytest.raises(Exception, match=r"the source has columns of its own, and .schema\(a\) has others"):
+    with pytest.raises(Exception, match=r"the source defines its columns, and .schema\(a\) has others"):
         spark.read.format("disque-events").schema("a int").option("bootstrapServers", "a").load().count()
 
 

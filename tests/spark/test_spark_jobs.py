@@ -74,5 +74,5 @@ def test_a_task_that_fails_once_gets_the_same_jobs_again(spark, tmp_path):
 
 
 def test_queues_are_no_batch_source(spark):
-    with pytest.raises(Exception, match="queues are read by streams only"):
+    with pytest.raises(Exception, match="only streams read queues"):
         spark.read.format("disque").option("bootstrapServers", "a").option("subscribe", "q").load().count()

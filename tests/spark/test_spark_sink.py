@@ -79,7 +79,7 @@ def test_refused_rows_fail_the_write_or_are_skipped_or_go_to_a_table_with_their_
         routed = DeltaTable(str(tmp_path / "refused")).to_pyarrow_table().to_pylist()
         assert {(row["queue"], row["code"]) for row in routed} == {("q1", "PAUSED")}
         assert sorted(int(row["body"]) for row in routed) == list(range(1, 100, 2))
-        with pytest.raises(Exception, match="column body is binary, and in the table of option errorsPath"):
+        with pytest.raises(Exception, match="column body is binary, but in the table of option errorsPath"):
             write(
                 frame(spark).selectExpr("cast(body AS binary) AS body", "queue"),
                 cluster,
@@ -93,9 +93,9 @@ def test_refused_rows_fail_the_write_or_are_skipped_or_go_to_a_table_with_their_
     ("columns", "options", "text"),
     [
         (("queue",), {}, "the column body is missing"),
-        (("body",), {}, "neither a column queue nor the option queue"),
-        (("body", "queue", "delay AS wait"), {}, "column 'wait' means nothing to the sink"),
-        (("body", "queue", "cast(delay AS string) AS delay"), {}, "column delay is string, it must be"),
+        (("body",), {}, "there is no column queue and no option queue"),
+        (("body", "queue", "delay AS wait"), {}, "the sink has no column 'wait'"),
+        (("body", "queue", "cast(delay AS string) AS delay"), {}, "column delay is string, but must be"),
         (("body", "queue"), {"onErrors": "skip"}, "did you mean onError"),
         (("body", "queue"), {"bootstrapServers": "127.0.0.1:1"}, "no node of bootstrapServers can be reached"),
         (("body", "queue"), {"onError": "route"}, "needs the option errorsPath"),
@@ -121,7 +121,7 @@ def test_refused_rows_may_have_more_columns_than_those_before_and_none_of_anothe
     refused(store, body="a")
     refused(store, body="b", delay=1)
     refused(store, body="c")
-    with pytest.raises(SchemaError, match="column body is binary, and in the table of option errorsPath"):
+    with pytest.raises(SchemaError, match="column body is binary, but in the table of option errorsPath"):
         refused(store, body=b"\xff")
     rows = store.table().to_pyarrow_table().to_pylist()
     assert sorted((row["body"], row["delay"]) for row in rows) == [("a", None), ("b", 1), ("c", None)]

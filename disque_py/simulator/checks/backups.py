@@ -1,10 +1,10 @@
-"""Backups: in good weather a journal is switched off and on, a bit of it rots, and its node starts from a backup.
+"""Backups: without faults, a journal is switched off and on, one of its bits flips, and its node starts from a backup.
 
-Jobs are added to one node alone. CONFIG SET appendonly no and yes makes a new journal. A process that is killed after
-that loses no job. JOURNAL BACKUP is answered, and the files of the backup are copied elsewhere. The node is killed, and
-one bit of a closed file is changed. The next process refuses to start, or has all that it knew (the bit was in the
-padding). Then the operator puts the copy in place of the journal, as `disque-cluster restore` does. The node has every
-job of before the backup. Several bits are tried this way.
+Jobs are added to one node only. CONFIG SET appendonly no and yes makes a new journal. A process that is killed after
+that must lose no job. JOURNAL BACKUP is answered, and the files of the backup are copied elsewhere. Then the node is
+killed, and one bit of a closed file is flipped. The next process either refuses to start or has all its jobs (if the
+bit was in the padding). Then the operator replaces the journal by the copy, as `disque-cluster restore` does. The node
+must have every job from before the backup. Several bits are tried this way.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ ROUNDS: Final = 3
 STEP_MS: Final = 100
 MADE_MS: Final = 10_000
 STARTED_MS: Final = 10_000
-# Long enough that no job comes back while its node is down.
+# A RETRY so long that no job comes back while its node is down.
 RETRY_S: Final = 60
 NAME: Final = "calm"
 DIRECTORY: Final = f"backups/{NAME}"
 
 
 class Asking(Connection):
-    """JOURNAL BACKUP, again while it is refused because the journal was just begun."""
+    """A client that sends JOURNAL BACKUP, and repeats it while it is refused because the journal is too new."""
 
     __slots__ = ("is_made",)
 
@@ -47,14 +47,14 @@ class Asking(Connection):
         self.send([words("JOURNAL", "BACKUP", NAME)], 1)
 
     def on_reply(self, reply: Any) -> None:
-        """Take the reply: the backup is made, or not yet."""
+        """Handle the reply: the backup is made, or not yet."""
         self.is_made = not isinstance(reply, Exception)
         if not self.is_made:
             self.world.later(STEP_MS, self.ask)
 
 
 def play(simulation: Simulation) -> None:
-    """Play it with the first node that has a journal, if there is one; RuleBrokenError."""
+    """Play the check with the first node that has a journal, if there is one. Raises RuleBrokenError."""
     world = simulation.world
     machine = next((machine for machine in world.running() if machine.journal_storage is not None), None)
     if machine is None:
@@ -89,7 +89,7 @@ def _check(machine: Machine, promises: list[Promise], rule: str) -> None:
 
 
 def _switch(simulation: Simulation, machine: Machine) -> None:
-    """The journal off, and a new one that has all."""
+    """Switch the journal off, and on again, so that a new one is made."""
     journal_storage, world = machine.journal_storage, simulation.world
     assert journal_storage is not None
     journal_storage.durability = None
@@ -106,9 +106,9 @@ def _switch(simulation: Simulation, machine: Machine) -> None:
 
 
 def _add(simulation: Simulation, machine: Machine) -> list[Promise]:
-    """Jobs that this node alone has."""
+    """Add jobs that only this node has."""
     oracle, world = simulation.oracle, simulation.world
-    simulation.targets.ask(machine, "CONFIG", "SET", "maxmemory", 0)  # A process that starts has its file's limit.
+    simulation.targets.ask(machine, "CONFIG", "SET", "maxmemory", 0)  # A new process has the limit of its file.
     adding = Adding(world, simulation)
     world.connect(machine, adding)
     for _ in range(JOBS):
@@ -121,7 +121,7 @@ def _add(simulation: Simulation, machine: Machine) -> list[Promise]:
 
 
 class Adding(Connection):
-    """Adds jobs, one after the other, and notes the answers."""
+    """A client that adds jobs one after another, and notes the replies."""
 
     __slots__ = ("_promises", "_simulation")
 
@@ -131,7 +131,7 @@ class Adding(Connection):
         self._promises: list[Promise] = []
 
     def add(self) -> None:
-        """A job with one copy."""
+        """Add a job with one copy."""
         promise = self._simulation.oracle.add(b"q0", 200, RETRY_S * 1000, 3_600_000, 1, self.world.now_ms)
         promise.asked = self.machine
         self._promises.append(promise)
@@ -139,7 +139,7 @@ class Adding(Connection):
         self.send([words("ADDJOB", "q0", promise.body(), 0, *options)], 1)
 
     def on_reply(self, reply: Any) -> None:
-        """An id."""
+        """Note the id of a job."""
         promise = self._promises.pop(0)
         if not isinstance(reply, bytes):
             raise RuleBrokenError("no odd errors", f"{reply!r} for {promise} in good weather")
@@ -147,7 +147,7 @@ class Adding(Connection):
 
 
 def _back_up(world: World, machine: Machine) -> dict[str, bytes]:
-    """A backup is made and copied: the files by name."""
+    """Make a backup, and return a copy of its files, by name."""
     asking = Asking(world)
     world.connect(machine, asking)
     asking.ask()
@@ -163,7 +163,7 @@ def _back_up(world: World, machine: Machine) -> dict[str, bytes]:
 
 
 def _rot(machine: Machine, files: dict[str, bytes], chance: Random) -> None:
-    """One bit of a file that had its end when the backup was made is another."""
+    """Flip one bit of a file that was complete when the backup was made."""
     assert machine.journal_storage is not None
     folder = machine.journal_storage.folder
     there = [name for name in sorted(files) if files[name] and folder.has(name)]
@@ -180,7 +180,7 @@ def _restore(machine: Machine, files: dict[str, bytes]) -> None:
 
 
 def _starts(world: World, machine: Machine) -> bool:
-    """Return whether the node comes up; False if it refuses to."""
+    """Start the node, and return whether it starts; False if it refuses to."""
     assert machine.journal_storage is not None
     end_ms = world.now_ms + STARTED_MS
     while not (machine.is_up and machine.journal_storage.is_loaded):

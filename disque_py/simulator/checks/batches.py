@@ -1,13 +1,12 @@
-"""Batches: a batch counts what is so, and its callback comes once, after the last of its jobs. Spec BT1 to BT7.
+"""Batches: the counts of a batch are true, and its callback comes once, after the last of its jobs. Spec BT1 to BT7.
 
-The book has the jobs of each batch, as its producers asked for them and were answered. It looks at all nodes, and at
-the answers of BATCH SHOW and BATCH WAIT. Counts are judged while nothing is wrong since the batch began, and in the
-end.
+The book records the requests and replies of the producers of each batch. It looks at all nodes, and at the replies of
+BATCH SHOW and BATCH WAIT. Counts are checked if there was no fault since the batch began, and at the end.
 
-In the end every batch is closed and every job of it is over. Then a batch whose ids are all over is done, and has a
-callback. A batch is *excused* by name if a node forgot ids since it began: one keeper's record is enough for a reply
-(spec BT1), so the ids that this node alone had recorded are not counted any more. A batch of which a job was lost with
-all of its copies is done after the TTL of the job (spec BT8), which no plan lasts for.
+At the end, every batch is closed and all its jobs are over. A batch whose ids are all over must be done and have a
+callback. A batch is *excused* if a node forgot ids since it began. One keeper's record is enough for a reply (spec
+BT1), so ids that only this node had recorded are no longer counted. If a job of a batch was lost with all its copies,
+the batch is done after the job's TTL (spec BT8). No plan lasts that long.
 """
 
 from __future__ import annotations
@@ -35,11 +34,11 @@ ENDS: Final = "a batch whose jobs are over is done"
 CLOSED: Final = "a closed batch takes no job"
 RECORDED: Final = "a producer hears of a job after a keeper"
 WAITS: Final = "BATCH WAIT ends with its batch"
-# Callbacks go there. No client of a plan takes them; the liveness phase does.
+# The queue of callbacks. No client of a plan takes them; the liveness phase does.
 CALLED: Final = b"called"
 # A count is at most one second late (docs/batches.md), on links of up to 100 ms.
 LATE_MS: Final = 1_500
-# Reports are repeated every second, and so is a callback. A keeper is missed after a node time-out.
+# Reports and callbacks are repeated every second. A dead keeper is noticed after the node timeout.
 ENDED_MS: Final = 30_000
 ANSWERED_MS: Final = 5_000
 STEP_MS: Final = 50
@@ -49,14 +48,14 @@ OVER: Final = (b"completed", b"canceled", b"errored", b"expired")
 class Known:
     """A batch as its producers know it.
 
-    jobs         asked for, refused ones left out
-    refused      those: a copy that could not be reached may live on (spec BT1)
-    made_ms      when the first of them was
-    closing_ms   when CLOSE was sent first; 0: it was not
-    closed_ms    when it was answered; 0: it was not
-    callbacks    ids of jobs with its name, as they were seen
-    keepers      id of a callback -> node that has it -> its run, and when it was seen there
-    is_early     it was made before all nodes had met
+    jobs         jobs that were requested, without refused ones
+    refused      jobs that were refused; a copy that could not be reached may remain (spec BT1)
+    made_ms      when the first job was requested
+    closing_ms   when CLOSE was first sent; 0: never
+    closed_ms    when CLOSE was answered; 0: not yet
+    callbacks    ids of the callbacks that were seen
+    keepers      id of a callback -> node that has it -> its run, and when the callback was seen there
+    is_early     the batch was made before all nodes had met
     """
 
     __slots__ = ("callbacks", "closed_ms", "closing_ms", "is_early", "jobs", "keepers", "made_ms", "name", "refused")
@@ -78,9 +77,9 @@ class BatchBook:
 
     by_name   the batches
     name_of   number of a promise -> its batch
-    has_losses   whether frames vanished, which no connection notices
-    shown     answers of BATCH SHOW that were judged
-    excused   batches whose counts are not judged -> why
+    has_losses   whether frames vanished without a broken connection
+    shown     number of replies to BATCH SHOW that were checked
+    excused   batches whose counts are not checked -> the reason
     """
 
     def __init__(self, world: World, oracle: Oracle, losses: Losses) -> None:
@@ -98,7 +97,7 @@ class BatchBook:
         return [name for name, known in self.by_name.items() if not known.closing_ms]
 
     def adding(self, name: bytes, promise: Promise) -> None:
-        """An ADDJOB with BATCH is about to be sent."""
+        """Note that an ADDJOB with BATCH is about to be sent."""
         known = self.by_name.get(name)
         if known is None:
             known = self.by_name[name] = Known(name, self._world.now_ms, is_early=not self._world.is_meshed())
@@ -106,13 +105,13 @@ class BatchBook:
         self.name_of[promise.number] = name
 
     def refused(self, promise: Promise) -> None:
-        """An ADDJOB was answered with an error: it adds nothing."""
+        """Note that an ADDJOB was answered with an error, so it adds no job."""
         known = self.by_name[self.name_of[promise.number]]
         known.jobs.remove(promise)
         known.refused.append(promise)
 
     def added(self, promise: Promise) -> None:
-        """An ADDJOB was answered with an id; RuleBrokenError if the batch was closed before."""
+        """Note that an ADDJOB was answered with an id. Raises RuleBrokenError if the batch was closed before."""
         known = self.by_name[self.name_of[promise.number]]
         if 0 < known.closed_ms < promise.added_ms and self._is_calm(known):
             raise RuleBrokenError(CLOSED, f"{promise} was added to {known.name!r}, closed before", promise.id)
@@ -120,7 +119,7 @@ class BatchBook:
             raise RuleBrokenError(RECORDED, f"{promise} of {known.name!r} was answered", promise.id)
 
     def _is_recorded(self, name: bytes, job_id: bytes) -> bool:
-        """Whether a node has the id of a job of a batch, or one that is down, or reads its journal, may have it."""
+        """Return whether a node has recorded a job of a batch, or may have (it is down, or reads its journal)."""
         key = pack_id(job_id)
         assert key is not None
         for machine in self._world.machines.values():
@@ -132,28 +131,28 @@ class BatchBook:
         return False
 
     def closing(self, name: bytes) -> None:
-        """A CLOSE is about to be sent."""
+        """Note that a CLOSE is about to be sent."""
         known = self.by_name[name]
         known.closing_ms = known.closing_ms or self._world.now_ms
 
     def closed(self, name: bytes) -> None:
-        """A CLOSE was answered."""
+        """Note that a CLOSE was answered."""
         known = self.by_name[name]
         known.closed_ms = known.closed_ms or self._world.now_ms
 
     def look(self) -> None:
-        """Look at the batches and the callbacks of all nodes; RuleBrokenError."""
+        """Look at the batches and the callbacks of all nodes. Raises RuleBrokenError."""
         for machine in self._world.running():
             for name, batch in machine.broker.batches.by_name.items():
                 known = self.by_name.get(name)
                 if known is not None and batch.fields.get(DONE):
-                    self._check_done(known, f"{machine.name} has it so")
+                    self._check_done(known, f"done on {machine.name}")
             for job in jobs_of(machine.broker):
                 if job.meta and job.terms.queue == CALLED and job.meta[0] == META_BATCH:
                     self.called_back(job.meta[1], job.id, machine)
 
     def called_back(self, name: bytes, job_id: bytes, machine: Machine) -> None:
-        """A callback of a batch was seen on a node; RuleBrokenError if it comes too early, or is the second one."""
+        """Note a callback of a batch on a node. Raises RuleBrokenError if it comes too early, or is a second one."""
         known = self.by_name.get(name)
         if known is None:
             return
@@ -161,14 +160,14 @@ class BatchBook:
             known.keepers.setdefault(job_id, {}).setdefault(machine.name, (machine.runs, self._world.now_ms))
             return
         known.callbacks[job_id] = None
-        self._check_done(known, "its callback is there")
+        self._check_done(known, "it has a callback")
         if len(known.callbacks) > 1 and (self._is_calm(known) or self._is_findable(known, job_id)):
             raise RuleBrokenError(ONE_CALLBACK, f"{name!r} has {list(known.callbacks)}", *known.callbacks)
 
     def _is_findable(self, known: Known, new: bytes) -> bool:
-        """Whether a node that has had an earlier callback for a while is linked to every other node.
+        """Return whether a node that has had an earlier callback for a while is linked to every other node.
 
-        A callback that is made again, because its maker died, is that job: it has the same key.
+        If the maker of a callback died and another node makes the callback again, it finds that job by its key.
         """
         world = self._world
         for job_id in known.callbacks:
@@ -187,28 +186,28 @@ class BatchBook:
         return False
 
     def _is_calm(self, known: Known) -> bool:
-        """Whether nothing was wrong since the batch began."""
+        """Return whether there was no fault since the batch began."""
         return bool(known.jobs) and not known.is_early and self._oracle.is_calm_since(known.jobs[0])
 
     def _check_done(self, known: Known, how: str) -> None:
-        """Check that all jobs that were there before the CLOSE are over."""
+        """Check that all jobs that were added before the CLOSE are over."""
         if not self._is_calm(known):
             return
         if not known.closing_ms:
-            raise RuleBrokenError(DONE_AFTER, f"{known.name!r}: {how}, and it was not closed")
+            raise RuleBrokenError(DONE_AFTER, f"{known.name!r}: {how}, but it was not closed")
         for promise in known.jobs:
             if 0 < promise.answered_ms < known.closing_ms and not self._may_be_over(promise):
-                raise RuleBrokenError(DONE_AFTER, f"{known.name!r}: {how}, and {promise} is not over", promise.id)
+                raise RuleBrokenError(DONE_AFTER, f"{known.name!r}: {how}, but {promise} is not over", promise.id)
 
     def _may_be_over(self, promise: Promise) -> bool:
-        """Whether a client did something that may have ended the job, or its time may be over."""
+        """Return whether a client sent a request that may have ended the job, or its TTL may be over."""
         was_ended = promise.acked_ms or promise.cancels or promise.nacks or promise.limit or promise.is_deleted
         return bool(was_ended) or may_have_died(promise, self._world.now_ms)
 
     # -- answers ---------------------------------------------------------------------------------------
 
     def told(self, name: bytes, reply: Any, sent_ms: int) -> None:
-        """Take the answer of BATCH SHOW, or of a WAIT that is over; RuleBrokenError."""
+        """Check the reply to BATCH SHOW, or to a BATCH WAIT that has ended. Raises RuleBrokenError."""
         known = self.by_name.get(name)
         if known is None or not isinstance(reply, list):
             return
@@ -220,27 +219,27 @@ class BatchBook:
         ):
             raise RuleBrokenError(COUNTS, f"{name!r}: {pairs} does not add up")
         if pairs[b"done"]:
-            self._check_done(known, "a client was told so")
+            self._check_done(known, "a client was told that it is done")
         if not self._is_calm(known):
             return
         self.shown += 1
         least = sum(0 < promise.answered_ms < sent_ms - LATE_MS for promise in known.jobs)
         if not least <= total <= len(known.jobs):
-            raise RuleBrokenError(COUNTS, f"{name!r}: {pairs}, and it has {least} to {len(known.jobs)} jobs")
+            raise RuleBrokenError(COUNTS, f"{name!r}: {pairs}, but it has {least} to {len(known.jobs)} jobs")
         ended = sum(self._may_be_over(promise) for promise in known.jobs)
         sure = sum(self._is_surely_completed(promise, sent_ms - LATE_MS) for promise in known.jobs)
         if not sure <= over <= ended:
-            raise RuleBrokenError(COUNTS, f"{name!r}: {pairs}, and {sure} to {ended} jobs are over")
+            raise RuleBrokenError(COUNTS, f"{name!r}: {pairs}, but {sure} to {ended} jobs are over")
 
     def _is_surely_completed(self, promise: Promise, at_ms: int) -> bool:
-        """Whether an ACKJOB was answered before this moment, and nothing else can have ended the job."""
+        """Return whether an ACKJOB was answered before this moment and no other request can have ended the job."""
         is_plain = not (promise.cancels or promise.nacks or promise.limit or promise.is_deleted)
         return is_plain and 0 < promise.ack_answered_ms < at_ms and bool(promise.answered_ms)
 
     # -- the end -----------------------------------------------------------------------------------------
 
     def unfinished(self) -> list[str]:
-        """Return the batches that should be done in the end, and are not, each with the reason."""
+        """Return the batches that should be done at the end and are not, each with the reason."""
         found = []
         for name, known in self.by_name.items():
             if not known.closed_ms:
@@ -258,7 +257,7 @@ class BatchBook:
                 elif self.has_losses:
                     continue
                 elif not batch.is_done:
-                    # The only node that had heard of the CLOSE may be lost.
+                    # The only node that knew of the CLOSE may be lost.
                     if batch.is_closed or not self._excuse(known):
                         found.append(f"{name!r} is not done on {machine.name}")
                 elif CALLBACK_QUEUE in batch.fields and CALLBACK_ID not in batch.fields:
@@ -266,9 +265,9 @@ class BatchBook:
         return found
 
     def moving(self) -> list[bytes]:
-        """Return the batches that may come to an end by themselves, excused ones included.
+        """Return the batches that may still end by themselves, including excused ones.
 
-        Keepers that differ tell each other, and a batch without live ids gets its callback.
+        Keepers with different records exchange them, and a batch without live ids gets its callback.
         """
         found = []
         for name in self.by_name:
@@ -296,7 +295,7 @@ class BatchBook:
         )
 
     def _excuse(self, known: Known) -> str:
-        """Return why the counts of a batch are not judged; empty if they are."""
+        """Return why the counts of a batch are not checked; empty if they are."""
         if self._losses.amnesia_ms > known.made_ms:
             self.excused[known.name] = "a node forgot ids since the batch began"
         elif self.has_losses:
@@ -304,7 +303,7 @@ class BatchBook:
         return self.excused.get(known.name, "")
 
     def check_counts(self, name: bytes, reply: Any, node: str) -> None:
-        """Check the counts of a batch whose jobs are all over, as a node tells them; RuleBrokenError."""
+        """Check the counts that a node gives for a batch whose jobs are all over. Raises RuleBrokenError."""
         known = self.by_name[name]
         if self._excuse(known) or not known.closed_ms:
             return
@@ -324,7 +323,7 @@ class BatchBook:
 
 
 class Asker(Connection):
-    """A client that asks for one batch, and keeps the answer."""
+    """A client that asks for one batch, and keeps the reply."""
 
     __slots__ = ("reply",)
 
@@ -333,7 +332,7 @@ class Asker(Connection):
         self.reply: Any = None
 
     def on_reply(self, reply: Any) -> None:
-        """Keep it."""
+        """Keep the reply."""
         self.reply = reply if reply is not None else b""
 
 
@@ -357,9 +356,9 @@ class LastBatches:
                 self._waiting.append((name, self._ask(machine, "BATCH", "WAIT", name)))
 
     def finish(self) -> None:
-        """Check that batches end, that the clients are answered, and the counts; RuleBrokenError.
+        """Check that batches end, that the clients are answered, and that the counts are true. Raises RuleBrokenError.
 
-        The callbacks of excused batches are waited for, so that consumers get them before the cluster is to be silent.
+        This also waits for the callbacks of excused batches, so that consumers get them before the check for silence.
         """
         book, world = self._book, self._phase.world
         book.look()

@@ -1,11 +1,11 @@
-"""Caps: neither `max-running` nor `rate` is exceeded while nothing is wrong. Spec CP1, CP3, CP5.
+"""Caps: neither `max-running` nor `rate` is exceeded while there is no fault. Spec CP1, CP3, CP5.
 
-The check counts the leases that run on all nodes, by the queue and the value of its cap, and the deliveries of the last
-span of a rate. It counts only what began when all nodes were linked, no fault lasted, and the cap was old enough that
-all nodes knew it. Leases of before may still run: a change of a cap ends none (spec CP2).
+The check counts the leases that run on all nodes, by queue and by the value of its cap, and the deliveries in the last
+span of a rate. It counts only leases and deliveries that began while all nodes were linked, no fault lasted, and all
+nodes must have known the cap. Earlier leases may still run, because a change of a cap ends no lease (spec CP2).
 
-In a partition that lasts, all sides together stay below one and a half times the cap, as long as all nodes know the
-same nodes. That holds from two node time-outs after its beginning on.
+In a lasting partition, all sides together stay below one and a half times the cap, if all nodes know the same nodes.
+This is checked from two node timeouts after the beginning of the partition on.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from disque_py.simulator.world.world import World
 
 BOUND: Final = "a cap stays inside its bound"
 PARTS: Final = "the sides of a partition share a cap"
-# All nodes know a cap that was set so long ago, and follow one coordinator so long after a fault.
+# After this time, all nodes know a cap that was set, and follow one coordinator after a fault.
 CALM_MS: Final = 3_000
 
 
 class CapBook:
-    """When caps were changed last, the leases that run, and the deliveries.
+    """The last change of a cap, the running leases, and the deliveries.
 
-    changed_ms   when a cap was changed last
-    most         the most leases that were seen to run under one value
-    counts_rate  whether every delivery is told; a repeated TOKEN is none
+    changed_ms   when a cap was last changed
+    most         the largest number of leases that were seen to run under one value
+    counts_rate  whether each reply is a delivery; false if clients repeat a TOKEN, which is no delivery
     """
 
     def __init__(self, world: World, oracle: Oracle, *, counts_rate: bool = False) -> None:
@@ -38,7 +38,7 @@ class CapBook:
         self.changed_ms = 0
         self.most = 0
         self.counts_rate = counts_rate
-        # Job and attempt -> when its lease was seen first.
+        # Job and attempt -> when its lease was first seen.
         self._leases: dict[tuple[bytes, int], int] = {}
         # Queue -> moments of deliveries.
         self._delivered: dict[bytes, deque[int]] = {}
@@ -46,7 +46,7 @@ class CapBook:
         self._whole_ms = 0
 
     def look(self) -> None:
-        """Count the leases that run; RuleBrokenError."""
+        """Count the leases that run. Raises RuleBrokenError."""
         world = self._world
         if self._oracle.faults or not world.is_meshed():
             self._whole_ms = world.now_ms
@@ -79,11 +79,11 @@ class CapBook:
                 raise RuleBrokenError(PARTS, f"{count} leases of {limit.running} run for {value!r} of {name!r}")
 
     def _is_agreed(self) -> bool:
-        """Whether all nodes know the same nodes: the part of a side depends on how many these are."""
+        """Return whether all nodes know the same nodes: the share of a side depends on their number."""
         return len({frozenset(machine.membership.table.nodes) for machine in self._world.running()}) == 1
 
     def delivered(self, entries: list[Any]) -> None:
-        """Consumers got these jobs; RuleBrokenError if they are too many in the span of a rate."""
+        """Note jobs that consumers got. Raises RuleBrokenError if they are too many in the span of a rate."""
         if not self.counts_rate or not entries:
             return
         now_ms, since_ms = self._world.now_ms, self._since_ms()
@@ -103,16 +103,16 @@ class CapBook:
                 raise RuleBrokenError(BOUND, f"{len(moments)} deliveries of {entry[0]!r} in {limit.rate_ms} ms")
 
     def _since_ms(self) -> int:
-        """Return since when nothing was wrong with the cluster and the caps."""
+        """Return since when there was no fault, and no change of a cap."""
         unrest_ms = self._oracle.unrest_ms + self._oracle.aftermath_ms if self._oracle.unrest_ms else 0
         return max(self.changed_ms, unrest_ms, self._whole_ms) + CALM_MS
 
     def _steady_ms(self) -> int:
-        """Return since when no fault began or ended, and nodes have noticed those that last."""
+        """Return since when no fault began or ended, and nodes have noticed the faults that last."""
         return max(self.changed_ms, self._oracle.unrest_ms + self._oracle.aftermath_ms) + CALM_MS
 
     def _limits(self) -> dict[bytes, Limit]:
-        """Return the caps that nodes know. While nothing is wrong they are the same everywhere."""
+        """Return the caps that nodes know. While there is no fault they are the same on all nodes."""
         found: dict[bytes, Limit] = {}
         for machine in self._world.running():
             found.update(machine.broker.caps.limits)

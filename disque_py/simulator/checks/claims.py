@@ -1,11 +1,11 @@
 """Claims of deliveries: at any time one running job per value, and fences only grow. Spec EX3, EX5, EX6, EX7.
 
-A worker believes that it has a job from the reply until the lease is over. It counts the lease from the moment when it
-asked. That is a part of the time for which the node believes so. The book holds these spans against each other, in the
-world's time. Only jobs count that were stamped when they were added.
+A worker believes that it has a job from the reply until the end of the lease. It counts the lease from the moment of
+its request. So this span is a part of the time in which the node believes the same. The book compares these spans with
+each other, in the world's time. Only jobs that were stamped when they were added count.
 
-At each delivery the book also looks at the nodes that delivered jobs of the same value before. None of them may believe
-by its own clock that its claim still runs, unless its worker has ended the delivery (spec CL8).
+At each delivery, the book also looks at the nodes that delivered jobs of the same value before. By its own clock, none
+of them may believe that its claim still runs, unless its worker has ended the delivery (spec CL8).
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ class Belief(NamedTuple):
 
 
 class ClaimBook:
-    """All that producers and workers were told.
+    """The replies that producers and workers got.
 
     keys       job -> the values under which it must be alone: its META value, its own id
     limits     job -> ATTEMPTS of jobs that the voters count
     beliefs    value -> fence -> the belief of that delivery
-    answered   value -> (moment of the answer, fence)
+    answered   value -> (moment of the reply, fence)
     attempts   job -> numbers of its deliveries
-    newest     job -> the newest fence, the moment of its answer, the node that delivered and its run
-    loose      job -> commands without FENCE under way that give it back or end it
+    newest     job -> the newest fence, the moment of its reply, the node that delivered the job, and its run
+    loose      job -> unanswered commands without FENCE that give it back or end it
     loosened   job -> when the last one of these was answered
     places     (job, fence) -> the node that delivered, and its run
-    deliveries how many there were
+    deliveries number of deliveries
     """
 
     def __init__(self) -> None:
@@ -61,7 +61,7 @@ class ClaimBook:
         self.deliveries = 0
 
     def added(self, job_id: bytes, keys: tuple[str, ...], limit: int) -> None:
-        """A producer was told that a job with these values is there."""
+        """Note that a producer was told of a job with these values."""
         self.keys[job_id] = keys
         if limit:
             self.limits[job_id] = limit
@@ -69,7 +69,7 @@ class ClaimBook:
     def delivered(
         self, job_id: bytes, fence: int, attempt: int, lease_ms: int, sent_ms: int, now_ms: int, node: str, run: int
     ) -> None:
-        """A worker got a job; RuleBrokenError."""
+        """Check and note that a worker got a job. Raises RuleBrokenError."""
         keys = self.keys.get(job_id)
         if keys is None:
             return
@@ -79,7 +79,7 @@ class ClaimBook:
             answered = self.answered.setdefault(key, [])
             for at_ms, known in answered:
                 if at_ms < sent_ms and fence <= known:
-                    raise RuleBrokenError(FENCES_GROW, f"{job_id!r} of {key} came with {fence}, and {known} was told")
+                    raise RuleBrokenError(FENCES_GROW, f"{job_id!r} of {key} came with {fence} after {known}")
             answered.append((now_ms, fence))
             del answered[:-50]
             beliefs = self.beliefs.setdefault(key, {})
@@ -100,11 +100,11 @@ class ClaimBook:
         if limit:
             known_attempts = self.attempts.setdefault(job_id, {})
             if attempt > limit or attempt in known_attempts:
-                raise RuleBrokenError(EXACT_ATTEMPTS, f"delivery {attempt} of {job_id!r}, which may have {limit}")
+                raise RuleBrokenError(EXACT_ATTEMPTS, f"delivery {attempt} of {job_id!r}; at most {limit} are allowed")
             known_attempts[attempt] = fence
 
     def look_at_nodes(self, job_id: bytes, fence: int, machine: Machine) -> None:
-        """A worker got a job from a node: look at those that delivered jobs of its values before; RuleBrokenError."""
+        """Check, at a delivery, the nodes that delivered jobs of the same values before. Raises RuleBrokenError."""
         self.places[job_id, fence] = machine, machine.runs
         for key in self.keys.get(job_id, ()):
             for belief in self.beliefs.get(key, {}).values():
@@ -121,9 +121,9 @@ class ClaimBook:
                     )
 
     def extended(self, job_id: bytes, fence: int, lease_ms: int, sent_ms: int, now_ms: int, *, is_named: bool) -> None:
-        """A worker was told that its lease begins anew.
+        """Note that a worker was told that its lease begins anew.
 
-        is_named   it named its fence. Without one the node may have extended a later delivery: spec EX6. It can't have,
+        is_named   the request had a fence. Without one, the node may have extended a later delivery (spec EX6), except
                    while the worker's own lease runs
         """
         for key in self.keys.get(job_id, ()):
@@ -133,12 +133,12 @@ class ClaimBook:
                 self.beliefs[key][fence] = belief._replace(until_ms=until_ms)
 
     def ending(self, job_id: bytes, fence: int) -> None:
-        """A worker is done: it believes no longer that it has the job."""
+        """Note that a worker is done, and no longer believes that it has the job."""
         for key in self.keys.get(job_id, ()):
             self.beliefs.get(key, {}).pop(fence, None)
 
     def loosen(self, job_id: bytes) -> None:
-        """A worker is about to end its delivery without FENCE. The node may end a later one by that. Spec EX6."""
+        """Note that a worker is about to end its delivery without FENCE, which may end a later one. Spec EX6."""
         self.loose[job_id] = self.loose.get(job_id, 0) + 1
         for key in self.keys.get(job_id, ()):
             beliefs = self.beliefs.get(key, {})
@@ -146,12 +146,12 @@ class ClaimBook:
                 del beliefs[fence]
 
     def loosed(self, job_id: bytes, now_ms: int) -> None:
-        """The command was answered."""
+        """Note that this command was answered."""
         self.loose[job_id] -= 1
         self.loosened[job_id] = now_ms
 
     def acked(self, job_id: bytes, fence: int, sent_ms: int, node: str, run: int) -> None:
-        """An ack with a fence counted; RuleBrokenError if the node had delivered the job under a later claim."""
+        """Note an ack that counted. Raises RuleBrokenError if its node had delivered the job under a later claim."""
         newest = self.newest.get(job_id)
         if newest is not None and newest[0] > fence and newest[1] < sent_ms and newest[2:] == (node, run):
             raise RuleBrokenError(OLDER_IS_FENCED, f"{job_id!r} under {fence}, after {newest[0]}")

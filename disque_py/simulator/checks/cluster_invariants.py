@@ -1,10 +1,10 @@
 """Rules that hold at any moment, checked by a look at all nodes.
 
-`Losses` keeps the account of mishaps. Each crash without a journal, each reset and each flush costs every job on the
-node one copy. `look` compares that with the jobs that are there now. A promised job exists as long as fewer nodes lost
-it than copies were promised. An at-most-once job exists once, or a crash explains why not, or INFO counts it.
-`check_books` recounts what a node believes of itself. The simulation looks every few thousand events, after each crash,
-and at the end.
+`Losses` records mishaps. Each crash without a journal, each reset and each flush takes one copy of every job on the
+node. `look` compares these losses with the jobs that exist now. A promised job must exist as long as fewer nodes lost
+it than copies were promised. An at-most-once job must exist once; otherwise a crash must explain its loss, or INFO must
+count it. `check_books` recounts a node's counters, sums and indexes. The simulation makes these checks every few
+thousand events, after each crash, and at the end.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from disque_py.simulator.world.machine import Machine
     from disque_py.simulator.world.world import World
 
-# A TTL ends this much earlier than its producer thinks, at most: clocks that drift.
+# Because clocks drift, a TTL may end this much earlier than its producer expects.
 TTL_SHARE: Final = 100
-# Far more than worlds of this size should ever need.
+# Far more than a world of this size should ever need.
 TASKS_MAX: Final = 5_000
 ANSWERS_MAX: Final = 5_000
 MARGIN_MS: Final = 20_000
@@ -47,12 +47,12 @@ def jobs_of(broker: Broker) -> Iterator[Job]:
 
 
 class Asleep:
-    """The knowledge of a machine whose process died, on its disk as far as its journal's policy says.
+    """The knowledge of a machine whose process died. The policy of its journal decides how much of it is on disk.
 
-    ids    of jobs -> when they were recorded, or read by this process
-    acked  ids of those it knew to be done: that may not have got to the disk
-    named  ids of those that are over, and whose keys it remembers
-    safe_ms   its disk has all that it knew until then; FOR_EVER_MS if its disk has all
+    ids    ids of jobs -> when they were recorded, or read by this process
+    acked  ids of jobs that it knew to be done; their acks may not be on disk
+    named  ids of jobs that are over and whose keys it remembers
+    safe_ms   the disk has all knowledge up to this moment; FOR_EVER_MS: the disk has everything
     """
 
     __slots__ = ("acked", "at_ms", "ids", "may_lose", "named", "safe_ms")
@@ -67,12 +67,12 @@ class Asleep:
 
 
 class Losses:
-    """The account of lost copies; see the module.
+    """The record of lost copies.
 
     asleep      machines that are down, or read their journal -> the jobs that they will know again
-    mishap_ms   when a node last lost something, or was forgotten
+    mishap_ms   when a node last lost knowledge, or was forgotten
     settle_ms   a power cut may undo an ack for this long
-    amnesia_ms  when a node last forgot what it had, in memory and on its disk
+    amnesia_ms  when a node last forgot its jobs, in memory and on its disk
     """
 
     def __init__(self, oracle: Oracle) -> None:
@@ -87,11 +87,11 @@ class Losses:
         self.amnesia_ms = 0
 
     def died(self, machine: Machine, *, power: bool) -> None:
-        """A process is about to lose its memory; with a journal that is no loss yet."""
+        """Note that a process is about to lose its memory. With a journal, this is no loss yet."""
         self.mishap(machine)
         journal_storage, oracle = machine.journal_storage, self._oracle
         for job_id in unseen_jobs(machine):
-            oracle.explained[job_id] = None  # Delivered as far as the node knew, and no client got it.
+            oracle.explained[job_id] = None  # The node believed that it was delivered, but no client got it.
         if journal_storage is None:
             self.flushing(machine)
         elif journal_storage.is_loaded:
@@ -102,7 +102,7 @@ class Losses:
             asleep.ids = {
                 job.id: recorded[job.id][1]
                 for job in jobs_of(machine.broker)
-                if job.state != ACKED and job.id in recorded  # A job of this turn was promised to no client.
+                if job.state != ACKED and job.id in recorded  # No client was told of a job of this turn.
             }
             asleep.acked = [job.id for job in jobs_of(machine.broker) if job.state == ACKED and job.id in recorded]
             asleep.named = list(machine.broker.producers.keys.over)
@@ -110,17 +110,17 @@ class Losses:
             self.asleep[machine].may_lose |= journal_storage.may_lose(power=True)
 
     def loaded(self, machine: Machine) -> None:
-        """Note that a node has read its journal: jobs that are not there are lost."""
+        """Note that a node has read its journal: jobs that the journal lacks are lost."""
         asleep = self.asleep.pop(machine, None)
         if asleep is None:
             return
         for job in jobs_of(machine.broker):
             promise = self._oracle.by_id.get(job.id)
             if promise is not None and job.state != ACKED:
-                promise.clean_ms = 0  # It is alive again, and perhaps not any more at the next look.
+                promise.clean_ms = 0  # The job is alive again. It may be over at the next look.
         if asleep.may_lose:
             self.amnesia_ms = machine.world.now_ms
-        # While a process is not there, a wall clock tells how much of a life has passed (spec T3).
+        # While a process is down, the wall clock decides how much of a TTL has passed (spec T3).
         ahead_ms = self._ahead_ms.get(machine, 0)
         if machine in self._set_back:
             self._oracle.delays_ms = FOR_EVER_MS
@@ -146,7 +146,7 @@ class Losses:
                 )
 
     def mishap(self, machine: Machine) -> None:
-        """Note that nodes may have lost knowledge of which node has which job."""
+        """Note that nodes may no longer know which nodes have which job."""
         self.mishap_ms = machine.world.now_ms
 
     def jumped(self, machine: Machine, jump_ms: int) -> None:
@@ -157,7 +157,7 @@ class Losses:
             self._set_back[machine] = None
 
     def flushing(self, machine: Machine) -> None:
-        """A node is about to forget all it has."""
+        """Note that a node is about to forget all its jobs."""
         self.mishap(machine)
         self.amnesia_ms = machine.world.now_ms
         by_id = self._oracle.by_id
@@ -166,7 +166,7 @@ class Losses:
                 self._lose(job.id, by_id.get(job.id), is_once=not job.retry_ms)
 
     def wiped(self, machine: Machine) -> None:
-        """The disk of a node that has just died is gone, too."""
+        """Note that the disk of a node that has just died is gone, too."""
         self.amnesia_ms = machine.world.now_ms
         asleep = self.asleep.pop(machine, None)
         for job_id in asleep.ids if asleep is not None else ():
@@ -178,46 +178,46 @@ class Losses:
             self._oracle.explained[job_id] = None
         if promise is not None:
             promise.losses += 1
-        else:  # Its producer was not answered yet: the copy may be counted in an answer that comes.
+        else:  # Its producer has no reply yet. The reply may still count the copy.
             self._early[job_id] = self._early.get(job_id, 0) + 1
 
     def leaving(self, machine: Machine) -> None:
-        """A node begins to leave; where all others have the job already, it gives its copy up, and counts that."""
+        """Note that a node begins to leave. If all other nodes have a job, the leaving node drops its own copy."""
         for job in jobs_of(machine.broker):
             if job.state != ACKED:
                 self._left.setdefault(job.id, []).append(machine)
 
     def may_come_back(self, job_id: bytes) -> bool:
-        """Return whether a node that is down, or reads its journal, has the job on its disk."""
+        """Return whether a node that is down or reads its journal has the job on its disk."""
         return any(job_id in asleep.ids for asleep in self.asleep.values())
 
     def of(self, promise: Promise) -> int:
-        """Return how many copies are lost, and excused."""
+        """Return how many copies of a job were lost, and are excused."""
         left = self._left.get(promise.id, ())
         lost = promise.losses + self._early.get(promise.id, 0)
         return lost + sum(machine.count("copies_missing_leaving") > 0 for machine in left)
 
 
 def is_owed(promise: Promise | None, now_ms: int) -> bool:
-    """Return whether a consumer has to get this job yet, and its life can be over on no node."""
+    """Return whether a consumer must still get this job, and its TTL can't be over on any node."""
     if promise is None or promise.acked_ms or promise.delivered:
         return False
     return now_ms < promise.added_ms + promise.ttl_ms - promise.ttl_ms // 100 - promise.early_ms
 
 
 def look(world: World, oracle: Oracle, losses: Losses) -> None:
-    """Compare promises with the jobs that are there; RuleBrokenError."""
+    """Compare promises with the jobs that exist. Raises RuleBrokenError."""
     oldest_ms = min(world.traffic.oldest_ms(), world.now_ms - losses.settle_ms)
     alive: dict[bytes, int] = {}
     once: dict[bytes, int] = {}  # At-most-once jobs that may still be delivered.
-    unsent: dict[bytes, None] = {}  # Jobs that leave a node later, whatever becomes of them meanwhile.
+    unsent: dict[bytes, None] = {}  # Jobs in messages that leave a node later, even if the jobs end meanwhile.
     for asleep in losses.asleep.values():
         for job_id in asleep.ids:
             alive[job_id] = alive.get(job_id, 0) + 1
             once.setdefault(job_id, 0)
         for job_id in asleep.acked:
             alive[job_id] = alive.get(job_id, 0) + 1
-        # Also that a job was gone may not have got to the disk: it is alive again as soon as the journal is read.
+        # The record that a job is gone may not be on disk, either. Then the job is alive again after the restart.
         oldest_ms = min(oldest_ms, asleep.safe_ms)
         if asleep.may_lose:
             oldest_ms = min(oldest_ms, asleep.at_ms - losses.settle_ms)
@@ -277,7 +277,7 @@ def look(world: World, oracle: Oracle, losses: Losses) -> None:
 
 
 def _look_at_end(oracle: Oracle, promise: Promise, now_ms: int, oldest_ms: int) -> None:
-    """Handle a job that no node has alive. It is over once earlier messages have come and earlier records are safe."""
+    """Handle a job that is alive on no node. It is over when earlier messages have arrived and records are safe."""
     if not promise.clean_ms:
         promise.clean_ms = now_ms
     elif oldest_ms > promise.clean_ms:
@@ -291,7 +291,7 @@ def may_have_died(promise: Promise, now_ms: int) -> bool:
 
 
 def check_books(machine: Machine) -> None:
-    """A node's counters, sums and indexes equal a recount."""
+    """Check that a node's counters, sums and indexes equal a recount."""
     broker = machine.broker
     jobs = list(jobs_of(broker))
     used = sum(map(memory_of, jobs))

@@ -1,15 +1,15 @@
-"""Checks of acks: when a collection of an ack ends, and what comes after it.
+"""Checks of acks: a collection ends when all holders know the ack, and the job does not come back after that.
 
-DELJOB with a set says that every node that may have the job has confirmed to know its ack (spec A3, A10). So when a
-node deletes a job because of DELJOB, no node may have the job alive. The rule holds for every job that was added after
-the last mishap: a node that died, was flushed, reset or forgotten may have known of holders that no other node knew.
-While a node is forgotten that is there, the mishap goes on. That node counts as confirmed, and may give a copy to
-others that no other node knows of.
+DELJOB with a set says that every node that may have the job has confirmed the ack (spec A3, A10). So when a node
+deletes a job because of DELJOB, the job may be alive on no node. The rule applies to every job that was added after the
+last mishap: a node that died, or was flushed, reset or forgotten, may have known holders that no other node knew. The
+mishap lasts as long as a running node is forgotten. Such a node counts as confirmed, and may give copies to nodes that
+no other node knows to be holders.
 
 A node that deleted a job remembers that it is done. So does a node that was asked as a holder and had no copy. A copy
-that comes late must not live there.
+that arrives there late must not become alive.
 
-A node that leaves asks the other holders before it gives its copy up (LEFT, LEFT_OK). It keeps the last copy.
+A node that leaves asks the other holders before it drops its copy (LEFT, LEFT_OK). It keeps the last copy.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ if TYPE_CHECKING:
     from disque_py.simulator.world.machine import Machine
     from disque_py.simulator.world.world import World
 
-# A job whose life is nearly over may end on some node first.
+# A job whose TTL is nearly over may end on some node first.
 TTL_MARGIN_MS: Final = 60_000
-# So long before that the new copy may have been taken.
+# The new copy may have been taken this long before.
 TAKEN_MS_MAX: Final = 2_000
 
 
 class CollectionChecker:
-    """Hears what nodes read; see the module.
+    """The checker of acks. It hears the messages that nodes read.
 
     repairs   the checker of replaced copies
 
-    leaving   id -> when a holder was first asked whether a copy may go
-    heard   (node, run, id) -> when this process last confirmed, as a holder, that the job is done, or deleted it
+    leaving   id -> when a holder was first asked whether a copy may be dropped
+    heard   (node, run, id) -> when this process last confirmed as a holder that the job is done, or deleted it
     """
 
     def __init__(self, world: World, oracle: Oracle, losses: Losses, node_timeout_ms: int) -> None:
@@ -57,7 +57,7 @@ class CollectionChecker:
         self.heard: dict[tuple[str, int, bytes], int] = {}
 
     def hear(self, sender: str, receiver: str, runs: list[list[Any]]) -> None:
-        """These messages are about to be read (Network.tap); what they did is seen a moment later."""
+        """Check messages that are about to be read (`Traffic.tap`). Their effect is seen a moment later."""
         machine = self._world.machines[receiver]
         if not machine.broker.is_loading:
             self.repairs.hear(self._world.machines[sender], machine, runs)
@@ -73,7 +73,7 @@ class CollectionChecker:
                     if not item[2]:
                         self.repairs.gave_up(item[0])
             elif machine.broker.is_loading:
-                continue  # It takes nothing of it in.
+                continue  # The receiver ignores the message.
             elif kind == DELJOB:
                 for item in run[1:]:
                     if item[1] and machine.broker.find(item[0]) is not None:
@@ -98,7 +98,7 @@ class CollectionChecker:
             elif kind == YOURJOBS:
                 for item in run[1:]:
                     for snapshot in item[2]:
-                        if snapshot is not None:  # Its body did not come back from disk in time.
+                        if snapshot is not None:  # None: its body did not come back from disk in time.
                             self._come(machine, snapshot[0])
 
     def _deleted(self, machine: Machine, run: int, job_id: bytes) -> None:
@@ -109,32 +109,32 @@ class CollectionChecker:
         if promise is None or promise.added_ms <= self._losses.mishap_ms or promise.is_deleted:
             return
         if may_have_died(promise, self._world.now_ms):
-            return  # A node whose clock ran ahead forgot the job and its holders; others keep it a moment longer.
+            return  # A node whose clock is ahead forgot the job and its holders. Others keep it a moment longer.
         if not promise.answered_ms or promise.asked is None:
-            # Its creator may have given it up, and forgotten whom it had asked to hold it. Holders that had named it by
-            # its key (asked: None) keep their copies then, and each knows of those it was told of.
+            # The creator may have given the job up and forgotten its holders. Holders whose copy was named by its key
+            # (asked: None) keep it then, and each of them knows only the holders that it was told of.
             return
         if promise.added_ms <= self._last_eviction_ms():
-            return  # For want of memory (spec M3) acks are dropped, and the holders they knew of.
+            return  # A node short of memory (spec M3) drops acks, and with them their lists of holders.
         if job_id in self.leaving:
-            return  # A leaver's copy goes as soon as answers are read, or stays after all: sets run ahead of that.
+            return  # Sets of holders may lack a leaver before it drops its copy, and it may keep the copy after all.
         for other in self._world.running():
             if _is_alive(other.broker.find(job_id)) and not self._is_torn():
                 raise RuleBrokenError(
                     "a collection ends when all know",
-                    f"{machine.name} deleted {promise}, and {other.name} has it alive",
+                    f"{machine.name} deleted {promise}, but {other.name} has it alive",
                     job_id,
                 )
 
     def _last_eviction_ms(self) -> int:
-        """When it was last noticed that a node had dropped jobs for want of memory."""
+        """Return when it was last noticed that a node had dropped jobs because it was short of memory."""
         evicted = sum(machine.count("jobs_evicted") for machine in self._world.machines.values())
         if evicted != self._evicted:
             self._evicted, self._evicted_ms = evicted, self._world.now_ms
         return self._evicted_ms
 
     def _is_torn(self) -> bool:
-        """Return whether a node was told to forget another that is there, and has not met it again."""
+        """Return whether a node was told to forget another running node, and has not met it again."""
         running = self._world.running()
         present = [machine.membership.table.me.id for machine in running]
         return any(
@@ -154,12 +154,12 @@ class CollectionChecker:
         if promise is None or promise.acked_ms or self._losses.may_come_back(job_id):
             return
         if self._losses.mishap_ms > self.leaving.get(job_id, self._world.now_ms) - TAKEN_MS_MAX:
-            return  # It may have hit the copy that was to replace this one.
+            return  # The mishap may have hit the copy that was to replace this one.
         if promise.added_ms + promise.ttl_ms - promise.early_ms < self._world.now_ms + TTL_MARGIN_MS:
             return
         if not any(other.broker.find(job_id) is not None for other in self._world.running()):
             raise RuleBrokenError(
-                "a leaver keeps the last copy", f"{machine.name} gave up {promise}, no other node has it", job_id
+                "a leaver keeps the last copy", f"{machine.name} dropped {promise}, but no other node has it", job_id
             )
 
     def _come(self, machine: Machine, job_id: bytes) -> None:

@@ -1,7 +1,7 @@
-"""Counting: in good weather, while jobs stand still, every node counts each job once (spec Z2).
+"""Counting: without faults, while jobs don't move, every node counts each job once (spec Z2).
 
-Each node gets jobs, some of them with a DELAY, and with as many copies as there are nodes for. A consumer takes some.
-Then every node is asked for each status with CLUSTER. All must give the same figures, and no node may be missing.
+Each node gets jobs, some with a DELAY, with copies on up to three nodes. A consumer takes some of them. Then every node
+is asked for each status with CLUSTER. All must give the same figures, and no node may be missing.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from disque_py.simulator.simulation import Simulation
     from disque_py.simulator.world.machine import Machine
 
-# No client of a plan uses it, so no job is left over in it.
+# No client of a plan uses this queue, so it has no other jobs.
 QUEUE: Final = b"counted"
 READY: Final = 4
 DELAYED: Final = 2
@@ -48,7 +48,7 @@ class Counter(Connection):
         self.send([words("GETJOB", "TIMEOUT", FETCH_MS, "COUNT", count, "FROM", QUEUE)])
 
     def on_reply(self, reply: Any) -> None:
-        """Jobs, or any other answer."""
+        """Keep jobs, or any other reply."""
         if isinstance(reply, list) and reply and isinstance(reply[0], list):
             self.world.watcher.on_delivered(self.machine, reply)
             for queue, job_id, body in reply:
@@ -67,7 +67,7 @@ class Counter(Connection):
 
 
 def play(simulation: Simulation) -> None:
-    """Play it; RuleBrokenError."""
+    """Play the check. Raises RuleBrokenError."""
     world = simulation.world
     machines = world.running()
     copies = min(3, len(machines))
@@ -91,7 +91,7 @@ def play(simulation: Simulation) -> None:
     end_ms = world.now_ms + DRAIN_MS
     while due > 0:
         if world.now_ms >= end_ms:
-            raise RuleBrokenError("counted jobs are delivered", f"{due} are not")
+            raise RuleBrokenError("counted jobs are delivered", f"{due} were not")
         due -= sum(counter.acknowledge() for counter in counters)
         for counter in counters:
             counter.take(50)

@@ -1,12 +1,12 @@
-"""Durability: whether the record of a promise was safe when the node said it to a client or to another node.
+"""Durability: the record of a promise must be safe when the node makes the promise to a client or another node.
 
-Spec P1, P2, P3 list what waits for its record: replies of commands that wrote something, GOTJOB, GOTACK, YOURJOBS and
-its answer, the DELJOB that ends a collection. `JournalStorage` calls `note` with all that the journal is told. So the
-checker knows for each job the position behind which the journal says that it is here, done, delivered, being given away
-or gone. The policy decides which position is safe: `Journal.ready_position`.
+Spec P1, P2 and P3 list the output that waits for its record: replies of commands that wrote something, GOTJOB, GOTACK,
+YOURJOBS and its answer, and the DELJOB that ends a collection. `JournalStorage` calls `note` with all records that the
+journal gets. So the checker knows for each job the position from which on the journal records that it is here, done,
+delivered, being handed over or gone. The policy decides which position is safe: `Journal.ready_position`.
 
-The checker looks at replies and frames at the moment they leave. If a node's journal is as far as its memory, its
-frames are not even opened.
+The checker looks at replies and frames at the moment when they leave. If everything in a node's memory is recorded,
+its frames need no check.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ SAID: Final = frozenset((GOTJOB, GOTMANY, GOTACK, YOURJOBS, TOOK, DELJOB))
 
 
 class Noted:
-    """The positions behind what the journal says of a job; NOWHERE where it says nothing of the kind.
+    """The positions behind a job's records in the journal; NOWHERE if there is no such record.
 
-    base        that it is here
-    first       that it was here for the first time: what is said of that may be said again when it has come anew
-    acked       that it is done, first
-    canceled    that it is canceled, first
-    delivered   that a consumer got it, first
-    given       that it is being given away, first of a time
-    is_gone     it is not here any more
-    gone        that it was not here any more, first; it may have come again
+    base        the latest record that the job is here
+    first       the first record that it was here; statements about that time may be repeated when it has come again
+    acked       the first record that it is done
+    canceled    the first record that it is canceled
+    delivered   the first record that a consumer got it
+    given       the first record that it is being handed over, of the current hand-over
+    is_gone     the job is not here any more
+    gone        the first record that it was not here any more; it may have come again
     left        the segments whose base of the job has a GONE
     """
 
@@ -64,7 +64,7 @@ class Noted:
         self.left: dict[int, None] = {}
 
     def come_again(self, position: int) -> None:
-        """There is another base of the same id; what was said of the one before may still be on its way."""
+        """Note another base of the same id. Statements about the base before may still be in flight."""
         if self.is_gone:
             self.base = position
             self.delivered = self.given = NOWHERE
@@ -73,8 +73,8 @@ class Noted:
     def go(self, position: int, segment: int, *, is_here: bool) -> None:
         """Note that the job is not here any more.
 
-        A GONE of an earlier base is carried on with its segment, and the base that `is_here` is written behind it. The
-        job does not go then, and what was recorded of it stays so.
+        A rewrite repeats the GONE of an earlier base. If the job `is_here`, its base follows behind it. Then the job is
+        not gone, and its records stay as they are.
         """
         if is_here and segment in self.left:
             return
@@ -84,7 +84,7 @@ class Noted:
             self.gone = position
 
     def take(self, flags: int, position: int) -> None:
-        """A record has these flags."""
+        """Note the flags of a record."""
         if flags & IS_ACKED and self.acked == NOWHERE:
             self.acked = position
         if flags & IS_CANCELED and self.canceled == NOWHERE:
@@ -98,14 +98,14 @@ class Noted:
 
 
 class DurabilityChecker:
-    """Of one run of a machine with a journal; see the module."""
+    """The checker of one run of a machine with a journal."""
 
     def __init__(self, machine: Machine, journal: Journal) -> None:
         self._machine = machine
         self._journal = journal
         self._decoder = Decoder(versions=(PREVIOUS, NEW))
         self._noted: dict[bytes, Noted] = {}
-        # Where the records begin and end that were made while the disk was in trouble.
+        # The first and the last position of records that were made while the disk had a fault.
         self._unwaited = (1, 0)
         for shard in machine.broker.shards:
             for job in shard.values():
@@ -115,7 +115,7 @@ class DurabilityChecker:
                 noted.given = 0 if isinstance(job.work, Handover) else NOWHERE
 
     def note(self, runs: list[list[Any]], position: int) -> None:
-        """The journal was told this; it stands before `position`."""
+        """Note records that the journal got. They end at `position`."""
         known = self._noted
         if not self._journal.must_wait():
             start, end = self._unwaited
@@ -140,16 +140,16 @@ class DurabilityChecker:
                         known[job_id].go(position, item[SEGMENT_AT], is_here=job_id in here)
 
     def is_kept(self, job_id: bytes) -> bool:
-        """The job is on this disk, as safely as the policy says."""
+        """Return whether the job is on this disk, as safely as the policy promises."""
         noted = self._noted.get(job_id)
         return noted is not None and noted.base <= self._journal.ready_position()
 
     # -- to clients ----------------------------------------------------------------------------------
 
     def check_added(self, job_id: bytes, copies: int) -> None:
-        """An ADDJOB is answered: our copy is safe, or there are enough others and ours was not counted.
+        """Check a reply to ADDJOB: this node's copy is safe, or there are enough others and it was not counted.
 
-        A job may also be done by then, as another node knows.
+        The job may also be done by then, and another node may know that.
         """
         if not self.is_kept(job_id):
             machine = self._machine
@@ -163,7 +163,7 @@ class DurabilityChecker:
         """Check a statement to a client or node that the job is done."""
         noted = self._noted.get(job_id)
         job = self._machine.broker.find(job_id)
-        # It may have gone with its ack, and the record of an ack be of another one that came later.
+        # The job may be gone with its ack, and the recorded ack may be a later one.
         said = [at for at in (noted.acked, noted.gone) if at != NOWHERE] if noted is not None else []
         if job is None:
             if noted is not None and noted.gone != NOWHERE:
@@ -172,7 +172,7 @@ class DurabilityChecker:
             self._check(job_id, min(said, default=NOWHERE), what)
 
     def check_delivered(self, job_id: bytes) -> None:
-        """A consumer gets the job."""
+        """Check the reply with which a consumer gets a job."""
         noted = self._noted.get(job_id)
         job = self._machine.broker.find(job_id)
         if job is None or job.is_delivered:
@@ -182,7 +182,7 @@ class DurabilityChecker:
     # -- to nodes ------------------------------------------------------------------------------------
 
     def check_frame(self, node: Node, frame: bytes) -> None:
-        """A frame leaves."""
+        """Check a frame that leaves."""
         journal = self._journal
         if journal.ready_position() >= journal.position or not journal.must_wait():
             return
@@ -204,7 +204,7 @@ class DurabilityChecker:
         elif kind == DELJOB:
             noted = self._noted.get(item[0])
             if item[1] and noted is not None and noted.gone != NOWHERE:
-                # The record of a canceled job stays while a lease of it may run: it goes after its collection.
+                # The record of a canceled job stays while a lease of it may run. It is dropped after its collection.
                 self._check(item[0], noted.gone if noted.canceled == NOWHERE else noted.canceled, "DELJOB")
         elif kind == YOURJOBS:
             for snapshot in item[2]:
@@ -218,7 +218,7 @@ class DurabilityChecker:
                     self._check_here(job.id, "the answer to YOURJOBS")
 
     def _was_held_for_a_moment(self, job_id: bytes) -> bool:
-        """Said of an ack that came and went within a turn, for which there are no records; those are of a later one."""
+        """Return whether an ack came and went within one turn. It has no record; recorded acks are later ones."""
         noted = self._noted.get(job_id)
         return (
             noted is not None
@@ -242,9 +242,9 @@ class DurabilityChecker:
     # -- the rule ------------------------------------------------------------------------------------
 
     def _check_here(self, job_id: bytes, what: str) -> None:
-        """Check a statement that the job is here, or was here then.
+        """Check a statement that the job is here, or was here at that time.
 
-        The job may be done and forgotten since, and its ack may come again.
+        Since then the job may be done and forgotten, and its ack may have come again.
         """
         noted = self._noted.get(job_id)
         if noted is not None:
@@ -259,11 +259,11 @@ class DurabilityChecker:
         ready = journal.ready_position()
         if position == NOWHERE or position > ready:
             if self._unwaited[0] <= position <= self._unwaited[1] and self._had_failure():
-                return  # Decisions of that time wait for no record, even if they leave after others that do.
+                return  # Decisions made during a disk fault wait for no record, even behind output that does.
             if not journal.must_wait():
                 journal_storage = self._machine.journal_storage
                 if journal_storage is not None and journal_storage.is_excused():
-                    return  # Commands that are allowed while the disk is in trouble need no disk (spec P5).
+                    return  # Commands that are allowed during a disk fault need no disk (spec P5).
                 raise RuleBrokenError(
                     "a disk without faults is well", f"{self._machine.name}: {journal.refusal_reason}", job_id
                 )

@@ -1,9 +1,10 @@
-"""Audit: at the end of a world, whether the event logs tell what became of every job.
+"""Audit: at the end of a world, the event logs must have the full history of every job.
 
-A client reads every log to its end, and the events are compared with those that the nodes wrote. The histories are put
-together as docs/events.md says, if no log was ever given up or lost its end in a power cut. Each job was added once, or
-never if its creator died and only another request with its key was told of it. It was delivered at least as often as
-consumers got it. It is over as the oracle says: completed if it was acknowledged, whatever else some node did to it.
+A client reads every log to its end, and the events are compared with those that the nodes wrote. If no log was given up
+or lost its end in a power cut, the histories are merged as docs/events.md says. Then each job must have been added
+once, or never if its creator died and only another request with its key got its id. It must have been delivered at
+least as often as consumers got it. Its end must be the one that the oracle knows: an acknowledged job is completed,
+whatever some node did to it.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 READ_MS: Final = 5_000
 STEP_MS: Final = 50
 COUNT: Final = 10_000
-# Shorter ones may be over before the ack.
+# A shorter TTL may be over before the ack.
 LONG_TTL_MS: Final = 600_000
 MOVES: Final = (MOVED, MOVED_INVISIBLE, MOVED_ERRORED)
 # The events of a job over all nodes: (code, version, node, seq) each.
@@ -44,7 +45,7 @@ History = list[tuple[int, int, bytes, int]]
 
 
 class EventAuditor(Connection):
-    """Reads one node's log from its first event to its last."""
+    """A client that reads one node's log from its first event to its last."""
 
     __slots__ = ("_question", "is_done")
 
@@ -54,15 +55,15 @@ class EventAuditor(Connection):
         self._question: Question | None = None
 
     def begin(self) -> None:
-        """Ask where the log stands."""
+        """Send EVENTS INFO, to learn which events the log has."""
         self.send([words("EVENTS", "INFO")], 1)
 
     def on_reply(self, reply: Any) -> None:
-        """Where it stands, lines, no more lines, or that some are gone."""
+        """Handle the state of the log, lines, the end of the lines, or the loss of some."""
         question = self._question
         if question is None:
             if isinstance(reply, Exception):
-                self.is_done = str(reply).startswith("NOLOG")  # LOADING, and its kin, are over before the end.
+                self.is_done = str(reply).startswith("NOLOG")  # LOADING and similar refusals end before the audit.
             else:
                 log_id, first_seq, _ = check_info(self.machine, reply)
                 self._ask(Question(self.machine, log_id, first_seq, COUNT))
@@ -90,7 +91,7 @@ class EventAuditor(Connection):
 
 
 def read_all(world: World) -> None:
-    """Every log that can be read, to its end; RuleBrokenError."""
+    """Read every readable log to its end. Raises RuleBrokenError."""
     auditors = []
     for machine in world.running():
         if machine.event_logs is not None:
@@ -109,7 +110,7 @@ def read_all(world: World) -> None:
 
 
 def is_complete(machine: Machine) -> bool:
-    """Return whether one log has all that this machine ever did."""
+    """Return whether one log has all events of this machine."""
     event_logs = machine.event_logs
     return (
         event_logs is not None
@@ -121,7 +122,7 @@ def is_complete(machine: Machine) -> bool:
 
 
 def histories(world: World) -> dict[bytes, History]:
-    """The events of all nodes, by job."""
+    """Return the events of all nodes, by job."""
     found: dict[bytes, History] = {}
     for machine in world.machines.values():
         if machine.event_logs is None:
@@ -135,7 +136,7 @@ def histories(world: World) -> dict[bytes, History]:
 
 
 def last_state(history: History) -> int:
-    """Where a job stands, by the documented order."""
+    """Return the state of a job, by the documented order."""
     code = max(history, key=_order)[0]
     return CODES[code][1]
 
@@ -145,7 +146,7 @@ def _order(event: tuple[int, int, bytes, int]) -> tuple[int, int, bytes, int]:
 
 
 def audit(world: World, oracle: Oracle) -> None:
-    """See the module; RuleBrokenError."""
+    """Audit the event logs of a world. Raises RuleBrokenError."""
     read_all(world)
     if not all(is_complete(machine) for machine in world.machines.values()):
         return
@@ -160,8 +161,8 @@ def audit(world: World, oracle: Oracle) -> None:
 def check_ends(promise: Promise, history: History) -> None:
     """Check that a job was canceled once, errored once per set of attempts, and moved once per command.
 
-    That holds while nothing was wrong. Spec Y4, Y8, MV5.
-    Two requests at two nodes at the same moment may both be first there.
+    The check needs a time without faults. Spec Y4, Y8, MV5. Two requests that reach two nodes at the same moment may
+    both count.
     """
     errors = max(1, promise.nacks) + promise.renewed
     for codes, most in (((CANCELED_EVENT,), promise.cancels), ((ERRORED_EVENT,), errors), (MOVES, promise.moves)):
@@ -173,16 +174,16 @@ def check_ends(promise: Promise, history: History) -> None:
 
 
 def check(promise: Promise, history: History) -> None:
-    """Check that the events tell the same of this job as the oracle; RuleBrokenError."""
+    """Check that the events of this job agree with the oracle. Raises RuleBrokenError."""
     codes = [event[0] for event in history]
     added = sum(code in ADDED_CODES for code in codes)
     if added > 1 or (not added and promise.asked is not None):
-        raise RuleBrokenError("every job is added once", f"{promise}: {added} times, by its events", promise.id)
+        raise RuleBrokenError("every job is added once", f"{promise}: {added} times by its events", promise.id)
     delivered = sum(code == DELIVERED for code in codes)
     if delivered < promise.delivered:
         raise RuleBrokenError(
             "every transition is in the log",
-            f"{promise} was delivered {promise.delivered} times, {delivered} by its events",
+            f"{promise} was delivered {promise.delivered} times, but {delivered} times by its events",
             promise.id,
         )
     if promise.settled_ack_ms and not promise.is_deleted and promise.ttl_ms >= LONG_TTL_MS:

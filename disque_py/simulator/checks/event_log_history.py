@@ -1,8 +1,8 @@
-"""The history of one event log: all that its node gave it, and all that readers were told.
+"""The history of one event log: all events that its node appended, and all events that readers got.
 
-The world sees what a node appends before the disk does, so it knows what a restart has to find again. After a kill that
-is all that was handed to the system; after a power cut it is all that a reader could have seen. Events that a cut took
-are cut off here, too. Other events get their numbers, and no reader may ever have seen the lost ones.
+The world sees an appended event before the disk does. So it knows which events a restart must find again. After a kill
+these are all events that were given to the system. After a power cut they are all events that a reader could have seen.
+Events that a cut took are removed here, too. Other events get their numbers, so no reader may have seen the lost ones.
 """
 
 from __future__ import annotations
@@ -17,28 +17,29 @@ DELIVERED_ATTEMPT_AT: Final = 4
 
 
 def job_of(event: Any) -> bytes:
-    """The job an event is of; empty: the node's."""
+    """Return the job of an event; empty for an event of the node."""
     job_id: bytes = event[1] if len(event) > FIELDS_OF_NODE else b""
     return job_id
 
 
 def version_of(event: Any) -> int:
-    """The version of the job that an event of a job tells."""
+    """Return the version of the job in a job's event."""
     version: int = event[2] if len(event) > FIELDS_OF_ADDED else VERSION_FIRST
     return version
 
 
 class Written:
-    """One log; see the module.
+    """The history of one log.
 
     node        id of the node that began it
-    first_seq   number of the first event the world has seen; earlier ones are unknown
-    events      from there on, in order; `ends` has the position behind each, `moments` its node's wall clock
-    lost_of     jobs of which events went with a process; a journal may have kept what they told of
-    durable     number of the first event that was not known to be on disk, when its process ended
-    safe        number of the first event that the end of its process may have cost
-    has_hole    events were noted while it was closed: no process may go on with it
-    told        the highest number below which readers were told that all can be read
+    first_seq   number of the first event that the world has seen; earlier ones are unknown
+    events      the events from there on, in order
+    ends, moments   for each event: the position behind it, and its node's wall clock
+    lost_of     jobs whose events were lost with a process; a journal may have kept these transitions
+    durable     number of the first event that was not known to be on disk when the process ended
+    safe        number of the first event that may have been lost with the process
+    has_hole    events were noted while the log was closed, so no process may continue it
+    told        the highest `next` of a reply: readers were told that all events below it can be read
     read        lines that readers got, by number
     """
 
@@ -63,11 +64,11 @@ class Written:
 
     @property
     def next_seq(self) -> int:
-        """Number of the next event."""
+        """Return the number of the next event."""
         return self.first_seq + len(self.events)
 
     def append(self, seq: int, events: list[Any], end: int, wall_ms: int) -> None:
-        """A node gives its log these; `end` is the position behind them."""
+        """Note events that a node appends to its log. `end` is the position behind them."""
         if seq != self.next_seq:
             raise RuleBrokenError(
                 "events have numbers without gaps", f"{seq} instead of {self.next_seq} in {self.log_id}"
@@ -87,11 +88,14 @@ class Written:
             seq += 1
 
     def cut(self, next_seq: int) -> int:
-        """A process goes on with it; what begins here is gone. How many that were. RuleBrokenError if it may not be."""
+        """Drop the events from `next_seq` on, because a process continues the log there. Return their number.
+
+        Raises RuleBrokenError if these events must not be lost.
+        """
         if next_seq < self.safe or next_seq < self.told:
             raise RuleBrokenError(
                 "events stay",
-                f"{self.log_id} ends at {next_seq}; readers were told of {self.told}, {self.safe} were safe",
+                f"{self.log_id} ends at {next_seq}; readers were told of {self.told}, safe were {self.safe}",
             )
         if next_seq > self.next_seq:
             raise RuleBrokenError(
@@ -105,20 +109,21 @@ class Written:
                 self.by_job[job_id].pop()
                 self.lost_of[job_id] = None
         del self.events[at:], self.moments[at:]
-        self.ends = [0] * at  # It was read back. The next process counts positions from 0 again.
+        self.ends = [0] * at  # All of these are on disk. The next process counts positions from 0 again.
         return lost
 
     def last_of(self, job_id: bytes, codes: tuple[int, ...]) -> int:
-        """Number of the last event of this job that has one of the codes; 0: there is none."""
+        """Return the number of the last event of this job with one of the codes; 0: there is none."""
         for seq in reversed(self.by_job.get(job_id, ())):
             if self.events[seq - self.first_seq][0] in codes:
                 return seq
         return 0
 
     def delivery_of(self, job_id: bytes, since: int, attempt: int) -> int:
-        """Number of the delivery that a client was told of: this attempt, or (0) the first one since it asked.
+        """Return the number of the event of a delivery: of this attempt, or with 0 of the first one since the request.
 
-        It may have been delivered again before the answer left. Else the last one there was; 0: none.
+        The job may have been delivered again before the reply left. If there is no such event, return the number of the
+        last delivery; 0: none.
         """
         events, first_seq = self.events, self.first_seq
         seqs = [seq for seq in self.by_job.get(job_id, ()) if events[seq - first_seq][0] == DELIVERED]
@@ -129,11 +134,11 @@ class Written:
         return (meant or seqs[-1:] or [0])[0]
 
     def end_of(self, seq: int) -> int:
-        """The position behind this event."""
+        """Return the position behind this event."""
         return self.ends[seq - self.first_seq]
 
     def check_line(self, seq: int, line: bytes) -> None:
-        """A reader got this line for this event; RuleBrokenError."""
+        """Check and note the line that a reader got for this event. Raises RuleBrokenError."""
         known = self.read.setdefault(seq, line)
         if known != line:
             raise RuleBrokenError("a number means one event", f"{seq} in {self.log_id}: {known!r} and {line!r}")

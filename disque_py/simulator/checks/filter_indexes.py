@@ -1,7 +1,7 @@
-"""Filters: indexes agree with a walk over the queue, and calm weather brings jobs to clients that wait with WHERE.
+"""Filters: indexes agree with a walk over the queue, and without faults jobs reach clients that wait with WHERE.
 
-`check_indexes` compares each complete index of a node with the jobs that are ready there (spec W2). `meet` plays, in
-good weather, clients without a time-out on one node, and jobs for some of them on another (spec W5, W6).
+`check_indexes` compares each complete index of a node with the jobs that are ready there (spec W2). `meet` is played
+without faults: clients without a timeout on one node, and jobs for some of them on another (spec W5, W6).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 QUEUE: Final = b"q0"
 COLOURS: Final = ("red", "green", "blue")
-# Jobs of one colour; for others there is no client, and they stay.
+# Colours that clients ask for. Jobs of other colours have no client, and stay.
 JOBS: Final = 3
 SETTLE_MS: Final = 1_500
 ARRIVED_MS: Final = 3_000
@@ -27,7 +27,7 @@ STEP_MS: Final = 100
 
 
 def check_indexes(machine: Machine) -> None:
-    """Compare each complete index with its queue; RuleBrokenError."""
+    """Compare each complete index with its queue. Raises RuleBrokenError."""
     broker: Broker = machine.broker
     for queue in broker.queues.values():
         filters = queue.filters
@@ -66,11 +66,11 @@ def check_indexes(machine: Machine) -> None:
 
 
 def check_pairs(entry: list[Any], pairs: dict[bytes, bytes], shown_at: int) -> None:
-    """Check that a job of a GETJOB with WHERE carries all pairs (spec W1); RuleBrokenError."""
+    """Check that a job of a GETJOB with WHERE has all pairs (spec W1). Raises RuleBrokenError."""
     meta = entry[shown_at]
     shown = dict(zip(meta[::2], meta[1::2], strict=True))
     if any(shown.get(name) != value for name, value in pairs.items()):
-        raise RuleBrokenError("a filter is kept", f"{entry[1]!r} has {meta}, and {pairs} were asked for", entry[1])
+        raise RuleBrokenError("a filter is kept", f"{entry[1]!r} has {meta}, but {pairs} were asked for", entry[1])
 
 
 class Picker(Connection):
@@ -84,7 +84,7 @@ class Picker(Connection):
         self.colour = colour
 
     def wait(self) -> None:
-        """Ask for it."""
+        """Send the GETJOB."""
         self.send([words("GETJOB", "WITHMETA", "WHERE", "colour", self.colour, "FROM", QUEUE)])
 
     def on_reply(self, reply: Any) -> None:
@@ -100,7 +100,7 @@ class Picker(Connection):
 
 
 def meet(simulation: Simulation) -> None:
-    """Play it, if there are two nodes; RuleBrokenError."""
+    """Play the check, if there are two nodes. Raises RuleBrokenError."""
     world = simulation.world
     machines = world.running()
     if len(machines) < 2:
@@ -115,7 +115,7 @@ def meet(simulation: Simulation) -> None:
     promises: list[tuple[Promise, str]] = []
     for at in range(2 * JOBS):
         if at == JOBS:
-            world.run(SETTLE_MS)  # So some jobs are there before the clients are known, others come later.
+            world.run(SETTLE_MS)  # Some jobs are added before the node knows the clients, others later.
         for colour in COLOURS:
             promise = simulation.oracle.add(QUEUE, 20, 60_000, 3_600_000, 1, world.now_ms)
             options = ("RETRY", 60, "TTL", 3_600, "REPLICATE", 1, "META", "colour", colour)

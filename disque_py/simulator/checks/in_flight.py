@@ -1,9 +1,9 @@
-"""Decisions of a node that other processes cannot see yet.
+"""In flight: decisions of a node that other processes can't see yet.
 
-Replies and messages wait for their records (node/output_commit.py), and leave long after they were decided. A job may
-be acknowledged between its delivery, or its hand-over, and the moment when that leaves the node. A node's knowledge is
-safe only when its disk has it: until then a crash may bring the state before back. A process that is stopped may be in
-the middle of a turn.
+Replies and messages wait for their records (node/output_commit.py), and leave long after they were decided. Between the
+decision about a delivery or a hand-over and its departure, the job may be acknowledged. A node's knowledge is safe only
+when it is on disk: until then, a crash may bring back the state before. A stopped process may be in the middle of a
+turn.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def unsent_jobs(machine: Machine) -> Iterator[bytes]:
 
 
 def unsafe_ms(machine: Machine) -> int:
-    """Since when (the world's time) there is something that a crash would take; now if there is nothing."""
+    """Return since when (the world's time) a crash would lose knowledge; the current time if it would lose none."""
     driver = machine.driver
     now_ms = since_ms = machine.now_ms()
     journal = driver.journal
@@ -57,7 +57,7 @@ def unsafe_ms(machine: Machine) -> int:
 
 
 def is_unsafe(machine: Machine) -> bool:
-    """Return whether there is something that the end of the process would take."""
+    """Return whether the end of the process would lose knowledge."""
     driver = machine.driver
     journal = driver.journal
     return journal is not None and (journal.has_unsynced or driver.is_open)

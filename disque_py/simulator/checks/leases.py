@@ -1,16 +1,16 @@
-"""Leases and acks, held against deliveries: while one stands, no consumer gets the job a second time.
+"""Leases and acks, compared with deliveries: during a lease and after an ack, no consumer gets the job again.
 
-Three rules look at each delivery, and at the nodes and links that it concerns, whatever happens elsewhere:
+Three rules look at each delivery, and only at the nodes and links that it concerns:
 
-* While a lease runs, its node lives, and its links to the other holders are whole, no holder that was told of the lease
-  delivers the job a second time.
-* A node that was linked to the node where an ACKJOB was answered, and that this node has known as a holder for a
-  second, delivers the job no more.
-* A node that comes back with a journal asks before it queues what ran out meanwhile: if a holder that it names knows of
-  the ack and is linked in time, the job is not delivered again.
+* A holder that was told of a lease does not deliver the job a second time, while the lease runs, its node lives, and
+  that node's links to the other holders are whole.
+* A node does not deliver a job after its ack, if it was linked to the node that answered the ACKJOB, and that node had
+  known it as a holder for a second.
+* A node that comes back with a journal asks before it queues jobs whose leases ran out meanwhile. If a holder that it
+  names knows of the ack and is linked in time, the job is not delivered again.
 
-An excuse names its job (a NACK or ENQUEUE is under way), its node (it was stopped, or its disk was in trouble), its
-link (a frame on it was lost, stuck or late) or the moment when a node lost what it knew.
+An exception concerns one job (a NACK or ENQUEUE is under way), one node (it was stopped, or its disk had a fault), one
+link (a frame was lost, stuck or late), or the moment when a node lost its knowledge.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ if TYPE_CHECKING:
     from disque_py.simulator.world.machine import Machine
     from disque_py.simulator.world.world import World
 
-# A reply that waits for a healthy disk, and the turns around it.
+# The time in which a reply waits for a disk without faults, and for the turns around it.
 TURNS_MS: Final = 200
-# Messages that were on their way before a lease began have come by then.
+# After this time, messages that were in transit when a lease began have arrived.
 SETTLED_MS: Final = 1_000
 # Clocks drift by half a percent at most.
 DRIFT_SHARE: Final = 100
-# A question, its answer, and the disks of both nodes.
+# Time for a question, its answer, and the disks of both nodes.
 HEARD_MS: Final = 1_000
 # Messages that name holders to a node, and the position of the set.
 NAMING: Final = {GOTACK: 1, HOLDERS: 1, LEFT: 3, SETACK: 1}
 
 
 class Lease:
-    """The last delivery of a job that a consumer saw; `told` are the ids of the holders that heard of it."""
+    """The last delivery of a job that a consumer saw. `told` has the ids of the holders that heard of it."""
 
     __slots__ = ("left_ms", "machine", "run", "seen_ms", "told")
 
@@ -67,7 +67,7 @@ class Return:
 
 
 class Leases:
-    """See the module.
+    """The checker of leases and acks.
 
     running   the last delivery of each job
     returns   by node, run and job
@@ -83,9 +83,9 @@ class Leases:
         self.named: dict[tuple[str, bytes, bytes], int] = {}
 
     def hear(self, sender: str, receiver: str, runs: list[list[Any]]) -> None:
-        """A node is about to read these: note the holders that are new to it, of jobs that it knows as done.
+        """Note holders that are new to a node, of jobs that it knows to be done, in messages that it will read.
 
-        HOLDERS comes from a node that has taken the job a moment ago, perhaps for the second time in another process.
+        HOLDERS comes from a node that got the job a moment ago, perhaps for the second time, in a new process.
         """
         broker = self._world.machines[receiver].broker
         taker = self._world.machines[sender].membership.table.me.id
@@ -104,7 +104,7 @@ class Leases:
                         self.named[receiver, job.id, node_id] = self._world.now_ms
 
     def delivered(self, machine: Machine, entries: list[Any]) -> None:
-        """A consumer got these; RuleBrokenError."""
+        """Check and note jobs that a consumer got. Raises RuleBrokenError."""
         for entry in entries:
             job_id = entry[1]
             promise = self._oracle.by_id.get(job_id)
@@ -127,7 +127,7 @@ class Leases:
         if not race_ms < passed_ms < lease.left_ms - lease.left_ms // DRIFT_SHARE - TURNS_MS:
             return
         if machine is not lease.machine and machine.membership.table.me.id not in lease.told:
-            return  # It was given the job by a holder, and the leasing node does not know that (spec L2).
+            return  # A holder gave the job to this node, and the leasing node does not know that (spec L2).
         since_ms = lease.seen_ms - SETTLED_MS
         if promise.freed_ms > since_ms or self._losses.mishap_ms > since_ms or lease.machine.runs != lease.run:
             return
@@ -142,7 +142,7 @@ class Leases:
             )
 
     def _is_whole(self, one: Machine, other: Machine, since_ms: int) -> bool:
-        """Nothing is wrong with the other node and the link to it."""
+        """Return whether the other node, and the link to it, have had no fault since this moment."""
         if one is other:
             return True
         return is_well(other, since_ms) and self._world.network.whole_since_ms(one, other) < since_ms
@@ -169,7 +169,7 @@ class Leases:
             )
 
     def loaded(self, machine: Machine) -> None:
-        """A node has read its journal."""
+        """Note the jobs that a node has after it has read its journal."""
         by_id = self._oracle.by_id
         for job in jobs_of(machine.broker):
             promise = by_id.get(job.id)
@@ -203,13 +203,13 @@ class Leases:
 
 
 def holder_ids(machine: Machine, job_id: bytes) -> list[bytes]:
-    """Return the ids of the nodes that this node knows as holders of the job; empty if it has no such job."""
+    """Return the ids of the holders of the job that this node knows; empty if it doesn't have the job."""
     job = machine.broker.find(job_id)
     return [] if job is None else [node.id for node in job.holders]
 
 
 def is_well(machine: Machine, since_ms: int) -> bool:
-    """Return whether a node has gone on without a pause, and without trouble of its disks, since this moment."""
+    """Return whether a node has run without a stop and without a disk fault since this moment."""
     journal_storage, event_logs = machine.journal_storage, machine.event_logs
     return (
         machine.is_up
@@ -221,7 +221,7 @@ def is_well(machine: Machine, since_ms: int) -> bool:
 
 
 def _left_ms(entry: list[Any], promise: Promise) -> int:
-    """How long the lease runs: as the client was told, or the job's RETRY."""
+    """Return how long the lease runs: the time in the reply, or else the job's RETRY."""
     if b"lease-ms" in entry:
         left_ms: int = entry[entry.index(b"lease-ms") + 1]
         return left_ms

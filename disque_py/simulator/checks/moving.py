@@ -1,8 +1,8 @@
-"""Moving: in good weather, while jobs stand still, tasks and changes do exactly as much as they say (spec MV1 to MV6).
+"""Moving: without faults, while jobs don't move otherwise, tasks change exactly the jobs that they report (MV1 to MV6).
 
-Each node gets jobs with as many copies as there are nodes for. Some are delayed. Then any node is asked to promote,
-to give jobs up and redrive them, to move some of them and all of them, and to purge them. After each command every node
-must count the same jobs in the queues, and no node may be missing.
+Each node gets jobs, some delayed, with copies on up to three nodes. Then one node after another is asked to promote
+jobs, to give jobs up and redrive them, to move some and then all of them, and to purge them. After each command every
+node must count the same jobs in the queues, and no node may be missing.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from disque_py.simulator.simulation import Simulation
     from disque_py.simulator.world.machine import Machine
 
-# No client of a plan uses them, so no job is left over in them.
+# No client of a plan uses these queues, so they have no other jobs.
 SOURCE: Final = b"source"
 TARGET: Final = b"target"
 READY: Final = 3
@@ -33,7 +33,7 @@ STATUSES: Final = (b"pending", b"invisible", b"errored")
 
 
 class Operator(Connection):
-    """A client that asks one thing after the other."""
+    """A client that sends one command after another."""
 
     __slots__ = ("replies",)
 
@@ -42,7 +42,7 @@ class Operator(Connection):
         self.replies: list[Any] = []
 
     def on_reply(self, reply: Any) -> None:
-        """Keep it."""
+        """Keep the reply."""
         self.replies.append(reply)
 
 
@@ -61,7 +61,7 @@ class Play:
             self._operators.append(operator)
 
     def ask(self, operator: Operator, *command: str | bytes | int) -> Any:
-        """Ask one node, and wait for the reply."""
+        """Send a command to one node, and wait for the reply."""
         operator.replies = []
         operator.send([words(*command)])
         end_ms = self._world.now_ms + ANSWERS_MS
@@ -72,7 +72,7 @@ class Play:
         return operator.replies[0]
 
     def do(self, expected: Any, *command: str | bytes | int) -> None:
-        """Ask the next node to do something; its reply, or the number of changed jobs, must be this."""
+        """Send a command to the next node. Its reply, or the number of changed jobs, must be `expected`."""
         self._turn += 1
         reply = self.ask(self._operators[self._turn % len(self._operators)], *command)
         if isinstance(reply, list) and reply and reply[0] == b"task":
@@ -85,11 +85,11 @@ class Play:
         self._world.run(SETTLE_MS)
 
     def each(self, *command: str | bytes | int) -> list[Any]:
-        """Ask all nodes the same."""
+        """Send a command to all nodes."""
         return [self.ask(operator, *command) for operator in self._operators]
 
     def ask_any(self, *command: str | bytes | int) -> Any:
-        """Ask the next node."""
+        """Send a command to the next node."""
         self._turn += 1
         return self.ask(self._operators[self._turn % len(self._operators)], *command)
 
@@ -120,7 +120,7 @@ class Play:
         return promise
 
     def play(self) -> None:
-        """Play it; RuleBrokenError."""
+        """Play all steps. Raises RuleBrokenError."""
         nodes = len(self._machines)
         copies = min(3, nodes)
         for machine in self._machines:
@@ -162,9 +162,10 @@ class Play:
         self.end()
 
     def _agree(self) -> bool:
-        """Whether all holders of each job know the same holders. On slow links further nodes were asked for copies.
+        """Return whether all holders of each job know the same holders. On slow links more nodes got copies.
 
-        Two holders may each believe to have the lowest id then, and an errored job counts on both (spec Z2).
+        Until the holders agree, two of them may both believe to have the lowest id. Then an errored job counts on both
+        (spec Z2).
         """
         sets: dict[bytes, set[bytes]] = {}
         for machine in self._machines:
@@ -175,7 +176,7 @@ class Play:
         return all(len(known) == 1 for known in sets.values())
 
     def _check_queue(self, job_id: bytes) -> None:
-        """Check that the holders which the acting node knows of know the queue. Others hear of it when it matters."""
+        """Check that all holders that the acting node knows have the new queue. Other holders learn it when needed."""
         found = [(machine, machine.broker.find(job_id)) for machine in self._machines]
         aware = {node.id for _, job in found if job is not None and job.state == QUEUED for node in job.holders}
         for machine, job in found:
@@ -195,5 +196,5 @@ def _delayed_of(machine: Machine) -> list[bytes]:
 
 
 def play(simulation: Simulation) -> None:
-    """Play it; RuleBrokenError."""
+    """Play the check. Raises RuleBrokenError."""
     Play(simulation).play()

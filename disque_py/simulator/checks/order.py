@@ -1,7 +1,7 @@
-"""Order: a job that was ready for a second is overtaken by 64 worse ones per node at most (spec F8).
+"""Order: at most 64 worse jobs per node overtake a job that has been ready for a second (spec F8).
 
-`OrderChecker` looks at all queues ten times a second, and at each delivery. `play` gives it something to see, in good
-weather: one node has urgent jobs and no clients, the others have worse jobs and clients that go on asking.
+`OrderChecker` looks at all queues ten times a second, and at each delivery. `play` makes a situation for it, without
+faults: one node has urgent jobs and no clients, and the others have worse jobs and clients that keep asking.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ LOOK_MS: Final = 100
 QUEUE: Final = b"q0"
 URGENT_JOBS: Final = 40
 WORSE_JOBS: Final = 250
-# A consumer of each node gets its jobs one by one, so often.
+# A consumer of each node fetches jobs one by one, with this pause.
 GAP_MS: Final = 8
 PLAY_MS: Final = 3_000
 
 
 class Ready:
-    """A job that waits on a node since a moment; `by` counts the worse jobs that each node delivered since."""
+    """A job that has waited on a node since a moment. `by` counts the worse jobs that each node delivered since."""
 
     __slots__ = ("by", "machine", "place", "since_ms")
 
@@ -43,7 +43,7 @@ class Ready:
 
 
 class OrderChecker:
-    """See the module. `most` is the highest count so far."""
+    """The checker of the order. `most` is the highest count so far."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -62,7 +62,7 @@ class OrderChecker:
         self.ready = ready
 
     def delivered(self, machine: Machine, job_id: bytes) -> None:
-        """A consumer of this node got the job; RuleBrokenError."""
+        """Note that a consumer of this node got a job. Raises RuleBrokenError."""
         mine = self.ready.pop(job_id, None)
         if mine is None:
             return
@@ -85,7 +85,7 @@ def _waits(ready: Ready, job_id: bytes) -> bool:
 
 
 class Eager(Connection):
-    """A client that fetches and acknowledges one job after the other."""
+    """A client that fetches and acknowledges one job after another."""
 
     __slots__ = ("_checker", "_simulation", "is_over")
 
@@ -114,7 +114,7 @@ class Eager(Connection):
 
 
 def play(simulation: Simulation) -> OrderChecker | None:
-    """Play it, if there are nodes enough; RuleBrokenError."""
+    """Play the check, if there are enough nodes. Raises RuleBrokenError."""
     world = simulation.world
     machines = world.running()
     if len(machines) < 2:
@@ -140,7 +140,7 @@ def play(simulation: Simulation) -> OrderChecker | None:
         world.run(LOOK_MS)
     for client in clients:
         client.is_over = True
-    world.run(READY_MS)  # A client that hung up at once would take its last ACKJOB along.
+    world.run(READY_MS)  # If a client hung up immediately, its last ACKJOB would be lost.
     for client in clients:
         if client.is_open:
             client.hang_up()

@@ -1,13 +1,14 @@
 """Pauses: a paused queue delivers nothing, and a pause that was ended everywhere is ended on every node.
 
-A claim begins when a node answers a PAUSE with `out` or `all`. From then on no consumer gets a job of this queue from
-this node. Deliveries that were decided before are excused: jobs in replies that wait for their record, and jobs under a
-token, which may be asked for again. A claim ends with the next PAUSE of the queue at this node, with a later one that
-another node tells it, and with FLUSHALL or RESET. It also ends with the process, unless the journal is sure to have it.
+A *claim* begins when a node answers a PAUSE with `out` or `all`. From then on no consumer may get a job of this queue
+from this node. Deliveries that were decided before are excused: jobs in replies that wait for their record, and jobs
+under a token, which a consumer may request again. A claim ends with the next PAUSE of the queue at this node, with a
+later one from another node, and with FLUSHALL or RESET. It also ends with the process, unless the journal is certain to
+have it.
 
-At the end, when the mesh is whole, the nodes agree on what was set with BCAST. The state with the latest version is
-in force on each of them, unless the node was asked for another one without BCAST. A process that was flushed may know
-no state of a queue: it learns of that with its next link.
+At the end, when the mesh is whole, the nodes must agree on states that were set with BCAST. On each node the state with
+the latest version is in force, unless the node got another state without BCAST. A process that was flushed may know no
+state of a queue; it learns the state with its next link.
 """
 
 from __future__ import annotations
@@ -23,17 +24,17 @@ if TYPE_CHECKING:
     from disque_py.simulator.world.world import World
 
 PAUSED_OUTPUT: Final = (b"out", b"all")
-# Commands after which a node may know nothing of a pause, or not from its journal.
+# Commands after which a node may have forgotten a pause, or its journal may lack it.
 FORGETFUL: Final = ("DEBUG", "RESET", "APPENDONLY")
 
 Command = tuple[str | bytes | int, ...]
 
 
 class Claim:
-    """One queue of one node, whose pause was answered.
+    """One queue of one node, for which the reply to a PAUSE was sent.
 
-    excused      ids of jobs that were on their way to consumers then
-    is_recorded  the journal has it
+    excused      ids of jobs that were on their way to consumers at that time
+    is_recorded  the journal has the pause
     """
 
     __slots__ = ("excused", "is_recorded")
@@ -44,11 +45,11 @@ class Claim:
 
 
 class Pauses:
-    """All claims; see the module.
+    """The checker of pauses.
 
-    claims   by node and queue
-    own      nodes and queues where a PAUSE without BCAST came last
-    flushed  nodes that had DEBUG FLUSHALL -> the run that did
+    claims   all claims, by node and queue
+    own      nodes and queues whose last PAUSE was without BCAST
+    flushed  nodes that had DEBUG FLUSHALL -> their run at that time
     """
 
     def __init__(self, world: World) -> None:
@@ -59,7 +60,7 @@ class Pauses:
         self.flushed: dict[str, int] = {}
 
     def asked(self, machine: Machine, command: Command) -> None:
-        """An operator's command is about to reach the node."""
+        """Note that an operator's command is about to reach the node."""
         words = _upper(command)
         if words[0] == "PAUSE":
             key = machine.name, _name(command)
@@ -74,7 +75,7 @@ class Pauses:
                 self.flushed[machine.name] = machine.runs
 
     def answered(self, machine: Machine, command: Command, reply: Any) -> None:
-        """Note the reply to a PAUSE. While others are under way, their order is unknown, and nothing is claimed."""
+        """Note the reply to a PAUSE. While other PAUSEs are under way, their order is unknown, so no claim begins."""
         if _upper(command)[0] != "PAUSE":
             return
         key = machine.name, _name(command)
@@ -85,7 +86,7 @@ class Pauses:
             self.claims[key] = Claim(excused, is_recorded=_is_recorded(machine))
 
     def heard(self, machine: Machine, items: list[Any]) -> None:
-        """Another node's states of queues are about to be read: (name, flags, version, node)."""
+        """Note another node's states of queues, which are about to be read: (name, flags, version, node)."""
         for name, flags, version_ms, version_node, *_ in items:
             known = machine.broker.pauses.versions.get(name)
             if known is None or (known[1], known[2]) < (version_ms, version_node):
@@ -94,7 +95,7 @@ class Pauses:
                     self.claims.pop((machine.name, name), None)
 
     def died(self, machine: Machine, *, power: bool) -> None:
-        """A process ends."""
+        """Note that a process ends."""
         journal_storage = machine.journal_storage
         for key in [key for key in self._asked if key[0] == machine.name]:
             del self._asked[key]
@@ -109,7 +110,7 @@ class Pauses:
             del self.claims[key]
 
     def delivered(self, machine: Machine, entries: list[Any]) -> None:
-        """A consumer got these; RuleBrokenError."""
+        """Check jobs that a consumer got. Raises RuleBrokenError."""
         for queue, job_id, *_ in entries:
             claim = self.claims.get((machine.name, queue))
             if claim is not None and job_id not in claim.excused:
@@ -118,7 +119,7 @@ class Pauses:
                 )
 
     def check_agreed(self) -> None:
-        """The mesh is whole, and has been for a while: one state everywhere; RuleBrokenError."""
+        """Check that all nodes have one state, after the mesh has been whole for a while. Raises RuleBrokenError."""
         running = self._world.running()
         latest: dict[bytes, tuple[tuple[int, bytes], int]] = {}
         for machine in running:

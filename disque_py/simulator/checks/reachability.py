@@ -1,8 +1,8 @@
-"""Reachability: in good weather a job soon comes to a client that waits for it, on whatever node that is.
+"""Reachability: without faults, a job soon reaches a client that waits for it, on any node.
 
-One node has no clients and gets the jobs. Two nodes have clients that wait. One of these two is stopped before it can
-answer a hint. The jobs that were offered to it must be offered to the other (spec I5), and not wait for the broadcast
-that comes every 30 seconds.
+One node has no clients and gets the jobs. Two nodes have waiting clients. One of these two is stopped before it can
+answer a hint. The jobs that were offered to it must be offered to the other node (spec I5). They must not wait for the
+broadcast that comes every 30 seconds.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 CLIENTS: Final = 3
 LEAST_NODES: Final = 3
-# For what was under way; then for a few messages on the slowest links, and the disks of nodes with journals.
+# Time for earlier work to end; then time for a few messages on the slowest links, and for the disks of journals.
 SETTLE_MS: Final = 1_500
 ARRIVED_MS: Final = 3_000
 TIMEOUT_MS: Final = SETTLE_MS + ARRIVED_MS + 2_000
@@ -26,7 +26,7 @@ QUEUE: Final = b"q0"
 
 
 class Waiter(Connection):
-    """One GETJOB that waits for one job."""
+    """A client with one GETJOB that waits for one job."""
 
     __slots__ = ("_simulation",)
 
@@ -35,11 +35,11 @@ class Waiter(Connection):
         self._simulation = simulation
 
     def wait(self) -> None:
-        """Ask for it."""
+        """Send the GETJOB."""
         self.send([words("GETJOB", "TIMEOUT", TIMEOUT_MS, "FROM", QUEUE)])
 
     def on_reply(self, reply: Any) -> None:
-        """The job, or that there was none; it is acknowledged."""
+        """Acknowledge the job, if there was one."""
         if isinstance(reply, list):
             oracle, now_ms = self._simulation.oracle, self.world.now_ms
             self.world.watcher.on_delivered(self.machine, reply)
@@ -49,7 +49,7 @@ class Waiter(Connection):
 
 
 def travel(simulation: Simulation) -> None:
-    """Play it, if there are nodes enough; RuleBrokenError."""
+    """Play the check, if there are enough nodes. Raises RuleBrokenError."""
     world = simulation.world
     machines = world.running()
     if len(machines) < LEAST_NODES:
@@ -80,7 +80,7 @@ def travel(simulation: Simulation) -> None:
                 *(promise.id for promise in promises if promise.id),
             )
         world.run(GAP_MS)
-    world.run(GAP_MS)  # A client that hung up at once would take its last ACKJOB along.
+    world.run(GAP_MS)  # If a client hung up immediately, its last ACKJOB would be lost.
     stopped.go_on()
     for waiter in waiters:
         if waiter.is_open:

@@ -1,18 +1,20 @@
-"""Checks of repairs: lost copies are replaced, and a replaced copy hears of the ack.
+"""Checks of repairs: lost copies are replaced, and the node with the new copy learns of the ack.
 
-`missing` tells a job with too few copies. In calm weather, after `repair-after` and the turns of its holders, there is
-none: every job has min(REPLICATE, nodes) copies that exist. Left out are jobs whose copies went without a suspicion:
-by DEBUG FLUSHALL, CLUSTER RESET, DELJOB, DEBUG LOADAOF, eviction, or with a leaving node that found no other. So are
-ASYNC jobs, whose copies may never have come, jobs whose ADDJOB was not answered by an id, and jobs of which a node of
-an older version is a holder. It can't be asked, so it counts (spec RC5), and it repairs nothing.
+`missing` finds a job with too few copies. Without faults, after `repair-after` and the turns of its holders, there must
+be none: every job has min(REPLICATE, nodes) copies that exist. Some jobs don't count:
 
-`RepairChecker` notes each copy that a repair made, and the processes that knew its node as a holder then. If one of
-them goes on and has forgotten the job as done, the copy must not live: its node was to be asked before. So no job is
-queued again on account of a repaired copy after its ack was answered everywhere.
+* jobs whose copies vanished without a suspicion: by DEBUG FLUSHALL, CLUSTER RESET, DELJOB, DEBUG LOADAOF or eviction,
+  or with a leaving node that found no other node;
+* ASYNC jobs, whose copies may never have arrived, and jobs whose ADDJOB was not answered with an id;
+* jobs with a holder of an older version. It can't be asked, so its copy counts (spec RC5), and it repairs nothing.
 
-That takes two failures within milliseconds, so hardly a seed shows it. `hear` therefore looks at the moment when a node
-ends a collection. A node that it named as a holder must have confirmed to it (spec RC7). For a job that came before it
-was away, every node that is linked still must have said something (spec RC8).
+`RepairChecker` notes each copy that a repair made, and the processes that knew its node as a holder at that time. If
+one of them still runs and has forgotten the job as done, the copy must not live: its node had to be asked before. So a
+repaired copy never puts a job into a queue after all holders knew the ack.
+
+That takes two failures within milliseconds, so hardly any seed shows it. Therefore `hear` checks the moment when a node
+ends a collection. A node that it named as a holder must have confirmed to it (spec RC7). For a job that is older than
+the node's absence, every linked node must have answered (spec RC8).
 """
 
 from __future__ import annotations
@@ -34,16 +36,16 @@ if TYPE_CHECKING:
     from disque_py.simulator.world.machine import Machine
     from disque_py.simulator.world.world import World
 
-# A job with less to live may be left alone, or end during the repair.
+# A job with less time to live may not be repaired, or may end during the repair.
 LIFE_MS_MIN: Final = 200_000
-# Messages that say so are on their way, or wait for a disk, for no longer.
+# The longest time for which such messages are in transit or wait for a disk.
 SAID_MS: Final = 3_000
 # Messages that may end a collection.
 ENDING: Final = frozenset((DELJOB, GOTACK, SETACK))
 
 
 class Repaired:
-    """A copy that a repair made: where, and the processes that knew of it; `wrong_ms`: since when it should be gone."""
+    """A copy that a repair made: its node, the processes that knew of it, and `wrong_ms`: when it had to be gone."""
 
     __slots__ = ("knowers", "machine", "wrong_ms")
 
@@ -54,10 +56,10 @@ class Repaired:
 
 
 class RepairChecker:
-    """Judges repaired copies; see the module.
+    """The checker of repaired copies.
 
     copies    id -> name of the node -> the copy there
-    excused   ids of jobs of which a copy went without a suspicion
+    excused   ids of jobs of which a copy vanished without a suspicion
     """
 
     def __init__(self, world: World, oracle: Oracle, losses: Losses) -> None:
@@ -71,16 +73,16 @@ class RepairChecker:
         self._evicted: dict[tuple[str, int, bytes], int] = {}
 
     def excuse(self, machine: Machine) -> None:
-        """A node is about to forget its jobs without being suspected."""
+        """Note that a node is about to forget its jobs without being suspected."""
         for job in jobs_of(machine.broker):
             self.excused[job.id] = None
 
     def gave_up(self, job_id: bytes) -> None:
-        """A leaving node gave its copy up, and found no other node for it."""
+        """Note that a leaving node dropped its copy, and found no other node for it."""
         self.excused[job_id] = None
 
     def copied(self, machine: Machine, job_id: bytes) -> None:
-        """A node was sent a copy by a repair."""
+        """Note that a repair sent a copy to a node."""
         job = machine.broker.find(job_id) if machine.is_up else None
         if job is None or job.state == ACKED:
             return
@@ -97,9 +99,9 @@ class RepairChecker:
             known.knowers += knowers
 
     def hear(self, sender: Machine, machine: Machine, runs: list[list[Any]]) -> None:
-        """A node is about to read these: note the nodes without which it may not end a collection."""
+        """Note, from messages that a node will read, which nodes must confirm before it may end a collection."""
         broker = machine.broker
-        # These are to be forgotten in any case, because they were never created. No collection ends.
+        # These jobs are forgotten in any case, because they were never created. No collection ends.
         aborted = dict.fromkeys([item[0] for run in runs if run[0] == DELJOB for item in run[1:] if item[1] is None])
         for job_id in aborted:
             for silent in self._silent.get((machine.name, machine.runs, job_id), ()):
@@ -114,7 +116,7 @@ class RepairChecker:
                     continue
                 said = confirmed_by(job)
                 work = job.work
-                # A node that left gave its copy up, and is no member any more: it says so instead of a confirmation.
+                # A node that left dropped its copy and is no longer a member. It says so instead of confirming.
                 left = [node for node in work.passed if node not in job.holders] if isinstance(work, Collection) else []
                 named = [node for node in broker.repairs.named.get(job, ()) if node not in said and node not in left]
                 linked: list[Node] = []
@@ -134,16 +136,16 @@ class RepairChecker:
                     known[1].clear()  # Another node has asked.
 
     def _ended(self, machine: Machine, key: tuple[str, int, bytes]) -> None:
-        """Judge a node that has read of an ack while some nodes had not confirmed to it."""
+        """Check a node that has read of an ack while some nodes had not confirmed to it."""
         named, linked = self._silent.pop(key)
         silent = [node for node in named if not node.flags & FORGOTTEN]
-        silent += [node for node in linked if node.is_linked]  # A link may have broken since the question.
+        silent += [node for node in linked if node.is_linked]  # Links may have broken since the question.
         _, run, job_id = key
         evicted = self._evicted.pop(key)
         if not silent or machine.runs != run or not machine.is_up or machine.broker.is_loading:
             return
         if machine.count("jobs_evicted") != evicted:
-            return  # It may have forgotten the record for lack of memory.
+            return  # It may have forgotten the record because it was short of memory.
         if machine.broker.is_leaving:
             return  # It may have passed the ack on to a node that stays, and this one collects it.
         promise = self._oracle.by_id.get(job_id)
@@ -151,12 +153,12 @@ class RepairChecker:
             return
         raise RuleBrokenError(
             "a collection waits for copies of repairs",
-            f"{machine.name} forgot {promise} as done, and had not heard from {silent[0].host}",
+            f"{machine.name} forgot {promise} as done, but had not heard from {silent[0].host}",
             job_id,
         )
 
     def look(self) -> None:
-        """Compare repaired copies with acks; RuleBrokenError."""
+        """Compare repaired copies with acks. Raises RuleBrokenError."""
         for job_id, copies in list(self.copies.items()):
             promise = self._oracle.by_id.get(job_id)
             if promise is None or not promise.ack_answered_ms:
@@ -176,7 +178,7 @@ class RepairChecker:
         elif now_ms - copy.wrong_ms > SAID_MS and self._world.traffic.oldest_ms() > copy.wrong_ms:
             raise RuleBrokenError(
                 "a repaired copy hears of the ack",
-                f"{promise}: all others have forgotten it as done, and it lives on {copy.machine.name}",
+                f"{promise}: all others have forgotten it as done, but it lives on {copy.machine.name}",
                 promise.id,
             )
 
@@ -207,7 +209,7 @@ class RepairChecker:
     # -- calm weather ------------------------------------------------------------------------------------
 
     def missing(self) -> str:
-        """Return a job that has too few copies, in calm weather; empty if there is none."""
+        """Return a line about a job that has too few copies without faults; empty if there is none."""
         up = self._world.running()
         if any(machine.count("jobs_evicted") for machine in up):
             return ""
@@ -230,12 +232,12 @@ class RepairChecker:
             if job_id in over or job_id in self.excused or promise is None or promise.is_deleted or promise.acked_ms:
                 continue
             if not promise.copies or not promise.answered_ms:
-                continue  # Of an ASYNC job a copy may never have arrived; an ADDJOB that failed deletes its copies.
+                continue  # Copies of ASYNC jobs may never have arrived. An ADDJOB that failed deletes its copies.
             if count < min(wanted[job_id], able):
-                return f"{promise} has {count} copies, {wanted[job_id]} are wanted, {able} nodes are there"
+                return f"{promise} has {count} copies; {wanted[job_id]} are wanted, and there are {able} nodes"
         return ""
 
 
 def _is_of(node: Node, sender: Machine) -> bool:
-    """Whether a message of this machine came from the node: also if the machine has a new id by now, after a reset."""
+    """Return whether a message of this machine came from the node, even if a reset has given it a new id since."""
     return node.host == sender.name

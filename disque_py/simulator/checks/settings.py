@@ -1,9 +1,10 @@
-"""Queue settings: an answered setting stays, and in the end all nodes have the same.
+"""Queue settings: an answered setting stays, and at the end all nodes have the same settings.
 
-A node that answers a QUEUE SET or RESET with OK has that version on its disk. From then on each start of the node finds
-it there, or a later version, until the node is told to forget everything (CLUSTER RESET).
+When a node answers a QUEUE SET or RESET with OK, its disk must have that version. From then on, each start of the node
+must find this version or a later one, until the node is told to forget everything (CLUSTER RESET).
 
-When the mesh is whole, all nodes have the same versions of all settings, and each node knows that of the others.
+When the mesh is whole, all nodes must have the same versions of all settings, and each node must know that the others
+have them.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ Command = tuple[str | bytes | int, ...]
 
 
 class SettingsChecker:
-    """The operators' commands that are under way, and the nodes that were told to forget."""
+    """The operators' commands that are under way, and the nodes that were told to forget everything."""
 
     def __init__(self) -> None:
         self._resets: dict[str, int] = {}
         self._asked: dict[tuple[str, Command], int] = {}
 
     def asked(self, machine: Machine, command: Command) -> None:
-        """An operator's command is about to reach the node."""
+        """Note that an operator's command is about to reach the node."""
         if command[:2] == ("CLUSTER", "RESET"):
             self._resets[machine.name] = self._resets.get(machine.name, 0) + 1
             machine.settings_disk.promised.clear()
@@ -38,7 +39,7 @@ class SettingsChecker:
             self._asked[machine.name, command] = self._resets.get(machine.name, 0)
 
     def answered(self, machine: Machine, command: Command, reply: Any) -> None:
-        """Note the reply to QUEUE SET or RESET; RuleBrokenError if the setting is not on the disk."""
+        """Note the reply to QUEUE SET or RESET. Raises RuleBrokenError if the setting is not on the disk."""
         if command[0] != "QUEUE":
             return
         resets = self._asked.pop((machine.name, command), -1)
@@ -52,13 +53,13 @@ class SettingsChecker:
             return  # There was nothing to reset.
         if item is None or not is_kept(disk.table(), item):
             raise RuleBrokenError(
-                RULE, f"{queue!r} {field!r} {value!r} of {machine.name} was answered, and is not on disk"
+                RULE, f"{queue!r} {field!r} {value!r} of {machine.name} was answered, but is not on disk"
             )
         disk.promised[queue, field] = item
 
 
 def check_kept(machine: Machine) -> None:
-    """A process has read its file: what was answered before is there; RuleBrokenError."""
+    """Check that a process's file has all settings that were answered before. Raises RuleBrokenError."""
     for item in machine.settings_disk.promised.values():
         if not is_kept(machine.broker.queue_settings, item):
             raise RuleBrokenError(RULE, f"{machine.name} has lost {item}")
@@ -76,7 +77,7 @@ def is_kept(table: QueueSettingsTable, item: Item) -> bool:
 
 
 def apart(world: World) -> str:
-    """Return two nodes with different settings, or one that does not know that another has the same; empty if none."""
+    """Return a line about nodes with different settings, or with unconfirmed ones; empty if there are none."""
     up = world.running()
     for machine in up:
         table = machine.broker.queue_settings

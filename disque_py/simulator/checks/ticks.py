@@ -1,10 +1,10 @@
-"""Ticks of schedules: one job per tick, in time, while nothing is wrong. Spec SD4, SD6.
+"""Ticks of schedules: one job per tick, in time, while there is no fault. Spec SD4, SD6.
 
-Two jobs of one tick break the rule if all nodes were linked, and no fault lasted, since a while before the first one
-was seen. Ticks of two generations are two ticks: a node fires those of the older one until it hears of the SET (spec
-SD5). A job's id says its key, and so its generation. A generation that no running node knows any more makes no job. A
-recorded tick must not fall on any node, unless a reset makes the node forget the schedule. A tick is recorded within
-seconds, although each node leaves it to those before it in rank.
+Two jobs of one tick break the rule if all nodes were linked without a fault since some time before the first job was
+seen. Ticks of two generations are two ticks: a node fires the ticks of the older one until it hears of the SET (spec
+SD5). A job's id contains its key, and so its generation. A generation that no running node knows any more must make no
+job. On no node may the last recorded tick fall, unless a reset makes the node forget the schedule. A tick must be
+recorded within seconds, although each node first leaves it to the nodes before it in rank.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ ONE_JOB: Final = "one job per tick"
 STALE: Final = "a schedule that was set anew fires no more"
 NEVER_FALLS: Final = "the last recorded tick never falls"
 IN_TIME: Final = "a tick is fired in time"
-# A tick may be tried by several nodes for so long after a fault.
+# For this time after a fault, several nodes may try to fire a tick.
 CALM_MS: Final = 5_000
-# The last node in rank waits four seconds longer than the first. An ADDJOB that is refused is tried every second.
+# The last node in rank waits four seconds longer than the first. A refused ADDJOB is repeated every second.
 LATE_MS: Final = 8_000
-# An ADDJOB that began before its node heard of a SET may go on for so long.
+# An ADDJOB that began before its node heard of a SET may go on for this time.
 STALE_MS: Final = ADD_MS + 1_000
 
 
 class Seen(NamedTuple):
-    """A job of a tick: when it was seen first, and whether nothing was wrong then."""
+    """A job of a tick: when it was first seen, and whether there was no fault then."""
 
     at_ms: int
     is_settled: bool
 
 
 class Tick(NamedTuple):
-    """A planned moment of one generation of a schedule; generation 0: no node was seen with it."""
+    """A planned moment of one generation of a schedule. Generation 0: no node was seen with the generation."""
 
     name: bytes
     generation: int
@@ -45,14 +45,14 @@ class Tick(NamedTuple):
 
 
 class Generation(NamedTuple):
-    """A definition: the queue of its jobs, and when a running node was seen with it last."""
+    """One definition of a schedule: the queue of its jobs, and when a running node last had it."""
 
     queue: bytes
     known_ms: int
 
 
 class TickBook:
-    """The jobs of all ticks, as far as they were seen on any node."""
+    """The jobs of all ticks that were seen on any node."""
 
     def __init__(self, world: World, oracle: Oracle) -> None:
         self.world = world
@@ -61,11 +61,11 @@ class TickBook:
         self.generations: dict[bytes, dict[int, Generation]] = {}
         self._ticks: dict[bytes, Tick] = {}
         self._last: dict[tuple[str, int, bytes, int], tuple[Schedule, int]] = {}
-        # Whether all nodes were linked, and none leaves, at each look since this moment.
+        # The moment since which, at each look, all nodes were linked and no node was leaving.
         self._whole_ms = world.now_ms
 
     def look(self) -> None:
-        """Look at the jobs and the schedules of all nodes; RuleBrokenError."""
+        """Look at the jobs and the schedules of all nodes. Raises RuleBrokenError."""
         is_settled = self.world.is_meshed() and not self._oracle.faults
         now_ms = self.world.now_ms
         if not is_settled or any(machine.broker.is_leaving for machine in self.world.running()):
@@ -93,7 +93,7 @@ class TickBook:
             for schedule in machine.broker.recurring.known.values():
                 key = (machine.name, machine.runs, schedule.name, schedule.progress.generation)
                 last_ms = schedule.progress.last_ms
-                # A node that is reset forgets the schedule, and may learn an older state of it first.
+                # After a reset, a node has forgotten the schedule, and may learn an older state of it first.
                 known_as, known_ms = self._last.get(key, (schedule, 0))
                 if known_as is schedule and last_ms < known_ms:
                     raise RuleBrokenError(NEVER_FALLS, f"{schedule.name!r} of {machine.name} went back to {last_ms}")
@@ -104,7 +104,7 @@ class TickBook:
                     raise RuleBrokenError(IN_TIME, f"{schedule.name!r} is {late_ms} ms late on {machine.name}")
 
     def tick_of(self, name: bytes, tick_ms: bytes, job_id: bytes) -> Tick:
-        """Return the tick whose key is said by the id of its job."""
+        """Return the tick whose key is in the id of its job."""
         chars = job_id[KEY_AT:KEY_END]
         for generation, (queue, _) in self.generations.get(name, {}).items():
             if key_chars(queue, b"%b%b:%d:%b" % (KEY_PREFIX, name, generation, tick_ms)) == chars:
@@ -112,7 +112,7 @@ class TickBook:
         return Tick(name, 0, tick_ms)
 
     def seen(self, tick: Tick, job_id: bytes, *, is_settled: bool) -> None:
-        """Note a job of a tick; RuleBrokenError if it is the second one, or its generation is over."""
+        """Note a job of a tick. Raises RuleBrokenError if it is the second one, or if its generation is over."""
         jobs = self.jobs.setdefault(tick, {})
         if job_id in jobs:
             return
@@ -123,7 +123,7 @@ class TickBook:
         if not is_calm or not all(each.is_settled for each in jobs.values()):
             return
         if len(jobs) > 1:
-            raise RuleBrokenError(ONE_JOB, f"{tick} has {sorted(jobs)}, and nothing was wrong", *jobs)
+            raise RuleBrokenError(ONE_JOB, f"{tick} has {sorted(jobs)}, though there was no fault", *jobs)
         known = self.generations.get(tick.name, {}).get(tick.generation)
         if known is not None and known.known_ms + STALE_MS < now_ms:
-            raise RuleBrokenError(STALE, f"{tick} has a job, and no node knows it since {known.known_ms} ms", job_id)
+            raise RuleBrokenError(STALE, f"{tick} has a job; no node has known it since {known.known_ms} ms", job_id)

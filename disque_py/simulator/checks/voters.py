@@ -1,13 +1,13 @@
-"""Voters: what they tell each other and the nodes that claim, held against the rules. Spec CL2, CL4, CL5.
+"""Voters: their messages to each other and to claiming nodes, compared with the rules. Spec CL2, CL4, CL5.
 
-The checker reads the messages between nodes (Network.tap), and the memory of a voter at the moment when a message of it
-is read. A node that asks itself sends no message, so it is not judged. A process that died meanwhile is not, either.
+The checker reads the messages between nodes (`Traffic.tap`), and a voter's memory at the moment when its message is
+read. A node that asks itself sends no message, so that is not checked. Nor are processes that died meanwhile.
 
-* A voter grants no claim of an older list than its own, or of one that it does not know.
-* A voter of a new list grants after a majority of the list before has told it everything.
-* A voter tells its grants to voters of the next list after it has stopped.
+* A voter grants no claim of a list that is older than its own, or that it does not know.
+* A voter of a new list grants only after a majority of the previous list has sent it all grants.
+* A voter sends its grants to voters of the next list only after it has stopped granting.
 * All lists of an epoch are the same list.
-* A node that did not claim a key itself, and only renewed the claim, takes nothing back when the renewal fails.
+* A node that only renewed a claim, and did not make it, takes nothing back when the renewal fails.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ Claimed = tuple[str, int, bytes, bytes, int]
 
 
 class Asked:
-    """A claim, or a request for a memory, that a voter has read.
+    """A question that a voter has read: a claim, or a request for its memory.
 
-    epoch        of the list that the question is about
-    was          epoch of the voter's list when it read the question
-    is_copying   of a request for a memory
-    runs         the process of the voter
+    epoch        the epoch of the list in the question
+    was          the epoch of the voter's list when it read the question
+    is_copying   True: the question is a request for the voter's memory
+    runs         the run of the voter
     """
 
     __slots__ = ("epoch", "is_copying", "runs", "was")
@@ -55,10 +55,10 @@ class Asked:
 
 
 class VoterChecker:
-    """All that voters were asked, and told.
+    """The questions to voters, and their answers.
 
-    asked     (the one that asks, voter, number) -> the question
-    told      (voter, epoch of its list) -> voters of the list before that told it everything
+    asked     (asking node, voter, number) -> the question
+    told      (voter, epoch of its list) -> voters of the previous list that sent it all their grants
     lists     (origin, epoch) -> list
     claimed   claims that a node sent, or has under way
     renewed   claims that a node renewed
@@ -81,7 +81,7 @@ class VoterChecker:
         }
 
     def hear(self, sender: str, receiver: str, runs: list[list[Any]]) -> None:
-        """A node is about to read these; RuleBrokenError."""
+        """Check messages that a node is about to read. Raises RuleBrokenError."""
         for run in runs:
             reader = self._readers.get(run[0])
             if reader is not None:
@@ -120,7 +120,7 @@ class VoterChecker:
         needed = previous.majority - (voter.membership.table.me.id in previous.voters)
         if len(told) < needed:
             raise RuleBrokenError(
-                COPIES_FIRST, f"{voter.name} of list {asked.epoch} granted a claim, and {list(told)} told it theirs"
+                COPIES_FIRST, f"{voter.name} of list {asked.epoch} granted a claim; only {list(told)} sent their grants"
             )
 
     def _on_release(self, claimant: Machine, voter: Machine, item: Any) -> None:
@@ -141,7 +141,7 @@ class VoterChecker:
         if asked is None or outcome != A_PAGE or not asked.is_copying:
             return
         if asked.runs == voter.runs and asked.was <= epoch_of(voter) <= asked.epoch:
-            raise RuleBrokenError(HAS_STOPPED, f"{voter.name} goes on with list {asked.epoch}, and told {reader.name}")
+            raise RuleBrokenError(HAS_STOPPED, f"{voter.name} goes on with list {asked.epoch}, but told {reader.name}")
         previous = reader.broker.claims.memory.previous
         if is_end and previous is not None and previous.epoch == asked.epoch:
             self.told.setdefault((reader.name, epoch_of(reader)), {})[voter.name] = None

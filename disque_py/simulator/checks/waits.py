@@ -1,12 +1,12 @@
 """Waits for the ends of jobs: WAITJOB tells the truth, and never hangs while nodes are linked. Spec RW1 to RW10.
 
-The oracle knows what clients did to a job, so it knows which ends may be told. An ACKJOB may have completed it, a
-CANCELJOB canceled it. A wait is judged at its answer. That a job is unknown is judged in any weather. A node may not
-say so if a node that it knows all the time has the job alive from the question to the answer, linked or not. All that
-depends on time is judged while nothing is wrong since the jobs were added. Then no end may be told without its result
-while a node has it.
+The oracle knows the requests of clients for a job, so it knows which ends a reply may name. An ACKJOB may have
+completed the job, and a CANCELJOB may have canceled it. A wait is checked when its reply comes. The reply that a job is
+unknown is always checked, faults or not: it is wrong if a node that the answering node knew all the time had the job
+alive from the request to the reply, linked or not. Rules that depend on time are checked if there was no fault since
+the jobs were added. Then a reply must not name an end without its result while a node has the result.
 
-In the end new waits begin for jobs of all kinds, without TIMEOUT. When all jobs are over each wait must be answered.
+At the end, new waits without TIMEOUT begin for jobs of all kinds. When all jobs are over, each wait must have a reply.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 TRUTH: Final = "WAITJOB tells the truth"
 HANGS: Final = "WAITJOB does not hang"
 RESULTS: Final = "a job has one result"
-# Jobs of this queue are acknowledged with a result. Its clients are waiters.
+# The queue of waiters (clients/waiters.py). Its jobs are acknowledged with a result.
 QUEUE: Final = b"w0"
-# Ends travel, and the statuses at a time-out are waited for half a second (spec RW8).
+# Messages about ends take time, and at a timeout a node waits half a second for statuses (spec RW8).
 HEARD_MS: Final = 1_000
 LATE_MS: Final = 3_000
 ANSWERED_MS: Final = 5_000
@@ -42,7 +42,7 @@ UNKNOWN: Final = b"unknown"
 
 
 class Asked:
-    """One WAITJOB: what was asked when, which known nodes had the jobs then, and whether all nodes were linked."""
+    """One WAITJOB: the request and its time, the known nodes that had the jobs then, and whether all were linked."""
 
     __slots__ = ("had", "ids", "is_any", "is_meshed", "machine", "run", "sent_ms", "timeout_ms")
 
@@ -65,7 +65,7 @@ class Asked:
 
 
 def _has(machine: Machine, job_id: bytes) -> bool:
-    """Whether a node has the job, and does not know that it is done."""
+    """Return whether a node has the job, and does not know that it is done."""
     if machine.broker.is_loading:
         return False
     job = machine.broker.find(job_id)
@@ -73,18 +73,18 @@ def _has(machine: Machine, job_id: bytes) -> bool:
 
 
 def _knows(machine: Machine, other: Machine) -> bool:
-    """Whether a node counts another one among those that may know a job. It does not count newcomers."""
+    """Return whether a node counts another one among the nodes that may know a job. Newcomers don't count."""
     node = machine.membership.table.find(other.membership.table.me.id)
     return node is not None and not node.is_newcomer and not node.flags & (HANDSHAKE | FORGOTTEN)
 
 
 class WaitBook:
-    """The ends of jobs as clients were told them.
+    """The ends of jobs in replies to clients.
 
     results   job -> the results that workers gave it
-    given_ms  job -> when the last of them was sent
-    told      job -> the result that a client was told
-    judged    ends that were judged
+    given_ms  job -> when the last of these was sent
+    told      job -> the result that a client got
+    judged    number of ends that were checked
     """
 
     def __init__(self, world: World, oracle: Oracle, node_timeout_ms: int) -> None:
@@ -97,12 +97,12 @@ class WaitBook:
         self.judged = 0
 
     def finishing(self, job_id: bytes, result: bytes) -> None:
-        """A worker is about to acknowledge a job with a result."""
+        """Note that a worker is about to acknowledge a job with a result."""
         self.results.setdefault(job_id, {})[result] = None
         self.given_ms[job_id] = self._world.now_ms
 
     def answered(self, asked: Asked, reply: Any) -> None:
-        """Take the answer of a WAITJOB; RuleBrokenError."""
+        """Check the reply to a WAITJOB. Raises RuleBrokenError."""
         if not isinstance(reply, list):
             return
         now_ms = self._world.now_ms
@@ -125,28 +125,28 @@ class WaitBook:
                     self._check_bare(asked, promise)
             elif asked.is_meshed and self._is_calm(promise) and 0 < promise.ack_answered_ms < asked.sent_ms - HEARD_MS:
                 if not promise.is_deleted and not promise.cancels:
-                    raise RuleBrokenError(TRUTH, f"{promise} is {status!r}, and it was acknowledged", job_id)
+                    raise RuleBrokenError(TRUTH, f"{promise} is {status!r}, but it was acknowledged", job_id)
 
     def _is_calm(self, promise: Promise) -> bool:
         return self._oracle.is_calm_since(promise)
 
     def _check_unknown(self, asked: Asked, promise: Promise, *, is_sure: bool) -> None:
-        """A node said that no node has the job. At a time-out it says so, too, if it does not know better."""
+        """Check the reply that a job is unknown. At a timeout, a node also gives it if it doesn't know better."""
         if not is_sure or asked.machine.runs != asked.run:
             return
         for machine, run in asked.had[promise.id]:
             is_there = machine.is_up and machine.runs == run and _has(machine, promise.id)
             if is_there and _knows(asked.machine, machine):
-                raise RuleBrokenError(TRUTH, f"{promise} is unknown, and {machine.name} has it", promise.id)
+                raise RuleBrokenError(TRUTH, f"{promise} is unknown, but {machine.name} has it", promise.id)
         if not asked.is_meshed or not self._is_calm(promise) or promise.is_deleted or not promise.retry_ms:
             return
-        # Its end is remembered for a while (spec RW5).
+        # The end of a job is remembered for a while (spec RW5).
         ended_ms = promise.acked_ms or self._world.now_ms
         if self._world.now_ms < ended_ms + self._kept_ms - HEARD_MS and not self._may_have_ended(promise):
-            raise RuleBrokenError(TRUTH, f"{promise} is unknown, and was there", promise.id)
+            raise RuleBrokenError(TRUTH, f"{promise} is unknown, but existed", promise.id)
 
     def _may_have_ended(self, promise: Promise) -> bool:
-        """Whether the job may be over in another way than by an ACKJOB."""
+        """Return whether the job may have ended in another way than by an ACKJOB."""
         has_died = may_have_died(promise, self._world.now_ms)
         has_errors = promise.is_limited or promise.nacks
         return bool(promise.cancels or has_errors or promise.is_deleted) or has_died
@@ -159,35 +159,37 @@ class WaitBook:
             b"expired": may_have_died(promise, self._world.now_ms) or not promise.retry_ms,
         }[status]
         if not may_be:
-            raise RuleBrokenError(TRUTH, f"{promise} is told to be {status!r}", promise.id)
+            raise RuleBrokenError(TRUTH, f"the status of {promise} in a reply is {status!r}", promise.id)
         known = self.results.get(promise.id, {})
         if result is not None and result not in known:
-            raise RuleBrokenError(RESULTS, f"{promise} has {result!r}, and workers gave {list(known)}", promise.id)
-        # Two nodes may hear of two results at the same moment. Soon both have the same.
+            raise RuleBrokenError(RESULTS, f"{promise} has {result!r}, but workers gave {list(known)}", promise.id)
+        # Two nodes may get two results at the same moment. Soon both have the same one.
         is_old = self._world.now_ms > self.given_ms.get(promise.id, 0) + HEARD_MS
         if result is not None and is_old and self._is_calm(promise):
             told = self.told.setdefault(promise.id, result)
             if told != result:
-                raise RuleBrokenError(RESULTS, f"{promise} has {result!r}, and {told!r} was told", promise.id)
+                raise RuleBrokenError(
+                    RESULTS, f"{promise} has {result!r}, but an earlier reply had {told!r}", promise.id
+                )
 
     def _check_bare(self, asked: Asked, promise: Promise) -> None:
-        """A client was told that a job is completed, and no result. Spec RW10."""
+        """Check the reply that a job is completed without a result. Spec RW10."""
         if promise.is_plain or not asked.is_meshed or not self._is_calm(promise):
             return
         for machine in self._world.running():
             kept = machine.broker.results.get(promise.id)
             if kept is not None and _knows(asked.machine, machine):
-                raise RuleBrokenError(RESULTS, f"{promise} was told without {kept!r} of {machine.name}", promise.id)
+                raise RuleBrokenError(RESULTS, f"{promise}: the reply lacks {kept!r} of {machine.name}", promise.id)
 
     def check_waiting(self, asked: Asked) -> None:
-        """A wait goes on at a node that lives; RuleBrokenError if it should be over."""
+        """Check a wait that goes on at a node that lives. Raises RuleBrokenError if it should be over."""
         now_ms = self._world.now_ms
         promises = [self._oracle.by_id[job_id] for job_id in asked.ids]
         since = min(promises, key=_added_ms)
         if asked.machine.is_stopped or not asked.is_meshed or not self._is_calm(since):
             return
         if asked.timeout_ms and now_ms > asked.sent_ms + asked.timeout_ms + LATE_MS:
-            raise RuleBrokenError(HANGS, f"{asked.timeout_ms} ms were over {LATE_MS} ms ago", *asked.ids)
+            raise RuleBrokenError(HANGS, f"the timeout of {asked.timeout_ms} ms ended {LATE_MS} ms ago", *asked.ids)
         over = [0 < promise.ack_answered_ms < now_ms - LATE_MS and not promise.is_deleted for promise in promises]
         if now_ms > asked.sent_ms + LATE_MS and (any(over) if asked.is_any else all(over)):
             raise RuleBrokenError(HANGS, f"{asked.ids} were done {LATE_MS} ms ago", *asked.ids)
@@ -198,7 +200,7 @@ def _added_ms(promise: Promise) -> int:
 
 
 class Waiter(Connection):
-    """A client that waits once, in the end."""
+    """A client that waits once, at the end."""
 
     __slots__ = ("asked", "book", "is_answered")
 
@@ -213,7 +215,7 @@ class Waiter(Connection):
         self.send([self.asked.request()])
 
     def on_reply(self, reply: Any) -> None:
-        """Judge it."""
+        """Check the reply."""
         self.is_answered = True
         if isinstance(reply, Exception) and not str(reply).startswith("ERR not while node"):
             raise RuleBrokenError("no odd errors", f"{reply!r} in good weather")
@@ -221,7 +223,7 @@ class Waiter(Connection):
 
 
 class LastWaits:
-    """Waits that begin before the jobs that are left are taken, and end with them."""
+    """The last waits: they begin before the remaining jobs are drained, and end with them."""
 
     def __init__(self, phase: LivenessPhase, book: WaitBook) -> None:
         self._phase = phase
@@ -229,10 +231,10 @@ class LastWaits:
         self._waits: list[Waiter] = []
 
     def begin(self) -> None:
-        """Let clients of each node wait for some jobs that are left, and for some that are over."""
+        """Let clients of each node wait for some remaining jobs, and for some that are over."""
         world, oracle = self._phase.world, self._phase.simulation.oracle
         if self._phase.simulation.targets.has_losses:
-            # An answer may have vanished, and no link broke: its node does not ask again while a client waits for it.
+            # A vanished answer broke no link, and its node does not ask again while a client waits.
             for connection in list(world.connections):
                 if isinstance(connection, Line) and connection.is_patient:
                     connection.hang_up()
@@ -249,7 +251,7 @@ class LastWaits:
                     self._waits.append(wait)
 
     def finish(self) -> None:
-        """Check that all waits have ended, also those that began in the weather; RuleBrokenError."""
+        """Check that all waits have ended, including those that began before this phase. Raises RuleBrokenError."""
         self._phase.until(HANGS, ANSWERED_MS, lambda: not self._hanging(), lambda: "; ".join(self._hanging()[:3]))
         for wait in self._waits:
             if wait.is_open:

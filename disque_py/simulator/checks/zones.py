@@ -1,8 +1,9 @@
-"""Zones: copies that a reply promises in zones or in a data centre, and a rebalance in good weather.
+"""Zones: copies that a reply promises in zones or in a data centre, and a rebalance without faults.
 
-`Asked` is what was there when a producer asked. At the reply the nodes are counted that have the job, know it as done,
-or lost their memory since then. A REPLICATE QUORUM needs a majority of the data centre among these, and ZONES n so many
-zones (spec ZN3, ZN4). `play` fills one node, asks any node for a rebalance, and takes all jobs (spec ZN7, ZN8).
+`Asked` is the state at the moment of a producer's request. At the reply, these nodes count: nodes that have the job,
+know it to be done, or have lost their memory since. For REPLICATE QUORUM they must include a majority of the data
+centre, and for ZONES n nodes of n zones (spec ZN3, ZN4). `play` fills one node, sends a rebalance to any node, and
+takes all jobs (spec ZN7, ZN8).
 """
 
 from __future__ import annotations
@@ -29,14 +30,14 @@ ROUNDS_MAX: Final = 30
 
 
 def zone_of(machine: Machine) -> tuple[str, str]:
-    """Return the zone of a node, as its settings have it."""
+    """Return the zone of a node, from its settings."""
     return machine.settings.get("datacenter", ""), machine.settings.get("zone", "")
 
 
 class Asked:
     """An ADDJOB that waits for its copies.
 
-    zone_count   zones that must have one; 0: the copies are a quorum
+    zone_count   number of zones that must have a copy; 0: the copies are a quorum
     """
 
     __slots__ = ("machine", "promise", "quorum", "runs", "zone_count")
@@ -49,16 +50,16 @@ class Asked:
         self.quorum = quorum_at(machine)
 
     def most_copies(self) -> int:
-        """Return on how many nodes the job may have to be. Where zones are missing it waits for ever."""
+        """Return the number of nodes that may have to have the job. If zones are missing, it waits for ever."""
         if not self.zone_count:
             return max(self.quorum, quorum_at(self.machine))
         there = {zone_of(other) for other in self.machine.world.running() if not other.broker.is_leaving}
         return self.promise.copies if len(there) >= self.zone_count else sys.maxsize
 
     def check(self, world: World, job_id: bytes) -> None:
-        """Count the copies at the reply. RuleBrokenError."""
+        """Count the copies at the reply. Raises RuleBrokenError."""
         if self.promise.acked_ms or self.promise.cancels:
-            return  # A holder queued it meanwhile. A producer whose job is over is told its id, however few had it.
+            return  # A holder queued it meanwhile. Once a job is over, its producer gets the id, with any copies.
         holders = [machine for machine in world.machines.values() if self._may_have(machine, job_id)]
         if self.zone_count:
             found = {zone_of(machine) for machine in holders}
@@ -77,12 +78,12 @@ class Asked:
 
     def _may_have(self, machine: Machine, job_id: bytes) -> bool:
         if not machine.is_up or self.runs.get(machine.name) != machine.runs:
-            return True  # It may have confirmed the copy before it lost its memory.
+            return True  # The node may have confirmed the copy before it lost its memory.
         return machine.broker.find(job_id) is not None or job_id in machine.broker.tombstones
 
 
 def quorum_at(machine: Machine) -> int:
-    """Return the majority of the node's data centre, by its table and the true places of the nodes."""
+    """Return the size of a majority of the node's data centre, by its table and the nodes' true places."""
     if not machine.is_up:
         return 0
     here = zone_of(machine)[0]
@@ -98,7 +99,7 @@ def quorum_at(machine: Machine) -> int:
 
 
 def play(simulation: Simulation) -> None:
-    """Fill one node, rebalance, and take all jobs. RuleBrokenError."""
+    """Fill one node, rebalance, and take all jobs. Raises RuleBrokenError."""
     world = simulation.world
     machines = world.running()
     if not any(client.kind == "placer" for client in simulation.plan.clients) or len(machines) < 2:
@@ -106,7 +107,7 @@ def play(simulation: Simulation) -> None:
     if any(machine.broker.memory_level > 1 for machine in machines):
         return
     if any(machine.broker.cluster.eldest is not None and older_node(machine.broker, FLOWS) for machine in machines):
-        return  # The command waits for an upgrade.
+        return  # The command is refused until all nodes are upgraded.
     scene = Play(simulation)
     first = machines[simulation.plan.seed % len(machines)]
     for _ in range(JOBS):
@@ -124,10 +125,10 @@ def play(simulation: Simulation) -> None:
         world.run(SETTLE_MS)
         if len(taken) >= JOBS:
             break
-        # A GETJOB that finds too few asks other nodes. Such jobs are on their way to a node that was asked before.
+        # A GETJOB that finds too few jobs asks other nodes. Some jobs may still be in transit to an earlier node.
         jobs_of_each = [scene.ask_any("GETJOB", "TIMEOUT", SETTLE_MS, "COUNT", JOBS, "FROM", QUEUE)]
     if len(taken) != JOBS or len(set(taken)) != JOBS:
-        text = f"{len(taken)} deliveries of {len(set(taken))} jobs, of {JOBS}"
+        text = f"{len(taken)} deliveries of {len(set(taken))} jobs; {JOBS} were added"
         raise RuleBrokenError("a rebalance delivers nothing twice", text)
     if lengths != sorted(part + (place < left) for place in range(len(machines))):
         raise RuleBrokenError("a rebalance makes equal parts", f"{lengths} of {JOBS} jobs")

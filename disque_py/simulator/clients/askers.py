@@ -1,7 +1,7 @@
-"""Askers: operators who ask one node about all of them, in any weather (spec Z1).
+"""Askers: operators who ask one node about all nodes, in any weather (spec Z1).
 
-The figures of bad weather say nothing, for jobs are on their way and nodes are missing. So an asker checks only the
-shape of a reply. checks/counting.py checks figures in good weather.
+During faults the figures mean nothing, because jobs are in transit and nodes are missing. So an asker checks only the
+form of a reply. checks/counting.py checks the figures without faults.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ EVERY_MS: Final = 250
 
 
 class Asker(Actor):
-    """Asks with CLUSTER and JOBID, and hangs up now and then before the answer is there."""
+    """An operator that uses CLUSTER and JOBID, and sometimes hangs up before the reply."""
 
     def act(self) -> int:
-        """A question."""
+        """Send a question."""
         line = self.reach()
         if line is None:
             return RECONNECT_MS

@@ -1,8 +1,9 @@
 """Clients of attempts: producers that limit the deliveries of their jobs, and consumers that give up on jobs.
 
-A *limited producer* adds jobs with ATTEMPTS and BACKOFF. A *quitter* consumes jobs by the number of their delivery: it
-acknowledges with ATTEMPT, gives back with a delay or a reason, gives up with FINAL, and cancels on any node. It sends
-some of these twice. The oracle counts deliveries against ATTEMPTS (oracle.py). The audit of events counts the ends.
+A *limited producer* adds jobs with ATTEMPTS and BACKOFF. A *quitter* is a consumer that uses the number of the
+delivery. It acknowledges with ATTEMPT, gives jobs back with a delay or a reason, gives up with FINAL, and cancels at
+any node. It sends some of these commands twice. The oracle compares deliveries with ATTEMPTS (oracle.py). The audit of
+events counts the ends.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ if TYPE_CHECKING:
 LIMITS: Final = (1, 1, 2, 3)
 RETRIES_S: Final = (1, 1, 2, 3)
 BACKOFFS: Final = ("", "", "fixed:300:300", "linear:100:900", "exponential:50:2000:50")
-# Of an entry of GETJOB WITHLEASE: queue, id, body, "lease-ms", ms, "attempt", number.
+# Indexes in an entry of GETJOB WITHLEASE: queue, id, body, "lease-ms", ms, "attempt", number.
 ATTEMPT_AT: Final = 6
 
 
 class LimitedProducer(Producer):
-    """Adds jobs that may be delivered a few times only."""
+    """A producer of jobs that may be delivered only a few times."""
 
     def _addjob(self, machine: Machine) -> tuple[Request, Callable[[Any, Any], None], Any]:
         rng = self.rng
@@ -42,7 +43,7 @@ class LimitedProducer(Producer):
 
 
 class Quitter(Consumer):
-    """Gives up on many of its jobs, in every way there is."""
+    """A consumer that gives up on many of its jobs, in all possible ways."""
 
     def act(self) -> int:
         """Fetch, if the last fetch is over."""
@@ -100,6 +101,6 @@ class Quitter(Consumer):
         line.ask([(words(*command), self._ended, promise)], self.travel())
 
     def _ended(self, reply: Any, promise: Promise) -> None:
-        # 0 says nothing: an older delivery, or a job that is over.
+        # The reply 0 proves nothing: it was an older delivery, or the job is over.
         if reply == 1:
             self.oracle.acknowledged(promise, self.world.now_ms)

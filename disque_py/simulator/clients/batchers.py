@@ -1,7 +1,7 @@
 """Batchers: producers that add jobs to batches, close these, and ask for their counts. Spec BT1 to BT6.
 
-All of them add to the same few batches, on any node. One of them closes a batch, and tries again elsewhere until that
-is answered. checks/batches.py holds the answers against the rules.
+All batchers add to the same few batches, at any node. One of them closes a batch, and repeats that at other nodes until
+it gets a reply. checks/batches.py checks the replies.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ class Batcher(Actor):
         self._count = 0
 
     def begin(self) -> None:
-        """Start acting, and looking."""
+        """Start to act, and to check regularly."""
         super().begin()
         self.world.later(LOOK_MS, self._look)
         self.world.later(CLOSE_AGAIN_MS, self._close_again)
 
     def end(self) -> None:
-        """Close all batches, so that they come to an end."""
+        """Close all batches, so that they can end."""
         super().end()
         for name in self.book.open_names():
             self._close(name)
@@ -61,7 +61,7 @@ class Batcher(Actor):
         if line is None:
             return RECONNECT_MS
         if rng.random() < 0.1:
-            line.hang_up()  # The next request goes to any node.
+            line.hang_up()  # The next request may go to another node.
             return RECONNECT_MS
         if line.outstanding < OUTSTANDING_MAX:
             self._act(line)
@@ -116,7 +116,7 @@ class Batcher(Actor):
     # -- the end of a batch ----------------------------------------------------------------------------
 
     def _close(self, name: bytes) -> None:
-        """Close a batch; `_close_again` repeats that until it is answered."""
+        """Close a batch. `_close_again` repeats that until there is a reply."""
         self._closing[name] = None
         self.book.closing(name)
         line = self._side
@@ -139,7 +139,7 @@ class Batcher(Actor):
             if self._side.outstanding:
                 self.world.later(CLOSE_AGAIN_MS, self._close_again)
                 return
-            self._side.hang_up()  # The node does not know the batch, or does not answer: any other one may.
+            self._side.hang_up()  # The node doesn't know the batch, or doesn't answer. Try any other node.
         for name in list(self._closing):
             if any(promise.answered_ms for promise in self.book.by_name[name].jobs):
                 self._close(name)

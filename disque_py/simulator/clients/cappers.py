@@ -1,7 +1,8 @@
-"""Cappers: operators who set `max-running` and `rate` of queues, and take them away again. Spec CP1 to CP5.
+"""Cappers: operators who set `max-running` and `rate` of queues, and remove them again. Spec CP1 to CP5.
 
-One of the queues has plain jobs. In plans with claims the queues of these get caps, too, by the value under which their
-jobs need a claim, or by no value. So the slot of a cap is taken before a claim, and given back when the claim fails.
+One of the queues has plain jobs. In plans with claims, the queues of claim workers get caps, too: per value for which
+their jobs need a claim, or for the whole queue. This tests that a slot is taken before a claim, and returned when the
+claim fails.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ RUNNING: Final = (1, 2, 5)
 RATES: Final = ("none", "none", "50/1s", "200/2s")
 NAMES_BY: Final = ("", "", "user", "carrier")
 END: Final = ("max-running", 0, "rate", "none", "max-running-by", "", "rate-by", "")
-# They send a TOKEN again, and that is no delivery.
+# Clients that repeat a TOKEN, which is no delivery.
 REPEATING: Final = ("fetcher", "filtered consumer")
 
 
 class Capper(Actor):
-    """One operator, on any node."""
+    """One operator, who uses any node."""
 
     def __init__(self, world: World, oracle: Oracle, plan: Plan, client: ClientPlan) -> None:
         super().__init__(world, oracle, plan, client)
@@ -40,7 +41,7 @@ class Capper(Actor):
         self._names: list[bytes | str] = [self.queues[0], *(SETTINGS if "claim worker" in kinds else ())]
 
     def act(self) -> int:
-        """Count leases, and now and then change the cap."""
+        """Count leases, and sometimes change the cap."""
         self.book.look()
         if self.is_set and self.rng.random() > CHANGE_SHARE:
             return LOOK_MS
@@ -55,7 +56,7 @@ class Capper(Actor):
         return LOOK_MS
 
     def end(self) -> None:
-        """Take the caps away, so that the work comes to an end."""
+        """Remove the caps, so that all work can end."""
         super().end()
         self._clear()
 
@@ -75,5 +76,5 @@ class Capper(Actor):
         self.line.ask([(request, self._answered, settings)], self.travel())
 
     def _answered(self, reply: Any, settings: tuple[str | int, ...]) -> None:
-        """Note that the cap changed at this time, too: nodes heard of it up to now."""
+        """Note that the cap changed at this time, too: nodes may have learned of it until now."""
         self.book.changed_ms = self.world.now_ms

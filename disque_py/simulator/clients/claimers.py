@@ -2,8 +2,8 @@
 
 A *claim producer* sets up three queues: an exclusive one, one with `assign quorum`, and one with both. It adds jobs of
 few values. A *claim worker* takes jobs from any node, works for a while, and ends each delivery in one of many ways: at
-the same node or at another one, with its fence or without. It lets some leases run out. After some of these it comes
-late with an ACKJOB that names its fence. checks/claims.py holds the answers against the rules.
+the same node or at another one, with its fence or without. It lets some leases run out. After some of these it sends a
+late ACKJOB with its fence. checks/claims.py checks the replies.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ USERS: Final = ("u0", "u0", "u1", "u2")
 RETRIES_MS: Final = (400, 1_000, 2_500)
 LIMITS: Final = (0, 1, 2, 4)
 EVERY_MS: Final = 60
-# A worker stops when WORKING is answered so, and its claim may end then. Spec EX5.
+# After such a reply to WORKING, a worker stops, and its claim may end. Spec EX5.
 STOPS: Final = ("NOJOB", "CANCELED")
-# Deliveries that a worker forgets and acknowledges late: so many of all, and so long after the lease, on average.
+# Deliveries that a worker forgets and acknowledges late: their share, and the mean time after the lease.
 LATE_SHARE: Final = 0.07
 LATE_MS: Final = 400
-# Where clocks drift a worker goes to another node so often.
+# In plans with clock drift: the share of requests that a worker sends to another node.
 HOP_SHARE: Final = 0.5
-# Of an entry of GETJOB WITHLEASE: queue, id, body, "lease-ms", ms, "attempt", number, "fence", number.
+# Indexes in an entry of GETJOB WITHLEASE: queue, id, body, "lease-ms", ms, "attempt", number, "fence", number.
 LEASE_AT: Final = 4
 ATTEMPT_AT: Final = 6
 FENCE_AT: Final = 8
@@ -57,7 +57,7 @@ class Work(NamedTuple):
 
 
 class ClaimProducer(Actor):
-    """Sets the queues up, and adds jobs; `claims` is shared by all."""
+    """A producer that sets the queues up and adds jobs. All clients share `claims`."""
 
     REFUSALS: ClassVar[tuple[str, ...]] = (
         "ERR type needs voters",
@@ -96,14 +96,14 @@ class ClaimProducer(Actor):
 
     def _added(self, reply: Any, about: tuple[str, tuple[str, ...], int, Machine]) -> None:
         name, keys, limit, machine = about
-        # A node that has forgotten the settings, because it was reset, stamps no job.
+        # After a reset, a node has forgotten the settings and stamps no jobs.
         if isinstance(reply, bytes) and name.encode() in machine.broker.queue_settings.exclusive:
             own = (reply.decode(),) if name != EXCLUSIVE else ()
             self.claims.added(reply, keys or own, limit)
 
 
 class ClaimWorker(Actor):
-    """Takes jobs under claims; `claims` is shared by all."""
+    """A worker that takes jobs under claims. All clients share `claims`."""
 
     REFUSALS: ClassVar[tuple[str, ...]] = (
         "NOQUORUM",
@@ -188,7 +188,7 @@ class ClaimWorker(Actor):
         line.ask([(words(command, work.job_id, *fence), self._ended, about)], self.travel())
 
     def _come_late(self, work: Work, machine: Machine) -> None:
-        """Acknowledge a delivery whose lease is over, at its node. Another one may run by now. Spec EX6."""
+        """Acknowledge a delivery whose lease is over, at its node. A later delivery may run by now. Spec EX6."""
         line = self._line_to(machine)
         if self.is_over or line is None or not work.fence:
             return
@@ -196,7 +196,7 @@ class ClaimWorker(Actor):
         line.ask([(words("ACKJOB", work.job_id, "FENCE", work.fence), self._ended, about)], self.travel())
 
     def _line_to(self, machine: Machine | None) -> Line | None:
-        """A second connection, for what must not wait behind a GETJOB."""
+        """Return a second connection, for requests that must not wait behind a GETJOB."""
         if machine is None or not machine.is_up:
             machine = self.pick(anywhere=True)
             if machine is None:

@@ -1,8 +1,8 @@
 """Connections of clients to nodes: requests in, replies out.
 
-Requests travel for a moment; replies count as seen when they leave the node, for from then on the client may have read
-them, whatever becomes of either. A node that dies, or a connection that breaks, loses what has not been run and leaves
-the client without an answer for what has.
+A request takes a moment to arrive. A reply counts as seen when it leaves the node, because from then on the client may
+have read it. When a node dies or a connection breaks, requests that have not been run are lost, and requests that have
+been run get no reply.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ _NOTHING: Final = object()
 
 
 def words(*parts: str | bytes | int) -> Request:
-    """A request out of words and numbers."""
+    """Return a request made of words and numbers."""
     return [part if isinstance(part, bytes) else str(part).encode() for part in parts]
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)  # Tests have clients of their own.
+@mypyc_attr(allow_interpreted_subclasses=True)  # Tests have subclasses.
 class Connection:
-    """One connection; the ClientPort of its Client. Subclasses say what is done with replies.
+    """One connection, which is the ClientPort of its Client. Subclasses handle the replies.
 
-    is_open     neither end has given it up
+    is_open     neither end has closed it
     """
 
     __slots__ = ("_arrives_ms", "_reader", "_requests", "broker", "client", "is_open", "machine", "world")
@@ -52,7 +52,7 @@ class Connection:
         self._arrives_ms = 0
 
     def open(self, machine: Machine, number: int) -> None:
-        """The node accepts it; see World.connect."""
+        """Open the connection at a node (see World.connect)."""
         self.machine = machine
         self.broker = machine.broker
         self.client = Client(number, self, f"c{number}", machine.broker.now_ms)
@@ -61,19 +61,19 @@ class Connection:
         machine.clients[self] = None
         machine.broker.clients[number] = self.client
 
-    # -- what subclasses and their owners see ----------------------------------------------------------
+    # -- for subclasses and their owners ---------------------------------------------------------------
 
     def on_reply(self, reply: Any) -> None:
-        """A reply left the node. May be the middle of a turn: act later, not now."""
+        """Handle a reply that left the node. It may come in the middle of a turn, so act later."""
 
     def on_unseen(self, reply: Any) -> None:
-        """The node has done what this reply says, and the client hangs up before it can read it."""
+        """Note a reply to a request that was run: the client hangs up before it can read the reply."""
 
     def on_lost(self) -> None:
-        """The connection broke: there will be no further reply."""
+        """Note that the connection broke, so there will be no further reply."""
 
     def send(self, requests: list[Request], travel_ms: int = 0) -> None:
-        """Send requests; they are run when they have arrived and the client may go on."""
+        """Send requests. The node runs them when they have arrived and the client is not blocked."""
         if travel_ms:
             self._arrives_ms = max(self.world.now_ms + travel_ms, self._arrives_ms)
             self.world.at(self._arrives_ms, self._arrive, requests)
@@ -81,7 +81,7 @@ class Connection:
             self._arrive(requests)
 
     def unseen(self) -> list[Any]:
-        """Replies that the node has for the client and must not send yet, or had no time to, or has in part."""
+        """Return replies that the node has for the client: not sent yet, not allowed to leave, or incomplete."""
         reader = hiredis.Reader(notEnoughData=_NOTHING)
         for _, replies in self.client.held or ():
             reader.feed(b"".join(replies))
@@ -105,7 +105,7 @@ class Connection:
             self._disconnect()
 
     def lost(self) -> None:
-        """The node died."""
+        """Note that the node died."""
         self._end()
         self.on_lost()
 
@@ -117,7 +117,7 @@ class Connection:
         self.world.connections.pop(self, None)
 
     def _disconnect_late(self) -> None:
-        """Note unseen replies: the node was stopped when the client hung up, and read of that later."""
+        """Note unseen replies: the node was stopped when the client hung up, and noticed it later."""
         if self.machine.is_up and self.machine.broker is self.broker:
             self._leave_unread()
         self._disconnect()
@@ -149,7 +149,7 @@ class Connection:
         if self.machine.is_stopped or self.machine.is_deaf:
             self.machine.held.append((self._run, ()))
             return
-        if self.machine.is_ending:  # The node listens no more.
+        if self.machine.is_ending:  # The node no longer listens.
             self.world.later(0, self.hang_up_by_node)
             return
         machine, broker, client = self.machine, self.broker, self.client
@@ -168,7 +168,7 @@ class Connection:
     # -- ClientPort ------------------------------------------------------------------------------------
 
     def wake(self) -> None:
-        """The node has replies, or would go on with what was asked."""
+        """Take replies of the node, and go on with further requests."""
         client = self.client
         has_progress = bool(client.out)
         if has_progress:
@@ -189,28 +189,28 @@ class Connection:
                 else:
                     self.on_unseen(reply)
         if client.close_asked:
-            # Not while replies of earlier requests are still being waited for.
+            # Not while replies to earlier requests are still missing.
             if self.is_open and not client.slots:
                 self.world.later(0, self.hang_up_by_node)
         elif self._requests:
-            # An ADDJOB may follow others that still wait; once some are answered there is room for more of them.
+            # An ADDJOB may follow others that still wait. Once some have replies, there is room for more.
             if client.waiting == RUNNING or (has_progress and client.waiting == WAITS_FOR_COPIES):
                 self.world.later(0, self._run)
 
     def hang_up_by_node(self) -> None:
-        """The node closes it."""
+        """Close the connection from the node's end."""
         if self.is_open:
             self.hang_up()
             self.on_lost()
 
     def close(self, *, after_replies: bool) -> None:
-        """CLIENT KILL."""
+        """Close the connection, for CLIENT KILL."""
         self.world.later(0, self.hang_up_by_node)
 
     def input_bytes(self) -> int:
-        """Nothing is kept in bytes."""
+        """Return 0: requests are not kept as bytes."""
         return 0
 
     def output_bytes(self) -> int:
-        """Replies are taken at once."""
+        """Return 0: replies are taken immediately."""
         return 0

@@ -1,8 +1,8 @@
-"""Debouncers: producers of keys with a WINDOW or with REPLACE; and the rules for the answers.
+"""Debouncers: producers of keys with a WINDOW or with REPLACE, and the rules for the replies.
 
-A key with a window has one job as long as the window lasts. A job that was replaced before it was due is never
-delivered. Both hold where nothing was wrong from the first request on (spec TP5, TP6). The answers are collected as
-those of other keys (keyed_producers.py).
+A key with a window names one job as long as the window lasts. A job that was replaced before it was due is never
+delivered. Both rules apply if there was no fault from the first request on (spec TP5, TP6). The replies are recorded
+like those for other keys (keyed_producers.py).
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ ONE_PER_WINDOW: Final = "a key with a window names one job"
 KEYS: Final = 6
 WINDOW_S: Final = 3
 DELAY_S: Final = 2
-# Clocks of nodes drift, and messages travel: nothing is said about the last part of a span.
+# Because clocks drift and messages take time, the last part of a window is not checked.
 KEPT_SHARE: Final = 0.9
 SLACK_MS: Final = 500
 
 
 class WindowBook(KeyBook):
-    """All that clients were told about keys with a window."""
+    """The replies about keys with a window."""
 
     def _check_two(self, known: Use, use: Use) -> None:
-        """Two ids of one key are right only if the window of the first is over, or it was replaced."""
+        """Check two ids of one key. They are allowed only if the first one's window is over, or it was replaced."""
         label = self.labels[known.promise.number]
         if label.key.startswith(b"replace"):
             return
@@ -43,25 +43,25 @@ class WindowBook(KeyBook):
 
 
 class Debouncer(Actor):
-    """One producer; `book` is shared by all."""
+    """One producer. All of them share `book`."""
 
     REFUSALS: ClassVar[tuple[str, ...]] = (OLDER_NODE,)
     book: KeyBook
 
     def __init__(self, world: World, oracle: Oracle, plan: Plan, client: ClientPlan) -> None:
         super().__init__(world, oracle, plan, client)
-        # Key -> the promise and the moments of the last answer that made a job, for keys of this producer alone.
+        # Key -> the promise and the moments of the last reply that made a job, for keys that only this producer uses.
         self._last: dict[bytes, tuple[Promise, int, bool]] = {}
         self._asked: dict[bytes, list[Promise]] = {}
 
     def act(self) -> int:
-        """An ADDJOB, if the last one was answered."""
+        """Send an ADDJOB, if the last one has its reply."""
         rng = self.rng
         line = self.free_line(0.05)
         if isinstance(line, int):
             return line
         if rng.random() < 0.3 and line.is_open:
-            line.hang_up()  # The next one goes to any node.
+            line.hang_up()  # The next one may go to another node.
             return RECONNECT_MS // 4
         number = rng.randrange(KEYS)
         replaces = number % 2 == 0

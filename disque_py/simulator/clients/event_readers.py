@@ -1,9 +1,9 @@
 """Readers: clients that follow the nodes' event logs, and the rules for their replies (docs/events.md).
 
-A *reader* goes from node to node, asks where each log stands (INFO), reads on from where it was (READ, with and without
-waiting), and looks for moments (SEEK). Its events are compared with those that the node wrote (event_log_history.py),
-and with those that any reader got before. A number means one event for ever. An event that was read once can be read
-again.
+A *reader* goes from node to node. It asks which events each log has (INFO), reads on from its last position (READ,
+with and without waiting), and looks for moments (SEEK). Its events are compared with those that the node wrote
+(event_log_history.py), and with those that readers got before. A number means the same event for ever. An event that
+was read once can be read again.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ SEEK_BACK_MS_MAX: Final = 5_000
 
 
 class Question(NamedTuple):
-    """A READ or SEEK: of which log, from which event or moment on, at most how many events.
+    """A READ or SEEK: the log, the first event or the moment, and the largest number of events.
 
-    durable   the first event that could not be read when it was asked
+    durable   the first event that could not be read at the time of the request
     """
 
     machine: Machine
@@ -40,7 +40,7 @@ class Question(NamedTuple):
 
 
 def log_of(machine: Machine, log_id: str) -> Written:
-    """Return the history of the log that a node names; RuleBrokenError if there is no such log."""
+    """Return the history of the log that a node names. Raises RuleBrokenError if there is no such log."""
     event_logs = machine.event_logs
     written = event_logs.logs.get(log_id) if event_logs is not None else None
     if written is None:
@@ -49,7 +49,7 @@ def log_of(machine: Machine, log_id: str) -> Written:
 
 
 def check_info(machine: Machine, reply: list[Any]) -> tuple[str, int, int]:
-    """The reply to EVENTS INFO: log id, first event, the first that can't be read yet. RuleBrokenError."""
+    """Check the reply to EVENTS INFO, and return log id, first event and first unreadable event; RuleBrokenError."""
     pairs = dict(zip(reply[::2], reply[1::2], strict=True))
     log_id, first_seq, next_seq = pairs[b"log-id"].decode(), pairs[b"first-seq"], pairs[b"next-seq"]
     written = log_of(machine, log_id)
@@ -64,7 +64,7 @@ def check_info(machine: Machine, reply: list[Any]) -> tuple[str, int, int]:
 
 
 def check_lines(question: Question, data: bytes) -> int:
-    """Lines that were read: how many. RuleBrokenError."""
+    """Check the lines of a READ, and return their number. Raises RuleBrokenError."""
     written = log_of(question.machine, question.log_id)
     lines = data.splitlines(keepends=True)
     if len(lines) > question.most:
@@ -76,7 +76,7 @@ def check_lines(question: Question, data: bytes) -> int:
 
 
 def check_refusal(question: Question, text: str) -> int:
-    """-TRIMMED or -NOLOG: the event to go on with, or 0: it is another log. RuleBrokenError."""
+    """Check -TRIMMED or -NOLOG, and return the event to go on with, or 0 for another log. Raises RuleBrokenError."""
     word, _, rest = text.partition(" ")
     if word == "LOADING":
         return question.start
@@ -95,14 +95,14 @@ def check_refusal(question: Question, text: str) -> int:
 
 
 def check_moment(question: Question, seq: int) -> None:
-    """Check the result of SEEK, if the node's clock never went back; RuleBrokenError."""
+    """Check the result of a SEEK, unless the node's clock ever went back. Raises RuleBrokenError."""
     written = log_of(question.machine, question.log_id)
     moments = written.moments
     if any(later < earlier for earlier, later in pairwise(moments)):
         return
     at = seq - written.first_seq
     log = question.machine.event_logs.service.log if question.machine.event_logs is not None else None
-    # An event that could not be read when it was asked for may be older than the moment.
+    # An event that could not be read at the time of the request may be older than the moment.
     is_right = 0 <= at <= len(moments)
     if is_right and at and log is not None and seq > log.first_seq:
         is_right = moments[at - 1] < question.start
@@ -113,19 +113,19 @@ def check_moment(question: Question, seq: int) -> None:
 
 
 class Reader(Actor):
-    """A client that reads events; `places` is how far it has come, by node."""
+    """A client that reads events. `places` has its position in each node's log."""
 
     def begin(self) -> None:
-        """Start acting."""
+        """Start to act."""
         self.places: dict[str, tuple[str, int]] = {}
         super().begin()
 
     def pick(self, *, anywhere: bool = True) -> Machine | None:
-        """Any node: every one has a log of its own."""
+        """Return any node, because each node has its own log."""
         return super().pick(anywhere=anywhere)
 
     def act(self) -> int:
-        """A question, if the last one is answered."""
+        """Send a question, if the last one has its reply."""
         rng = self.rng
         if rng.random() < 0.15 and self.line is not None and self.line.is_open:
             self.line.hang_up()

@@ -1,10 +1,10 @@
-"""Fetchers: consumers whose answers have a name and can be had again: GETJOB … TOKEN, LEASE, WITHMETA, WITHLEASE.
+"""Fetchers: consumers that name their replies, to get them again: GETJOB … TOKEN, LEASE, WITHMETA, WITHLEASE.
 
-A *fetcher* asks, and asks again under the same token as if it had not heard the answer. It extends, gives back and
-acknowledges by token. A repeated answer must agree with what the node itself believes of the jobs. It has all jobs that
-are still leased under the token, in the order of the first answer, and nothing else (docs/commands.md, GETJOB). Every
-fresh answer is checked for order (priority, creation time, id), for the metadata that was added, and for leases as
-asked for. It never has an at-most-once job.
+A *fetcher* sends a request, and repeats it with the same token as if the reply had been lost. It extends, gives back
+and acknowledges jobs by token. A repeated reply must agree with the node's memory: it must have all jobs that are
+still leased under the token, in the order of the first reply, and no others (docs/commands.md, GETJOB). Every new
+reply is checked for order (priority, creation time, id), for the metadata that producers gave, and for leases of the
+requested length. It must never have an at-most-once job.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ COUNTS: Final = (1, 3, 10, 40)
 TIMEOUTS_MS: Final = (20, 300, 2_000)
 SLEEPY_SHARE: Final = 0.2
 SLEEP_MS_MAX: Final = 4_000
-# queue, id, body, then names and values in the order of the options.
+# Indexes in an entry: queue, id, body, then names and values in the order of the options.
 META_AT: Final = 4
 LEASE_AT: Final = 6
 ATTEMPT_AT: Final = 8
-# A lease that was read from the journal ends no earlier than the questions to other holders, a moment later each.
+# A lease that was read from the journal lasts until the questions to other holders, each a moment later.
 RESTORED_LEASE_MS_MAX: Final = ASK_AFTER_MS + 1_000
 
 
 class Batch:
-    """One answer under a token, and what the node believed of its jobs then.
+    """One reply under a token, and the node's knowledge of its jobs at that time.
 
-    attempts   of the deliveries, by id, in the order of the answer
-    lease_ms   asked for; 0: each job's RETRY
-    is_old     the token may be unknown again: it was given back, acknowledged, or the node began anew
-    is_unheard asked for, and not answered: no client acknowledges jobs of an answer that it has not heard
-    was_lost   an answer to it was lost: the node may know of a delivery that the client does not
-    is_recorded the node's next process knows of it: it has a journal, and could write it then
+    attempts   numbers of the deliveries, by id, in the order of the reply
+    lease_ms   the requested lease; 0: each job's RETRY
+    is_old     the token may be unknown again: its jobs were given back or acknowledged, or the node was restarted
+    is_unheard requested, and no reply yet: a client doesn't acknowledge jobs of a reply that it doesn't have
+    was_lost   a reply was lost, so the node may know of a delivery that the client doesn't know
+    is_recorded the node's next process will know it: the node has a journal, and could write it at that time
     """
 
     __slots__ = (
@@ -65,7 +65,7 @@ class Batch:
         self.is_old = self.is_unheard = self.is_recorded = self.was_lost = False
 
     def held(self) -> list[bytes]:
-        """The ids that are still leased by this delivery, as the node's memory has it."""
+        """Return the ids that are still leased by this delivery, according to the node's memory."""
         broker = self.machine.broker
         held = []
         for job_id, attempt in self.attempts.items():
@@ -77,7 +77,7 @@ class Batch:
 
 
 class Ending(NamedTuple):
-    """ACKTOKEN, NACKTOKEN or EXTENDTOKEN under way: the jobs that were got, and how many of them were leased then."""
+    """An ACKTOKEN, NACKTOKEN or EXTENDTOKEN under way: the batch, and how many of its jobs were leased then."""
 
     batch: Batch
     promises: list[Promise]
@@ -102,9 +102,9 @@ class Fetcher(Actor):
             return line
         batch = self.batch
         if batch is not None and (batch.machine is not line.machine or rng.random() < 0.05):
-            batch = self.batch = None  # Forgotten: the leases end by themselves.
+            batch = self.batch = None  # Forget the batch. Its leases end by themselves.
         if batch is not None and batch.promises and not batch.is_unheard and rng.random() < SLEEPY_SHARE:
-            return rng.randrange(SLEEP_MS_MAX)  # Longer than most leases: others may get the jobs meanwhile.
+            return rng.randrange(SLEEP_MS_MAX)  # Longer than most leases, so that others may get the jobs meanwhile.
         if batch is None:
             self._count += 1
             token = b"t%d-%d" % (self.number, self._count)
@@ -116,7 +116,7 @@ class Fetcher(Actor):
         return 1 + int(rng.expovariate(self.load / 40))
 
     def on_lost(self, line: Line) -> None:
-        """The answer, if there was one, is asked for again."""
+        """Note a lost connection: the fetcher will repeat its request."""
 
     def _fetch(self, line: Line, batch: Batch) -> None:
         rng = self.rng
@@ -134,12 +134,12 @@ class Fetcher(Actor):
         if not isinstance(reply, list):
             if reply is None and batch.attempts and batch.run == batch.machine.runs and batch.held():
                 raise RuleBrokenError(
-                    "a token answers again", f"{batch.token!r}: nothing, and {batch.held()} are leased"
+                    "a token answers again", f"{batch.token!r}: nothing, but {batch.held()} are leased"
                 )
             return
         ids = [entry[1] for entry in reply]
-        # A process without memory of the token may deliver the same jobs anew, as one after their leases does; if it
-        # has none of the delivery either, with the same number.
+        # A process that has forgotten the token may deliver the same jobs again, as if their leases were over. If it
+        # has forgotten the delivery, too, the new delivery has the same number.
         may_know = batch.run == batch.machine.runs or batch.is_recorded
         if may_know and any(batch.attempts.get(entry[1]) == entry[ATTEMPT_AT] for entry in reply):
             check_repeated(batch, ids)
@@ -147,14 +147,14 @@ class Fetcher(Actor):
             return
         if batch.attempts and batch.run == batch.machine.runs and batch.held():
             raise RuleBrokenError(
-                "a token answers again", f"{batch.token!r}: others than the {len(batch.held())} that are leased", *ids
+                "a token answers again", f"{batch.token!r}: not the {len(batch.held())} jobs that are leased", *ids
             )
         if batch.attempts and batch.run == batch.machine.runs and not batch.was_lost:
             self._check_new(reply, batch)
         self._deliver(reply, batch)
 
     def _check_new(self, reply: list[list[Any]], batch: Batch) -> None:
-        """All deliveries under the token were heard of, and these are others: each of their leases begins now."""
+        """Check new deliveries under a known token: the lease of each must begin now."""
         for entry in reply:
             promise = self.oracle.by_id.get(entry[1])
             if promise is not None and entry[LEASE_AT] < (batch.lease_ms or promise.retry_ms):
@@ -165,7 +165,7 @@ class Fetcher(Actor):
                 )
 
     def _deliver(self, reply: list[list[Any]], batch: Batch) -> None:
-        """A first answer; or one that looks like it, whose first was not heard."""
+        """Check and note a first reply, or a repeated one whose first reply was lost."""
         machine, now_ms = batch.machine, self.world.now_ms
         lease_ms_max = 0 if batch.run == machine.runs else RESTORED_LEASE_MS_MAX
         batch.run = machine.runs
@@ -236,15 +236,15 @@ class Fetcher(Actor):
 
 
 def check_repeated(batch: Batch, ids: list[bytes]) -> None:
-    """A token was asked for again: those of the first answer that are still leased, in its order; RuleBrokenError."""
+    """Check a repeated reply: the jobs of the first one that are still leased, in its order. Raises RuleBrokenError."""
     order = {job_id: at for at, job_id in enumerate(batch.attempts)}
     places = [order.get(job_id, -1) for job_id in ids]
     if -1 in places or any(later <= earlier for earlier, later in pairwise(places)):
-        raise RuleBrokenError("a token answers again", f"{batch.token!r}: places {places} of the first answer", *ids)
+        raise RuleBrokenError("a token answers again", f"{batch.token!r}: places {places} of the first reply", *ids)
     if batch.run == batch.machine.runs:
         missing = [job_id for job_id in batch.held() if job_id not in ids]
         if missing:
-            raise RuleBrokenError("a token answers again", f"{batch.token!r}: {missing} are leased still", *missing)
+            raise RuleBrokenError("a token answers again", f"{batch.token!r}: {missing} are still leased", *missing)
 
 
 def check_attempts(batch: Batch, entries: list[list[Any]]) -> None:
@@ -259,7 +259,7 @@ def check_attempts(batch: Batch, entries: list[list[Any]]) -> None:
 
 
 def check_order(machine: Machine, entries: list[list[Any]]) -> None:
-    """Of each queue the best come first: by priority, creation time, id; RuleBrokenError."""
+    """Check the order of each queue's jobs: priority, creation time, id. Raises RuleBrokenError."""
     latest: dict[bytes, tuple[int, int, bytes]] = {}
     for queue, job_id, *_ in entries:
         job = machine.broker.find(job_id)

@@ -1,7 +1,7 @@
 """Filtered consumers: GETJOB … WHERE, waiting and polling, with and without LEASE and TOKEN, beside plain consumers.
 
-Each job that they get must carry all pairs that were asked for (spec W1). They work on jobs as any other consumer does.
-Keyed producers give jobs the metadata.
+Each job that they get must have all requested pairs (spec W1). They work on jobs like any other consumer. Keyed
+producers give jobs the metadata.
 """
 
 from __future__ import annotations

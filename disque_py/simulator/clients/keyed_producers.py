@@ -1,11 +1,11 @@
-"""Keyed producers: they give their jobs keys, priorities and metadata; and the rules for the answers.
+"""Keyed producers, which give their jobs keys, priorities and metadata, and the rules for the replies.
 
-Of all ADDJOBs with one queue and key only the first makes a job. The others are answered with its id, on any node, also
-when the job is over, until its TTL is (docs/commands.md, ADDJOB). `KeyBook` holds the answers against that. Two ids for
-one key break a rule if all nodes were linked and nothing went wrong from the first request to the last answer. While no
-node forgot anything, an at-most-once job never gets a second id, whatever was cut: such an ADDJOB is refused.
+Only the first ADDJOB with a queue and a key makes a job. All others get its id as the reply, at any node, even when
+the job is over, until the end of its TTL (docs/commands.md, ADDJOB). `KeyBook` checks the replies. Two ids for one key
+break a rule if all nodes were linked and there was no fault from the first request to the last reply. As long as no
+node forgets jobs, an at-most-once job never gets a second id, whatever links are cut: such an ADDJOB is refused.
 
-The body that a keyed job arrives with says which of the requests made it, as for any other job (oracle.py).
+The body of a delivered job shows which request made it, as for any other job (oracle.py).
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ KEYS: Final = 40
 RETRIES_S: Final = (0, 1, 2, 4)
 PRIORITIES: Final = (-5, 0, 3, 1 << 40, 1_700_000_000_500)
 META: Final = (("carrier", "UA"), ("tail", "N14228"), ("dest", "IAH"), ("\xff", ""))
-# A TTL that ends soon frees its key soon; how far from its end nothing is said about that.
+# A TTL that ends soon frees its key soon. In this time before the end, keys are not checked.
 TTL_SLACK_MS: Final = 2_500
-# Faults by which no node forgets a job or leaves. With the journal policy `always` the second row keeps jobs, too,
-# unless the policy is changed meanwhile.
+# Faults that make no node forget a job or leave. With the journal policy `always`, the second row keeps jobs, too,
+# unless the policy is changed.
 KEEPING: Final = frozenset(
     (
         "stop", "hiccup", "hang-up", "one-way", "halves", "ring", "bridge", "alone", "shift", "delay", "jump",
@@ -48,8 +48,8 @@ class Label:
     """The options of a job's ADDJOB, besides those that every job has.
 
     meta      names and values, as GETJOB shows them
-    copies    as asked for; 0: at most once
-    sent_ms, was_settled   when it was sent, and whether nothing was wrong then
+    copies    the requested copies; 0: at most once
+    sent_ms, was_settled   when the ADDJOB was sent, and whether there was no fault then
     is_answered   its producer got an id
     """
 
@@ -66,11 +66,11 @@ class Label:
 
 
 class Use:
-    """An id that a key was answered with.
+    """An id that replies gave for a key.
 
-    promise    of the request that made the job, which need not be the first that was answered so
-    sent_ms    when that was sent; answered_ms: when a client was answered so
-    is_settled nothing was wrong when that was sent, nor when this one was and was answered
+    promise    the promise of the request that made the job; another request may have had the first reply
+    sent_ms    when that request was sent; answered_ms: when a client got this reply
+    is_settled there was no fault when that request was sent, nor when this one was sent and got its reply
     """
 
     __slots__ = ("answered_ms", "is_settled", "job_id", "promise", "sent_ms")
@@ -84,7 +84,7 @@ class Use:
 
 
 class KeyBook:
-    """All that the clients of a world were told about keys.
+    """The replies about keys.
 
     labels      by the numbers of promises
     uses        by queue and key
@@ -96,18 +96,21 @@ class KeyBook:
         self.uses: dict[tuple[bytes, bytes], list[Use]] = {}
         self._world = world
         self._oracle = oracle
-        self._formed_ms = 0  # When the nodes were seen to have met; before that each is alone.
+        self._formed_ms = 0  # When the nodes were first seen to have met. Before that, each is alone.
         self.never_two = not plan.maxmemory and _forgets_nothing(plan)
 
     def is_settled(self) -> bool:
-        """Nothing is wrong at the moment: all nodes are there and linked, and no fault lasts."""
+        """Return whether there is no fault at the moment: all nodes are up and linked, and no fault lasts."""
         if not self._world.is_meshed():
             return False
         self._formed_ms = self._formed_ms or self._world.now_ms
         return not self._oracle.faults
 
     def answered(self, promise: Promise, job_id: bytes, sent_ms: int, was_settled: bool) -> bool:
-        """An ADDJOB was answered with this id; whether it is its own job's. RuleBrokenError."""
+        """Check and note the id in the reply to an ADDJOB, and return whether this request made the job.
+
+        Raises RuleBrokenError.
+        """
         now_ms = self._world.now_ms
         owner = self._owner_of(promise, job_id)
         self.labels[promise.number].is_answered = True
@@ -128,16 +131,16 @@ class KeyBook:
         return owner is promise
 
     def _check_two(self, known: Use, use: Use) -> None:
-        """One key has two ids."""
+        """Check whether one key may have these two ids."""
         first = known.promise
         oracle, now_ms = self._oracle, self._world.now_ms
         if now_ms > known.sent_ms + first.ttl_ms - first.early_ms - first.ttl_ms // 100 - TTL_SLACK_MS:
-            return  # Its life may be over, also by the wall clock of a node that was down, and its key free.
+            return  # Its TTL may be over (perhaps by the wall clock of a node that was down), and its key free.
         since_ms = min(known.sent_ms, use.sent_ms)
         if known.is_settled and use.is_settled and oracle.unrest_ms < since_ms:
             raise RuleBrokenError(
                 "one job per key",
-                f"{known.job_id!r} and {use.job_id!r}, and nothing was wrong",
+                f"{known.job_id!r} and {use.job_id!r}, though there was no fault",
                 known.job_id,
                 use.job_id,
             )
@@ -148,24 +151,24 @@ class KeyBook:
             )
 
     def _owner_of(self, promise: Promise, job_id: bytes) -> Promise | None:
-        """Return the promise whose request made the job of this id, as far as a node has it."""
+        """Return the promise whose request made the job with this id, if a node still has the job."""
         owner = self._oracle.by_id.get(job_id)
         if owner is None:
             body = self._body_of(job_id)
             number = body.partition(b" ")[0]
             if not number.isdigit():
-                return None  # It is over, or its body is on disk; no client will ask for it.
+                return None  # The job is over, or its body is on disk and no client will read it.
             owner = self._oracle.promises[int(number)]
         if owner is not promise and not owner.answered_ms:
-            # Its own answer was lost; but a client was told of the job, so it is there. Perhaps its creator died before
-            # the outcome was known: then a node with a copy names it.
+            # The request's own reply was lost, but another client got the id, so the job exists. If its creator died
+            # before the outcome was known, a node with a copy gave the id.
             owner.asked = None
             owner.copies = min(1, owner.copies)
             self._oracle.answered(owner, job_id, self._world.now_ms)
         return owner
 
     def _requests_like(self, promise: Promise) -> list[Label]:
-        """Return the unanswered requests for the same key: one of them made a job that no node has any more."""
+        """Return the requests for the same key that got no reply. One of them made a job that no node has any more."""
         key, promises = self.labels[promise.number].key, self._oracle.promises
         return [
             label
@@ -190,12 +193,12 @@ def _forgets_nothing(plan: Plan) -> bool:
 
 
 class KeyedProducer(Actor):
-    """Adds jobs with keys, priorities and metadata; the same ones again and again, here and there."""
+    """A producer of jobs with keys, priorities and metadata. It repeats the same jobs, at different nodes."""
 
     book: KeyBook
 
     def act(self) -> int:
-        """Some ADDJOBs."""
+        """Send some ADDJOBs."""
         rng = self.rng
         if rng.random() < 0.15 and self.line is not None and self.line.is_open:
             self.line.hang_up()
@@ -207,13 +210,13 @@ class KeyedProducer(Actor):
         return 1 + int(rng.expovariate(self.load / 60))
 
     def pick(self, *, anywhere: bool = True) -> Machine | None:
-        """Any node: a key is the same on all of them."""
+        """Return any node, because a key is the same on all of them."""
         return super().pick(anywhere=anywhere)
 
     def _addjob(self, machine: Machine) -> tuple[Request, Callable[[Any, Any], None], Any]:
         rng = self.rng
         number = rng.randrange(KEYS)
-        # Retry and TTL go with the key; a key whose jobs are of two kinds would prove less.
+        # The key decides RETRY and TTL: jobs of two kinds under one key would prove less.
         retry_s = RETRIES_S[number % len(RETRIES_S)]
         ttl_s = 4 if number % 7 == 0 else 3_600
         queue = self.queues[number % len(self.queues)]
@@ -243,7 +246,7 @@ class KeyedProducer(Actor):
             return
         if promise.answered_ms and promise.id == reply:
             promise.copies = label.copies
-            return  # Another request for this key was told so a moment before.
+            return  # Another request for this key got this reply a moment before.
         self.oracle.answered(promise, reply, self.world.now_ms)
         if promise.asked is not None:
             promise.asked.check_added(reply, promise.copies)

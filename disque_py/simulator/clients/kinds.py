@@ -63,7 +63,7 @@ KINDS: Final[dict[str, type[Actor]]] = {
 
 
 def start_clients(world: World, oracle: Oracle, plan: Plan, losses: Losses) -> list[Actor]:
-    """Return the clients of a plan, at work."""
+    """Start the clients of a plan, and return them."""
     actors = [KINDS[client.kind](world, oracle, plan, client) for client in plan.clients]
     book = KeyBook(world, oracle, plan)
     windows = WindowBook(world, oracle, plan)

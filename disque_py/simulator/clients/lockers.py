@@ -1,8 +1,8 @@
-"""Lockers: owners that take, extend and release locks; and the operator who sets the voters. Spec CL1 to CL10.
+"""Lockers, which own, extend and release locks, and the operator who sets the voters. Spec CL1 to CL10.
 
-A *locker* asks any node, for one of a few names. When a reply does not come, it asks another node again, with its owner
-name. It extends some locks at other nodes, lets some run out, and releases others, some as done. checks/locks.py holds
-the answers against the rules.
+A *locker* asks any node for one of a few locks. If no reply comes, it repeats the request at another node, with the
+same owner name. It extends some locks at other nodes, lets some run out, and releases others, some as done.
+checks/locks.py checks the replies.
 
 The *keeper of voters* makes the first list, sets a short `claim-lease-max`, and adds and removes voters.
 """
@@ -30,7 +30,7 @@ LIMITS: Final = (0, 0, 0, 2, 5)
 DONE_MS: Final = (100, 1_000)
 EVERY_MS: Final = 120
 ANEW_SHARE: Final = 0.4
-# An owner without an answer asks again, often at another node, while the first request is under way.
+# The time after which an owner without a reply asks again, often at another node, during the first request.
 PATIENCES_MS: Final = (50, 300, 1_200, 3_500)
 LEASE_MAX_S: Final = (3, 3, 5, 8)
 DRIFT_LEASE_MAX_S: Final = 2
@@ -41,7 +41,7 @@ VOTERS: Final = (1, 2, 3, 3, 3, 4, 5)
 
 
 class Locker(Actor):
-    """One owner; `book` is shared by all."""
+    """One owner. All of them share `book`."""
 
     REFUSALS: ClassVar[tuple[str, ...]] = (
         "NOQUORUM",
@@ -61,16 +61,16 @@ class Locker(Actor):
         self._lock = ""
 
     def act(self) -> int:
-        """Acquire a lock, or do something with the one that this owner has."""
+        """Acquire a lock, or go on with the lock that this owner has."""
         if self.world.now_ms < self._busy_until_ms:
             return 20
         if self.line is not None and self.line.outstanding:
-            self.line = None  # The next request goes to any node, while this one is under way.
+            self.line = None  # The next request may go to another node while this one is under way.
         line = self.reach()
         if line is None:
             return RECONNECT_MS
         if self.rng.random() < 0.3 and line.is_open:
-            line.hang_up()  # Any node will do for what follows.
+            line.hang_up()  # The next request may go to another node.
             line = self.reach()
             if line is None:
                 return RECONNECT_MS
@@ -171,7 +171,7 @@ class VoterKeeper(Actor):
         self._keeps_leases_short = DRIFT in plan.weather
 
     def act(self) -> int:
-        """The next command, on any node."""
+        """Send the next command, to any node."""
         line = self.reach()
         if line is None:
             return RECONNECT_MS

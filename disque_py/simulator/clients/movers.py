@@ -1,11 +1,11 @@
 """Movers: operators who promote, reschedule, move, redrive and purge jobs, in any weather (spec MV1 to MV8).
 
 A *mover* promotes, reschedules and moves any job, and moves jobs between the queues of all clients. It purges and
-redrives only in two queues of its own, which it fills itself, because a purged job is lost to the rules about other
-jobs. One of these is the dead-letter queue of the other. Jobs of its own are given up by a consumer of its own.
+redrives only in two queues of its own, which it fills itself, because the rules about other jobs don't allow for purged
+ones. One of these queues is the dead-letter queue of the other. A separate consumer gives up the mover's own jobs.
 
-The oracle counts the commands that may have moved, ended or renewed a job. The audit of events compares: while nothing
-is wrong, a job moves once per command at most.
+The oracle counts the commands that may have moved, ended or renewed a job. The audit of events checks that without
+faults a job moves at most once per command.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
     from disque_py.simulator.plan import ClientPlan, Plan
     from disque_py.simulator.world.world import World
 
-# Its own queues: the dead letters of the first go to the second.
+# The mover's own queues. The dead letters of the first go to the second.
 OWN: Final = (b"m0", b"m1")
 EVERY_MS: Final = 150
 OUTSTANDING_MAX: Final = 8
-# A task may begin so much later on the last node, as long as nothing is wrong.
+# Without faults, a task may begin this much later on the last node.
 UNDER_WAY_MS: Final = 5_000
 STATUSES: Final = (JOB_STATUSES[0], JOB_STATUSES[1], JOB_STATUSES[-1])
 TASKS: Final = (b"QPURGE", b"QMOVE", b"QREDRIVE")
 
 
 class Mover(Quitter):
-    """Changes jobs, its own and those of others."""
+    """An operator that changes its own jobs and those of other clients."""
 
     def __init__(self, world: World, oracle: Oracle, plan: Plan, client: ClientPlan) -> None:
         super().__init__(world, oracle, plan, client)
@@ -46,7 +46,7 @@ class Mover(Quitter):
         oracle.movable = frozenset((*self._all, *OWN))
 
     def act(self) -> int:
-        """Do something as an operator, or as a consumer of its own jobs."""
+        """Act as an operator, or as a consumer of its own jobs."""
         if self.rng.random() < 0.4:
             return super().act()
         line = self.reach()
@@ -81,7 +81,7 @@ class Mover(Quitter):
     def _movejob(self) -> Request:
         rng = self.rng
         promise = rng.choice(self.oracle.promises)
-        # Own jobs stay in the own queues: others must not be purged.
+        # Its own jobs stay in its own queues, because other jobs must not be purged.
         target = rng.choice(OWN if promise in self._mine else self._all)
         if not promise.id:
             return words("PING")
@@ -101,7 +101,7 @@ class Mover(Quitter):
         promise.renewed = promise.moves
         promise.is_limited = "ATTEMPTS" in options
         if self._has_purged:
-            self._purged(promise)  # A part of a task may begin late.
+            self._purged(promise)  # Some nodes may begin their part of the task late.
         return words("ADDJOB", queue, promise.body(), 1_000, *options)
 
     def _purged(self, promise: Promise) -> None:

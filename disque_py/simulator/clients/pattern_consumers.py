@@ -1,6 +1,6 @@
 """Pattern consumers: GETJOB … FROMMATCH, waiting and polling, with and without WHERE, LEASE and TOKEN.
 
-Each job that they get must come from a queue whose name matches (spec TP1). They work on jobs as any other consumer.
+Each job that they get must come from a queue whose name matches (spec TP1). They work on jobs like any other consumer.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ MATCHES: Final = "patterns take queues that match"
 
 
 class PatternConsumer(Consumer):
-    """A consumer that names no queue. Where some queue needs claims, a long LEASE is refused."""
+    """A consumer that names no queue. If a matching queue needs claims, a long LEASE is refused."""
 
     REFUSALS: ClassVar[tuple[str, ...]] = (LEASE_TOO_LONG,)
 

@@ -1,7 +1,7 @@
 """Placers: producers that ask for zones or for a quorum, and operators that rebalance queues, in any weather.
 
-Where no node forgets jobs on command, each reply is compared with the copies that are there (checks/zones.py).
-Spec ZN3, ZN4, ZN7, ZN8.
+In plans without commands that make nodes forget jobs, each reply is compared with the copies that exist
+(checks/zones.py). Spec ZN3, ZN4, ZN7, ZN8.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 EVERY_MS: Final = 80
 OUTSTANDING_MAX: Final = 10
 REBALANCE_SHARE: Final = 0.05
-# Faults after which a node has forgotten jobs that it confirmed, though its process lives.
+# Faults that make a node forget confirmed jobs although its process lives.
 FORGETFUL: Final = frozenset(
     ("reset", "reset-amid", "flush", "memory", "forget", "lose", "wipe", "late", "reload", "disk", "leave")
 )
 
 
 class Placer(Actor):
-    """Adds jobs with ZONES and REPLICATE QUORUM."""
+    """A producer of jobs with ZONES and REPLICATE QUORUM."""
 
     REFUSALS = ("ERR ZONES", "ERR syntax error: REPLICATE QUORUM", OLDER_NODE, "ERR too many tasks")
 

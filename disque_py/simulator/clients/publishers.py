@@ -1,8 +1,8 @@
-"""Publishers: they bind queues to a topic, and publish; and the rule for what consumers get.
+"""Publishers, which bind queues to a topic and publish, and the rule for deliveries.
 
-Each job of a publication is a promise of its own, with the body of the first one. Where nothing was wrong since a job
-was published, no job of it is delivered while another one still waits for its copies, and none is delivered at all if
-the publication was refused. Spec TP8, TP9.
+Each job of a publication has its own promise, with the body of the first one. If there was no fault since the
+publication, none of its jobs may be delivered while another one still waits for its copies. If the publication was
+refused, no job of it may be delivered at all. Spec TP8, TP9.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ BIND_SHARE: Final = 0.02
 
 
 class Publisher(Actor):
-    """Publishes to one topic, which is bound to all queues of the plan from the first act on."""
+    """A publisher to one topic. Its first act binds all queues of the plan to the topic."""
 
     REFUSALS: ClassVar[tuple[str, ...]] = (OLDER_NODE, "ERR no such topic")
 
@@ -37,7 +37,7 @@ class Publisher(Actor):
         oracle.check_delivered = self._check
 
     def act(self) -> int:
-        """Some publications."""
+        """Send some publications."""
         rng = self.rng
         line = self.reach()
         if line is None:
@@ -90,12 +90,12 @@ class Publisher(Actor):
             self.oracle.answered(job, made[job.queue], self.world.now_ms)
 
     def _check(self, promise: Promise) -> None:
-        """A job was delivered; RuleBrokenError."""
+        """Check the delivery of a job. Raises RuleBrokenError."""
         origin = promise.origin
         if origin is None or not self.oracle.is_calm_since(promise):
             return
         if promise.is_refused:
-            raise RuleBrokenError(ALL_OR_NOTHING, f"{promise} came, and its publication was refused", promise.id)
+            raise RuleBrokenError(ALL_OR_NOTHING, f"{promise} came, but its publication was refused", promise.id)
         head = b"%d " % origin.number
         for machine in self.world.running():
             for job in machine.broker.copies.waiting_repl:

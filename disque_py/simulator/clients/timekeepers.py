@@ -1,7 +1,6 @@
 """Timekeepers: operators who set schedules, pause, resume, run and delete them. Spec SD4 to SD10.
 
-Jobs of the schedules go to a queue of their own, where they end by their TTL. checks/ticks.py holds them against the
-rules.
+Jobs of the schedules go to a separate queue, where they end by their TTL. checks/ticks.py checks them.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ QUEUE: Final = "ticks"
 
 
 class Timekeeper(Actor):
-    """One operator, on any node."""
+    """One operator, who uses any node."""
 
     REFUSALS: ClassVar[tuple[str, ...]] = ("ERR no such schedule", OLDER_NODE, "NOREPL")
 
@@ -35,7 +34,7 @@ class Timekeeper(Actor):
         self.book = TickBook(world, oracle)
 
     def act(self) -> int:
-        """Look at all jobs, and now and then change a schedule."""
+        """Look at all jobs, and sometimes change a schedule."""
         self.book.look()
         rng = self.rng
         if rng.random() > 0.15:
@@ -58,7 +57,7 @@ class Timekeeper(Actor):
         return LOOK_MS
 
     def end(self) -> None:
-        """Make no more changes but one: the schedules go, on all nodes, so their jobs come to an end."""
+        """Stop acting, and delete the schedules on all nodes, so that their jobs can end."""
         super().end()
         self.world.later(LOOK_MS, self._clear)
 
@@ -73,7 +72,7 @@ class Timekeeper(Actor):
         self.world.later(CLEAR_MS, self._clear)
 
     def _answered(self, reply: Any, request: tuple[str | int, ...]) -> None:
-        """Take a reply: its shape is that of its form."""
+        """Check the form of a reply."""
         if reply is None or isinstance(reply, Exception):
             return
         kind = {"SET": bytes, "NEXT": list, "GET": list}.get(str(request[1]), int)

@@ -1,8 +1,8 @@
 """Waiters: clients that wait for the ends of jobs, at any node, and workers that give results. Spec RW1 to RW9.
 
-A waiter adds jobs to a queue of its own kind, and works on them: it says how far it is, and acknowledges with a result,
-some of them twice. It waits for jobs of all clients, with a time-out and without, for all of them or for any.
-checks/waits.py holds the answers against the rules.
+A waiter adds jobs to a queue that only waiters use, and works on them. It reports its progress, and acknowledges with a
+result, some jobs twice. It waits for jobs of all clients, with and without a timeout, for all of them or for any one.
+checks/waits.py checks the replies.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ EVERY_MS: Final = 60
 LOOK_MS: Final = 100
 RETRIES_S: Final = (1, 2, 3)
 TIMEOUTS_MS: Final = (0, 0, 100, 1_000, 2_500)
-# Jobs that were added a while ago have ended, and are unknown soon.
+# Jobs that were added some time ago have ended, and are soon unknown.
 RECENT: Final = 60
 
 
 class Waiter(Actor):
-    """Adds jobs, works on them, and waits; `book` is shared by all."""
+    """A client that adds jobs, works on them, and waits. All of them share `book`."""
 
     REFUSALS: ClassVar[tuple[str, ...]] = ("ERR not while node", "CANCELED")
     book: WaitBook
@@ -107,7 +107,7 @@ class Waiter(Actor):
             self.world.later(1 + int(self.rng.expovariate(1 / 50)), self._finish, promise, line.machine)
 
     def _finish(self, promise: Promise, machine: Machine) -> None:
-        """Acknowledge a job with a result, say how far it is, or leave it."""
+        """Acknowledge a job with a result, report progress, or leave the job."""
         rng = self.rng
         line = self._work_line = self._line(self._work_line)
         if self.is_over or line is None:
@@ -122,7 +122,7 @@ class Waiter(Actor):
         self._acknowledge(promise, line)
         other = self.line
         if dice < 0.5 and other is not None and other.is_open:
-            self._acknowledge(promise, other)  # With another result, at another node perhaps.
+            self._acknowledge(promise, other)  # Again, with another result, perhaps at another node.
 
     def _acknowledge(self, promise: Promise, line: Line) -> None:
         self._count += 1
@@ -173,12 +173,12 @@ class Waiter(Actor):
         self.book.answered(asked, reply)
 
     def begin(self) -> None:
-        """Start acting, and looking."""
+        """Start to act, and to check regularly."""
         super().begin()
         self.world.later(LOOK_MS, self._look)
 
     def _look(self) -> None:
-        """Check that the wait under way should not be over."""
+        """Check that the current wait should not be over yet."""
         line = self._wait_line
         if self._asked is not None and line is not None and line.is_open and line.outstanding:
             self.book.check_waiting(self._asked)

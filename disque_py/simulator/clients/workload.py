@@ -1,8 +1,8 @@
-"""Workload: clients of several kinds. Each acts on its own chance and tells the oracle what it was told.
+"""Workload: clients of several kinds. Each has its own random generator, and reports its replies to the oracle.
 
-A *producer* adds jobs in bunches, on any node, whatever became of the bunch before. A *consumer* fetches and works. It
-acknowledges most of its jobs, some of them late, twice, on another node, or never. It also gives jobs back, asks for
-more time, and deletes jobs. An *inspector* sends every command that changes nothing. A client replaces a broken
+A *producer* adds jobs in bunches, at any node, without waiting for the bunch before. A *consumer* fetches jobs and
+works. It acknowledges most of its jobs, some of them late, twice, at another node, or never. It also gives jobs back,
+asks for more time, and deletes jobs. An *inspector* sends all commands that change nothing. A client replaces a broken
 connection, perhaps with one to another node.
 """
 
@@ -30,18 +30,18 @@ RECONNECT_MS: Final = 80
 LOOK_AGAIN_MS: Final = 20
 OUTSTANDING_MAX: Final = 200
 TRAVEL_MS: Final = 3
-# Refusals that several actors are prepared for: a node runs an older version; the lease is longer than voters allow.
+# Refusals that several clients expect: a node runs an older version; the lease is longer than voters allow.
 OLDER_NODE: Final = "ERR not while node"
 LEASE_TOO_LONG: Final = "ERR the lease is above claim-lease-max"
-# Answers that a well-behaved client must be prepared for.
+# Refusals that every well-behaved client must expect.
 EXPECTED_ERRORS: Final = (
     "NOREPL", "LEAVING", "PAUSED", "OOM", "MAXLEN", "NOJOB", "TOOLATE", "MISCONF", "LOADING", "UNREACHABLE", "NOLOG",
     "TRIMMED", "STALE", "CANCELED",
 )  # fmt: skip
 RETRIES_S: Final = (0, 1, 1, 2, 3, 5)
-# The last lies beyond the horizon of the schedule (core/schedule.py): a sweep has to find it.
+# The last value is beyond the horizon of the schedule (core/schedule.py), so a sweep has to find the job.
 LONG_RETRIES_S: Final = (0, 1, 2, 70, 250)
-# Jobs that a hoarder acknowledges at once, how long it takes to collect them, and to acknowledge them.
+# The number of jobs that a hoarder acknowledges in one burst, the time to collect them, and the time of the burst.
 HOARD_MAX: Final = 300
 HOARD_MS: Final = 1_500
 BURST_MS: Final = 30
@@ -51,9 +51,9 @@ BODIES: Final = (8, 8, 20, 100, 700, 4_000)
 class Line(Connection):
     """A client's connection: each reply goes, in order, to the request that waits for it.
 
-    since   number of the node's next event when a consumer last asked for jobs
-    forever   queues of a GETJOB under way that has no TIMEOUT
-    is_patient   a request may take as long as jobs do
+    since   number of the node's next event at the consumer's last GETJOB
+    forever   queues of a GETJOB under way without TIMEOUT
+    is_patient   True: a request may take until jobs are over
     """
 
     __slots__ = ("_owner", "_waiting", "forever", "is_patient", "since")
@@ -67,38 +67,38 @@ class Line(Connection):
         self.is_patient = False
 
     def ask(self, requests: list[tuple[Request, Callable[[Any, Any], None], Any]], travel_ms: int) -> None:
-        """Send requests, each with whom its reply is for and what is to be told with it."""
+        """Send requests: (request, function that gets the reply, and its second argument) each."""
         self._waiting.extend((then, about) for _, then, about in requests)
         self.send([request for request, _, _ in requests], travel_ms)
 
     @property
     def outstanding(self) -> int:
-        """Replies that are still to come."""
+        """Return the number of replies that are still missing."""
         return len(self._waiting)
 
     def most_copies(self) -> int:
-        """The most copies that an ADDJOB without an answer asked for; 0 without one."""
+        """Return the most copies that an ADDJOB without a reply asked for; 0 if there is none."""
         return max((_copies_of(about) for _, about in self._waiting), default=0)
 
     def has_found(self) -> bytes:
-        """A queue that a GETJOB without TIMEOUT waits for though its node has jobs there; empty if there is none."""
+        """Return a queue for which a GETJOB without TIMEOUT waits although its node has jobs there; empty if none."""
         queues = self.broker.queues
         for name in self.forever:
             queue = queues.get(name)
             if queue is None or is_held_back(self.broker, queue):
-                continue  # Its jobs wait for better ones of another node.
+                continue  # Its jobs wait for better jobs of another node.
             if name in self.broker.caps.limits:
-                continue  # They wait for slots.
+                continue  # Its jobs wait for slots.
             if queue.length and not queue.paused & PAUSED_OUT:
                 return name
         return b""
 
     def first_asked(self) -> str:
-        """Return the request that the next reply belongs to."""
+        """Return the request to which the next reply belongs."""
         return str(self._waiting[0][1]) if self._waiting else "nothing"
 
     def on_reply(self, reply: Any) -> None:
-        """To whom it is for."""
+        """Give a reply to the request that waits for it."""
         if not self._waiting:
             raise RuleBrokenError("one answer", f"{reply!r} was not asked for")
         then, about = self._waiting.popleft()
@@ -110,19 +110,19 @@ class Line(Connection):
         then(reply, about)
 
     def on_unseen(self, reply: Any) -> None:
-        """Note the replies that the client never reads: it was promised nothing, though the node believes so."""
-        if self._waiting:  # A GETJOB in parts is unseen twice: what it had when the client hung up, and at its end.
+        """Note replies that the client never reads. The node believes in a promise that the client didn't get."""
+        if self._waiting:  # An incremental GETJOB is noted twice: its jobs at the hang-up, and those at its end.
             self._waiting.popleft()
         self._owner.oracle.unread(reply)
 
     def on_lost(self) -> None:
-        """Note that open requests will never be answered."""
+        """Note that open requests will get no reply."""
         self._waiting.clear()
         self._owner.on_lost(self)
 
 
 def _copies_of(about: Any) -> int:
-    """Return how many copies a request waits for: that of a placer, a publisher, or of another producer; else 0."""
+    """Return how many copies a request of a placer, publisher or other producer waits for; 0 for other requests."""
     if isinstance(about, Asked):
         return about.most_copies()
     if isinstance(about, list):
@@ -131,11 +131,11 @@ def _copies_of(about: Any) -> int:
 
 
 class Actor:
-    """A client: acts, sleeps, acts, until it is told to end."""
+    """A client: it acts, sleeps, and acts again, until it is told to end."""
 
-    # Of every two nodes, the one it uses where clients live apart.
+    # In plans with `is_apart`: which of every two nodes this kind of client uses.
     SIDE: ClassVar[int] = 0
-    # Errors that its own commands get, besides those that every client expects.
+    # Errors that this kind of client expects, besides those that every client expects.
     REFUSALS: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, world: World, oracle: Oracle, plan: Plan, client: ClientPlan) -> None:
@@ -151,11 +151,11 @@ class Actor:
         self.line: Line | None = None
 
     def begin(self) -> None:
-        """Start acting."""
+        """Start to act."""
         self.world.later(self.rng.randrange(100), self._step)
 
     def end(self) -> None:
-        """No further acts; connections stay."""
+        """Stop acting. Connections stay."""
         self.is_over = True
 
     def _step(self) -> None:
@@ -163,11 +163,11 @@ class Actor:
             self.world.later(max(1, self.act()), self._step)
 
     def act(self) -> int:
-        """Do something; milliseconds until the next time."""
-        raise AssertionError("each kind of client has its own")
+        """Act, and return the milliseconds until the next act."""
+        raise AssertionError("each kind of client overrides this method")
 
     def reach(self) -> Line | None:
-        """The connection, made if need be; None when no node answers."""
+        """Return the connection, and open it if needed; None if no node answers."""
         if self.line is None or not self.line.is_open:
             machine = self.pick()
             if machine is None:
@@ -177,9 +177,9 @@ class Actor:
         return self.line
 
     def free_line(self, hang_up_share: float = 0) -> Line | int:
-        """Return the connection if no request is under way there, else the ms until the next look.
+        """Return the connection if it has no request under way, else the milliseconds until the next try.
 
-        A busy connection is hung up with the given probability.
+        A busy connection is closed with the given probability.
         """
         line = self.reach()
         if line is None:
@@ -191,11 +191,11 @@ class Actor:
         return line
 
     def some_queues(self, most: int) -> list[bytes]:
-        """Return one or more of the queues, at most so many."""
+        """Return at least one of the queues, and at most `most`."""
         return self.rng.sample(self.queues, self.rng.randrange(1, min(most, len(self.queues)) + 1))
 
     def pick(self, *, anywhere: bool = False) -> Machine | None:
-        """A node to connect to; where clients live apart, one on our side if there is any, unless `anywhere`."""
+        """Return a node to connect to. With `is_apart` it is one of the client's own side, except with `anywhere`."""
         machines = [machine for machine in self.world.machines.values() if machine.is_up and not machine.is_stopped]
         if self.is_apart and not anywhere:
             mine = [machine for machine in machines if NAMES.index(machine.name) % 2 == self.SIDE]
@@ -203,21 +203,21 @@ class Actor:
         return self.rng.choice(machines) if machines else None
 
     def travel(self) -> int:
-        """How long a request is on its way."""
+        """Return how long a request takes to arrive."""
         return 1 + int(self.rng.random() * TRAVEL_MS)
 
     def on_lost(self, line: Line) -> None:
-        """A connection broke."""
+        """Handle a broken connection."""
 
     def nothing(self, reply: Any, about: Any) -> None:
-        """Take a reply that does not matter."""
+        """Ignore a reply."""
 
 
 class Producer(Actor):
-    """Adds jobs."""
+    """A client that adds jobs."""
 
     def act(self) -> int:
-        """A bunch of ADDJOBs."""
+        """Send a bunch of ADDJOBs."""
         rng = self.rng
         if rng.random() < 0.03 and self.line is not None and self.line.is_open:
             self.line.hang_up()
@@ -260,16 +260,16 @@ class Producer(Actor):
 
 
 class Hands:
-    """The work of a consumer: it takes jobs, and decides what becomes of each when it has them."""
+    """The work of a consumer: it takes jobs, and decides for each how its delivery ends."""
 
     def __init__(self, actor: Actor) -> None:
         self._actor = actor
         self._side: dict[str, Line] = {}
-        # Some consumers do nothing but fetch and acknowledge; others all that can be done to a job.
+        # Some consumers only fetch and acknowledge. Others send every command for jobs.
         self._is_tidy = actor.rng.random() < 0.4
 
     def take(self, reply: Any, line: Line, then: Callable[[list[Promise], Machine], None]) -> None:
-        """Take the answer to a GETJOB: `then` is called with its jobs, a moment later."""
+        """Handle the reply to a GETJOB, and call `then` with its jobs a moment later."""
         if not isinstance(reply, list):
             return
         actor = self._actor
@@ -279,16 +279,16 @@ class Hands:
         actor.world.later(1 + int(actor.rng.expovariate(1 / 15)), then, promises, line.machine)
 
     def work(self, promises: list[Promise], machine: Machine) -> None:
-        """The work is done, or not."""
+        """End the work on jobs: it succeeded or not."""
         rng = self._actor.rng
         done = []
         for promise in promises:
             dice = 0.0 if self._is_tidy else rng.random()
             if dice < 0.70:
                 done.append(promise)
-            elif dice < 0.76:  # On another node, which may never have heard of it.
+            elif dice < 0.76:  # At another node, which may not know the job.
                 self._actor.world.later(0, self.acknowledge, [promise], None)
-            elif dice < 0.82:  # Late: after it was delivered to another consumer.
+            elif dice < 0.82:  # Late, after the job was delivered to another consumer.
                 self._actor.world.later(promise.retry_ms + rng.randrange(3_000), self.acknowledge, [promise], machine)
             elif dice < 0.86:  # Twice.
                 self._actor.world.later(rng.randrange(500), self.acknowledge, [promise], None)
@@ -301,14 +301,14 @@ class Hands:
             self.acknowledge(done, machine)
 
     def acknowledge(self, promises: list[Promise], machine: Machine | None) -> None:
-        """Send an ACKJOB to this node, or to any if it is None or down."""
+        """Send an ACKJOB to this node, or to any node if it is None or down."""
         if self._actor.is_over:
             return
         line = self.line_to(machine)
         if line is not None:
             for promise in promises:
                 self._actor.oracle.acknowledging(promise, self._actor.world.now_ms)
-            # A leaving node makes no dummy acks (spec V6), and a lone one has no node to tell.
+            # A leaving node makes no dummy acks (spec V6), and a single node has no other node to tell.
             broker = line.broker
             counts = not broker.is_leaving and bool(broker.cluster.linked)
             request = words("ACKJOB", *(promise.id for promise in promises))
@@ -330,7 +330,7 @@ class Hands:
             line.ask([(words(command, promise.id), self.said, promise)], self._actor.travel())
 
     def said(self, reply: Any, promise: Promise) -> None:
-        """Note the answer to a command that frees a job."""
+        """Note the reply to a command that frees a job."""
         self._actor.oracle.freed(promise, self._actor.world.now_ms)
 
     def _delete(self, command: str, promise: Promise, machine: Machine) -> None:
@@ -338,7 +338,7 @@ class Hands:
         self._say(command, promise, machine)
 
     def line_to(self, machine: Machine | None) -> Line | None:
-        """A second connection, for what must not wait behind a GETJOB."""
+        """Return a second connection, for requests that must not wait behind a GETJOB."""
         if machine is None or not machine.is_up:
             machine = self._actor.pick(anywhere=True)
             if machine is None:
@@ -351,7 +351,7 @@ class Hands:
 
 
 class Consumer(Actor):
-    """Fetches jobs and works on them; what it does with each is decided when it gets it."""
+    """A client that fetches jobs and works on them."""
 
     SIDE: ClassVar[int] = 1
 
@@ -379,7 +379,7 @@ class Consumer(Actor):
 
 
 class PatientConsumer(Actor):
-    """Waits for jobs as long as it takes, and again on the next connection when one breaks."""
+    """A consumer that waits for jobs without a timeout, and goes on with a new connection when one breaks."""
 
     SIDE: ClassVar[int] = 1
 
@@ -388,7 +388,7 @@ class PatientConsumer(Actor):
         self._hands = Hands(self)
 
     def act(self) -> int:
-        """Wait, if it does not do so already."""
+        """Wait, unless it already waits."""
         rng = self.rng
         line = self.free_line(0.01)
         if isinstance(line, int):
@@ -405,7 +405,7 @@ class PatientConsumer(Actor):
 
 
 class Hoarder(Actor):
-    """Collects hundreds of jobs, and acknowledges each on its own, all within a moment."""
+    """A consumer that collects hundreds of jobs, and then acknowledges each with its own command, in one burst."""
 
     SIDE: ClassVar[int] = 1
 
@@ -416,7 +416,7 @@ class Hoarder(Actor):
         self._since_ms = 0
 
     def act(self) -> int:
-        """Collect; and spend it all when there is much, or when it is time."""
+        """Collect jobs, and acknowledge all when there are enough or it is time."""
         rng, now_ms = self.rng, self.world.now_ms
         if len(self._hoard) >= HOARD_MAX or (self._hoard and now_ms - self._since_ms > HOARD_MS):
             for promise, machine in self._hoard:
@@ -441,7 +441,7 @@ class Hoarder(Actor):
 
 
 class Inspector(Actor):
-    """Asks what changes nothing."""
+    """A client that sends commands that change nothing."""
 
     QUESTIONS: Final = (
         ("PING",), ("INFO",), ("INFO", "all"), ("HELLO",), ("CLUSTER", "NODES"), ("CLUSTER", "INFO"), ("TIME",),
@@ -450,7 +450,7 @@ class Inspector(Actor):
     )  # fmt: skip
 
     def act(self) -> int:
-        """A question."""
+        """Send a question."""
         rng = self.rng
         line = self.reach()
         if line is None:

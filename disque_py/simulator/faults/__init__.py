@@ -1,1 +1,1 @@
-"""The faults that a plan can order: of links, processes, disks, operators and event logs."""
+"""The faults that a plan can have: of links, processes, disks, operators and event logs."""

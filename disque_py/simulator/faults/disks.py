@@ -1,4 +1,4 @@
-"""Disk faults: a simulated disk gets into trouble and recovers, for journals and for event logs."""
+"""Disk faults of journals and event logs: a simulated disk becomes slow, stuck, full or failing, and recovers."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ TROUBLES: Final = ("slow", "stuck", "full", "sync fails", "write fails")
 class Health:
     """The health of a disk.
 
-    is_troubled   whether it is slow, stuck, full or failing now
-    well_ms       when its last trouble ended, or work that a slow disk had begun; FOR_EVER_MS while one lasts
+    is_troubled   whether the disk is slow, stuck, full or failing now
+    well_ms       when the last fault ended, or the last work that began on a slow disk; FOR_EVER_MS during a fault
     """
 
     __slots__ = ("well_ms",)
@@ -32,19 +32,19 @@ class Health:
 
     @property
     def is_troubled(self) -> bool:
-        """Return whether a trouble lasts."""
+        """Return whether a fault lasts."""
         return self.well_ms == FOR_EVER_MS
 
     def fall_ill(self) -> None:
-        """Note that a trouble begins."""
+        """Note that a fault begins."""
         self.well_ms = FOR_EVER_MS
 
     def get_well(self, now_ms: int) -> None:
-        """Note that all troubles are over."""
+        """Note that all faults are over."""
         self.well_ms = now_ms
 
     def follow(self, world: World, disk: SimDisk) -> None:
-        """Count work as trouble until it is done, if the disk was slow when it began."""
+        """Count work that began on a slow disk as a fault until it is done."""
         disk.on_late = partial(self._on_late, world)
 
     def _on_late(self, world: World) -> None:
@@ -52,12 +52,12 @@ class Health:
             self.well_ms = world.now_ms
 
     def is_well(self, since_ms: int) -> bool:
-        """Return whether there has been no trouble since this moment."""
+        """Return whether there has been no fault since this moment."""
         return self.well_ms < since_ms
 
 
 def afflict(folder: SimFolder, disk: SimDisk, kind: str, fault: Fault, slow_ms: int) -> None:
-    """Begin a trouble of TROUBLES, as the fault's numbers say. A slow disk takes up to `slow_ms` longer."""
+    """Begin a fault of TROUBLES. The plan's numbers choose the details. A slow disk takes up to `slow_ms` longer."""
     if kind == "slow":
         disk.delays_ms = [(low_ms + 20, high_ms + slow_ms) for low_ms, high_ms in disk.delays_ms]
     elif kind == "stuck":
@@ -73,7 +73,7 @@ def afflict(folder: SimFolder, disk: SimDisk, kind: str, fault: Fault, slow_ms: 
 
 
 def cure(folder: SimFolder, disk: SimDisk, capacity_bytes: int) -> None:
-    """End all troubles; the disk has so much room then."""
+    """End all faults, and give the disk this capacity."""
     folder.capacity_bytes = capacity_bytes
     folder.heal()
     disk.delays_ms = list(DELAYS_MS)

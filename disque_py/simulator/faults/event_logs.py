@@ -1,6 +1,6 @@
-"""Faults of event logs: they are switched off and on, their limits change, their disks are in trouble.
+"""Faults of event logs: logs are switched off and on, their limits change, their disks have faults.
 
-A plan draws these after all its other faults (plan.py). Plans without events are the same as they were before.
+A plan draws these faults after all others (plan.py), so that plans without event logs stay the same.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class EventLogFaults:
         folder, disk = event_logs.folder, event_logs.disk
         event_logs.had_trouble = event_logs.had_gap = True
         event_logs.health.fall_ill()
-        self._targets.oracle.delays_ms += fault.span_ms  # A copy that is given away waits for its event.
+        self._targets.oracle.delays_ms += fault.span_ms  # A copy that moves to another node waits for its event.
         kind = TROUBLES[fault.picks[1] % len(TROUBLES)]
         afflict(folder, disk, kind, fault, SLOW_MS[fault.picks[2] % len(SLOW_MS)])
 

@@ -4,7 +4,7 @@ The plan of a seed lists faults by name, each with a span and some random number
 the name to the method that does the fault. The picks choose the nodes, so a fault is the same in every run of a seed.
 A method returns a description and the function that ends the fault, or None if it can't be done now (targets.py).
 
-A cut is silent or not. A silent cut loses frames and tells no node. Another one breaks the connections.
+A silent cut holds frames back, and no node notices. A loud cut breaks the connections.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class LinkFaults:
         self._stale: dict[int, str] = {}
 
     def do_hiccup(self, fault: Fault) -> Effect:
-        """Break one connection; a new one may be made at once."""
+        """Break one connection. A new one may be made immediately."""
         pair = self._pair(fault)
         if pair is None:
             return None
@@ -62,7 +62,7 @@ class LinkFaults:
         return f"client {connection.client.id} of {connection.machine.name} is cut off", nothing
 
     def _pair(self, fault: Fault) -> tuple[str, str] | None:
-        """Return two nodes; None if the cluster has one."""
+        """Return two nodes; None if the cluster has only one."""
         names = list(self._targets.world.machines)
         if len(names) < 2:
             return None
@@ -92,7 +92,7 @@ class LinkFaults:
         return self._part(fault, [[name] for name in self._targets.world.machines], "every node alone")
 
     def do_ring(self, fault: Fault) -> Effect:
-        """Leave each node only its two neighbours."""
+        """Cut all links except those between neighbours in a ring."""
         names = self._shuffled(fault)
         size = len(names)
         apart = [
@@ -161,7 +161,7 @@ class LinkFaults:
         self._targets.world.traffic.delay_ms = self._targets.plan.delay_ms
 
     def do_stale(self, fault: Fault) -> Effect:
-        """Keep lists of voters from a node, while it hears everything else."""
+        """Lose all lists of voters on their way to one node. It gets all other messages."""
         names = list(self._targets.world.machines)
         name = self._stale[fault.number] = names[fault.picks[0] % len(names)]
         self._targets.world.traffic.filter = self._is_kept_away

@@ -1,6 +1,7 @@
 """Faults that operators cause.
 
-They pause queues, let nodes leave, join, forget each other and be reset or flushed, and change memory limits.
+Operators pause queues, change settings and memory limits, and reset or flush nodes. They let nodes leave, join, and
+forget each other.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ if TYPE_CHECKING:
 CLAIMED_QUEUES: Final = (b"x0", b"x1", b"x2")
 PAUSES: Final = ("in", "out", "all")
 NODES_MAX: Final = 12
-# Queues without jobs, so that settings change no job. One command in so many is a RESET.
+# Queues without jobs, so that settings change no job. One command in RESETS_IN is a RESET.
 SETTINGS_QUEUES: Final = (b"s0", b"s1", b"s2")
 SETTINGS: Final = (b"lease", b"ttl", b"maxlen", b"maxsize")
 RESETS_IN: Final = 6
-# Two values are hardly ever the same.
+# So many values that two commands rarely use the same one.
 SETTING_MAX: Final = 10_000_000
 
 
@@ -63,7 +64,7 @@ class OperatorFaults:
         }
 
     def do_leave(self, fault: Fault) -> Effect:
-        """Let a node leave. When the fault is over, an empty node is gone; another may stay after all."""
+        """Let a node leave. When the fault is over, an empty node goes. A node with jobs may stay after all."""
         staying = [machine for machine in self._targets.awake() if not machine.broker.is_leaving]
         if len(staying) < 2:
             return None
@@ -96,7 +97,7 @@ class OperatorFaults:
         return f"{name} joins", nothing
 
     def do_forget(self, fault: Fault) -> Effect:
-        """Let some nodes forget another one, and meet it again afterwards."""
+        """Let some nodes forget another node, and meet it again afterwards."""
         up = self._targets.awake()
         if len(up) < 2:
             return None
@@ -110,7 +111,7 @@ class OperatorFaults:
         return f"{told} forget {machine.name}", lambda: self._meet_again(machine, some)
 
     def _meet_again(self, machine: Machine, others: list[Machine]) -> None:
-        self._targets.losses.mishap(machine)  # Until now it had counted as confirmed.
+        self._targets.losses.mishap(machine)  # While forgotten, it counted as confirmed.
         for other in others:
             self._targets.meet(other, machine.name)
 
@@ -121,7 +122,7 @@ class OperatorFaults:
             return None
         machine = up[fault.picks[0] % len(up)]
         is_hard = fault.picks[1] % 2 == 0
-        old_id = machine.membership.table.me.id  # It may have been reset before, a moment ago.
+        old_id = machine.membership.table.me.id  # An earlier reset may have changed the id a moment ago.
         self._targets.called[old_id] = None
         self._targets.tear(machine, "", "was reset")
         self._targets.lose_pauses(machine)
@@ -205,7 +206,7 @@ class OperatorFaults:
         return told, lambda: self._targets.end_pause(paused)
 
     def do_setting(self, fault: Fault) -> Effect:
-        """Set a field of a queue without jobs, or reset its settings; another operator may do so at another node."""
+        """Set a field of a queue without jobs, or reset its settings. Other operators may do the same elsewhere."""
         up = self._targets.awake()
         if not up:
             return None

@@ -48,7 +48,7 @@ class ProcessFaults:
         return self._kill(fault, power=False)
 
     def do_power(self, fault: Fault) -> Effect:
-        """Cut a machine's power: other nodes do not hear of it."""
+        """Cut a machine's power. Other nodes don't notice."""
         return self._kill(fault, power=True)
 
     def do_wipe_votes(self, fault: Fault) -> Effect:
@@ -105,11 +105,11 @@ class ProcessFaults:
 
     def _kill_and_rise(self, machine: Machine, run: int) -> None:
         if machine.is_up and machine.runs == run:
-            machine.die()  # Its disk does not let it end.
+            machine.die()  # Its disk keeps it from ending in an orderly way.
         self._targets.rise(machine)
 
     def do_upgrade(self, fault: Fault) -> Effect:
-        """Restart a process in an orderly way, with the next bus version, or back from the newest."""
+        """Restart a process in an orderly way, with the next bus version, or from the newest back to an older one."""
         done = self.do_restart(fault)
         if done is not None:
             machine = self._targets.world.machines[done[0][-1]]
@@ -127,7 +127,7 @@ class ProcessFaults:
         assert journal_storage is not None
         folder = journal_storage.folder
         journal_storage.health.fall_ill()
-        self._targets.oracle.delays_ms += fault.span_ms  # A copy that is given away waits for its record.
+        self._targets.oracle.delays_ms += fault.span_ms  # A copy that moves to another node waits for its record.
         kind = TROUBLES[fault.picks[1] % len(TROUBLES)]
         disk = journal_storage.disk
         journal_storage.is_ill = kind not in ("slow", "stuck") or journal_storage.is_ill
@@ -154,9 +154,9 @@ class ProcessFaults:
         return f"rewrite the journal of {machine.name}", nothing
 
     def do_policy(self, fault: Fault) -> Effect:
-        """Send CONFIG SET appendfsync, and set it back afterwards.
+        """Send CONFIG SET appendfsync, and restore the policy afterwards.
 
-        A process that starts has the policy of its configuration file.
+        A process that starts has the policy of its configuration file again.
         """
         with_journal = self._journaling()
         if not with_journal:
@@ -191,7 +191,7 @@ class ProcessFaults:
         ]
 
     def do_lose(self, fault: Fault) -> Effect:
-        """Lose a node and its disk for ever; the others are told to forget it."""
+        """Lose a node and its disk for ever. An operator tells the other nodes to forget it."""
         machine = self._one_of_many(fault)
         if machine is None:
             return None
@@ -231,6 +231,6 @@ class ProcessFaults:
             self._targets.meet(other, machine.name)
 
     def _one_of_many(self, fault: Fault) -> Machine | None:
-        """Return a node that may be lost, if two others are up."""
+        """Return a node that may be lost, or None if fewer than two others are up."""
         up = self._targets.up()
         return up[fault.picks[0] % len(up)] if len(up) > 2 else None

@@ -1,11 +1,11 @@
 """The nodes that faults may strike, and an operator that speaks to them.
 
-A fault is a `do_` method of a class beside this file. It chooses a node from the fault's numbers and from the nodes
-that are up. It acts, and returns a description and a function that ends it. It returns None if it can't be done now: a
-node that is down is not killed again.
+A fault is a `do_` method of a class in this package. It chooses a node by the fault's numbers among the nodes that are
+up. It acts, and returns a description and a function that ends the fault. If the fault can't be done now, it returns
+None: for example, a node that is down can't be killed.
 
-All kinds of faults share one `Targets`. The liveness phase uses it, too, as it knows which nodes are gone and which are
-torn apart.
+All kinds of faults share one `Targets`. The liveness phase uses it, too, because it knows which nodes are gone and
+which are torn apart.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ Effect = tuple[str, End] | None
 
 
 class Operator(Connection):
-    """A connection for one command.
+    """An operator's connection for one command.
 
-    A node that reads its journal keeps most commands until it has done so. A flush or a reset is noted when the node
-    runs it, with all that came before.
+    A node that reads its journal keeps most commands until it is ready. So a flush or a reset is noted when the node
+    runs it, after all earlier commands.
     """
 
     __slots__ = ("_command", "_is_noted", "_losses")
@@ -73,11 +73,11 @@ class Operator(Connection):
 
 
 class Paused:
-    """A queue that an operator paused, here or everywhere, and that the same operator sets free.
+    """A queue that an operator paused, on one node or everywhere. The same operator ends the pause.
 
-    run         the run of the node that was told
+    run         the run of the node that got the command
     is_ended    the operator has ended the pause
-    is_lost     the node was flushed or reset since, so it may not know what it has to end
+    is_lost     the node was flushed or reset since, so it may not know the pause any more
     """
 
     __slots__ = ("is_ended", "is_lost", "machine", "queue", "run", "where")
@@ -91,7 +91,7 @@ class Paused:
         self.is_lost = False
 
     def may_last(self) -> bool:
-        """Whether the pause may outlast its end: the process that was told is gone, or has forgotten the pause."""
+        """Return whether the pause may last although it was ended: its node was restarted, or forgot it."""
         return self.is_lost or self.machine.runs != self.run
 
 
@@ -101,10 +101,10 @@ class Targets:
     gone       nodes that left for good, and ids that nodes had before they were reset
     called     ids that nodes had when they were reset or died; some belong to no node any more
     torn       pairs of names whose nodes can't find each other by themselves -> the reason; see `tear`
-    met        pairs of names of which an operator said MEET when the weather was over
-    paused     what operators paused
-    flushed    nodes that forgot all pauses, by DEBUG FLUSHALL -> the run that did
-    has_losses whether frames vanished, which no connection notices
+    met        pairs of names for which an operator sent MEET after the weather
+    paused     the queues that operators paused
+    flushed    nodes that forgot all pauses, by DEBUG FLUSHALL -> their run at that time
+    has_losses whether frames vanished without a broken connection
     is_over    whether the weather has ended
     """
 
@@ -150,7 +150,7 @@ class Targets:
     # -- an operator -------------------------------------------------------------------------------
 
     def ask(self, machine: Machine, *command: str | bytes | int) -> None:
-        """Send an operator's command. The node runs it at once, unless it is stopped or reads its journal."""
+        """Send an operator's command. The node runs it immediately, unless it is stopped or reads its journal."""
         if machine.is_up:
             connection = self.world.connect(machine, Operator(self.world, command, self.losses))
             connection.send([words(*command)])
@@ -179,9 +179,10 @@ class Targets:
         return paused
 
     def end_pause(self, paused: Paused) -> None:
-        """Send PAUSE none to the same node as soon as it can be told, or to another one if that node has no word left.
+        """End a pause with PAUSE none, at the same node as soon as it is up.
 
-        An operator ends what this operator has begun, and nothing else.
+        If that node is gone or has forgotten all pauses, another node gets the command for a pause on all nodes.
+        An operator ends only pauses that the same operator began.
         """
         machine = self._end_at(paused)
         if machine is None:
@@ -209,7 +210,7 @@ class Targets:
             paused.is_lost |= paused.machine is machine
 
     def tell_gone(self, machine: Machine) -> None:
-        """Tell a node that came back which nodes were forgotten meanwhile, when it has read its journal."""
+        """Let a node that came back forget the nodes that were forgotten meanwhile, after it has read its journal."""
         if machine.is_up and machine.broker.is_loading:
             self.world.later(LOOK_AGAIN_MS, self.tell_gone, machine)
             return
@@ -225,7 +226,7 @@ class Targets:
     def find_back(self) -> None:
         """Note the nodes that have their former id again.
 
-        A node was reset, and killed before the reset was on disk. The nodes that forgot it have to meet it again.
+        Such a node was reset, and then killed before the reset was on disk. Nodes that forgot it must meet it again.
         """
         present = {machine.membership.table.me.id: machine for machine in self.up()}
         for name, node_id in list(self.gone.items()):
@@ -237,19 +238,19 @@ class Targets:
                         self.tear(other, back.name, "was told to forget it")
 
     def tear(self, machine: Machine, other: str, why: str) -> None:
-        """Note that a node knows another no more, or no other node at all (`other` is empty).
+        """Note that a node no longer knows another one, or knows no other node at all (`other` is empty).
 
-        An operator has to say MEET, at one of them. An entry counts until the mesh is whole (`note_whole`).
+        An operator must send MEET to one of the two. An entry counts until the mesh is whole (`note_whole`).
         """
         self.torn[machine.name, other] = why
         for pair in [pair for pair in self.met if machine.name in pair]:
             del self.met[pair]
 
     def note_whole(self) -> None:
-        """Drop the entries of `torn` once all nodes are linked: a later gap needs a later reason.
+        """Drop the entries of `torn` once all nodes are linked: a later gap needs a new reason.
 
-        A node that is down may not be in the mesh that the others make. A node that knew no other keeps its entry until
-        all of them are up: one that is down knows it by a former id, or not at all.
+        A node that is down may not be part of the others' mesh. A node that knew no other node keeps its entry until
+        all nodes are up, because a node that is down knows it by a former id, or not at all.
         """
         if self.torn and self.world.is_meshed():
             machines = self.world.machines
@@ -261,7 +262,7 @@ class Targets:
             }
 
     def is_whole(self) -> bool:
-        """Return whether nodes have links to each other wherever they are not torn apart."""
+        """Return whether all pairs of nodes have links, except those that are torn apart."""
         up = self.up()
         return all(
             machine is other or self._is_torn(machine.name, other.name) or is_linked(machine, other)
@@ -276,8 +277,8 @@ class Targets:
     def meet_torn(self) -> None:
         """Send MEET once for each torn pair that has no link, and for each node that knows no other.
 
-        The operator who tore them apart has said MEET before, but a node was dead or cut off then, and a MEET is given
-        up after the node time-out. A MEET that was said after the weather has to be enough.
+        The operator who tore a pair apart has sent MEET before. But a node was dead or cut off then, and a MEET is
+        given up after the node timeout. A MEET that is sent after the weather must be enough.
         """
         up = {machine.name: machine for machine in self.up()}
         lost = [name for name in up if (name, "") in self.torn]
@@ -304,7 +305,7 @@ class Targets:
     def find_gone(self) -> None:
         """Add the ids that no node has any more to `gone`, once all remaining nodes are up.
 
-        Perhaps such an id was never forgotten.
+        Some node may never have forgotten such an id.
         """
         present = [machine.membership.table.me.id for machine in self.up()]
         known = {*present, *self.gone.values()}

@@ -1,4 +1,4 @@
-"""Weather: the calendar of a plan's faults.
+"""Weather: the schedule of a plan's faults.
 
 Each kind of fault is a method of one of the classes in links.py, processes.py, operators.py and event_logs.py. They
 share one `Targets`. This module finds a fault's method by its name, and calls it at the fault's time.
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 
 class Weather:
-    """Makes the faults of a plan happen.
+    """The faults of a plan, each at its time.
 
     targets   the nodes that faults strike
     kinds     the faults by name
-    done      faults that did happen, each as a line for people
+    done      faults that happened, each as a line for people
     """
 
     def __init__(self, world: World, plan: Plan, oracle: Oracle, losses: Losses) -> None:
@@ -48,7 +48,7 @@ class Weather:
         world.traffic.is_rough = plan.is_rough
 
     def begin(self) -> None:
-        """Put the plan's faults on the calendar."""
+        """Schedule the plan's faults."""
         for fault in self.targets.plan.faults:
             self.world.later(fault.at_ms, self.strike, fault)
 
@@ -59,7 +59,7 @@ class Weather:
             self._end(number)
 
     def strike(self, fault: Fault) -> None:
-        """Let a fault happen now, if it can."""
+        """Let a fault happen now, if that is possible."""
         if self.targets.is_over:
             return
         self.targets.note_whole()

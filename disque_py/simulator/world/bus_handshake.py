@@ -1,8 +1,8 @@
-"""Proving: two nodes with a `cluster-secret` show each other that they know it, before anything else is said.
+"""The bus handshake: two nodes with a `cluster-secret` prove to each other that they know it, before other messages.
 
-It is the bus's own handshake (cluster_bus/handshake.py), HELLO and PROOF both ways, from end to end in one go: what may
-happen to a connection in the middle of it is the same as if it had never been made. Nodes without a secret prove
-nothing, so then there is nothing to do.
+The code is the bus's own (cluster_bus/handshake.py): HELLO and PROOF in both directions. Here the whole handshake
+happens in one step, because a connection that breaks in the middle of it has the same effect as no connection. Nodes
+without a secret need no proof.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 
 def secret_of(machine: Machine) -> bytes:
-    """The secret that a machine's process has; empty: none."""
+    """Return the secret of a machine's process; empty: none."""
     return str(machine.broker.settings.cluster_secret).encode()
 
 
 def prove(dialer: Machine, target: Machine, rng: Random) -> bool:
-    """Return whether both ends are content with the other's proof."""
+    """Return whether each end accepts the other's proof."""
     secrets = secret_of(dialer), secret_of(target)
     if not any(secrets):
         return True

@@ -1,11 +1,12 @@
 """Disks for the simulator and for tests: the journal's work on a folder, without threads.
 
-SimDisk takes its time from the world. A piece of work is done all at once when its delay is over. The node hears of it
-then or a little later, so one lane may see another lane's work before the node does. When the process crashes the node
-hears no more, but the threads of a real disk would go on for a moment. So the first pieces of work of each lane may be
-done, and the next one in part. Therefore work may touch nothing but the folder it is given.
+A *lane* stands for one thread. A SimDisk takes its time from the world. A piece of work is done in one step when its
+delay is over. The node is told then or a little later, so one lane may see another lane's work before the node does.
+After a crash of the process the node is told nothing more, but the threads of a real disk would go on for a moment. So
+the first pieces of work of each lane may be done, and the next one in part. Therefore work may use only the folder that
+it is given.
 
-InlineDisk does nothing until it is told to: a test decides which work is done first.
+An InlineDisk does its work when a test says so. The test decides which work is done first.
 """
 
 from __future__ import annotations
@@ -23,21 +24,21 @@ T = TypeVar("T")
 Work: TypeAlias = Callable[[Folder], Any]
 Done: TypeAlias = Callable[[Any], None]
 
-# Least and most milliseconds that a piece of work takes, by lane: a disk in good health.
+# The least and most milliseconds for a piece of work, by lane, on a disk without faults.
 DELAYS_MS: Final = ((0, 3), (1, 12), (0, 5))
 HEARD_LATER_MS_MAX: Final = 2
-CRASH_STEPS_MAX: Final = 12  # Enough to come to the end of most pieces of work.
+CRASH_STEPS_MAX: Final = 12  # Enough steps to finish most pieces of work.
 
 
 class SimDisk:
-    """The Disk of one run of a node: after a crash the next run has another one on the same folder.
+    """The Disk of one run of a node. After a crash, the next run has another one on the same folder.
 
-    schedule    calls back after so many milliseconds; among equals in the order of asking
-    delays_ms   (least, most) by lane; may be changed at any time: a disk that gets slow
-    is_stuck    while it is set nothing gets done; `free` ends it
-    is_crashed  nothing is done or heard any more
-    on_late     called when work is done that took longer because the disk was slow when it began
-    on_crash    called when work has come to the crash that the folder was asked for (`SimFolder.crash_in`)
+    schedule    calls back after a number of milliseconds; equal times keep the order of the requests
+    delays_ms   (least, most) by lane; changing it makes the disk slow or fast at any time
+    is_stuck    True: no work is done; `free` ends that
+    is_crashed  no work is done or reported any more
+    on_late     called when work is done that took longer because the disk was slow when the work began
+    on_crash    called when work reaches the crash that was requested from the folder (`SimFolder.crash_in`)
     """
 
     def __init__(
@@ -58,7 +59,7 @@ class SimDisk:
         self.lanes = [Lane(self, number) for number in range(LANES)]
 
     def start(self, lane: int, work: Callable[[Folder], T], done: Callable[[T | OSError], None]) -> None:
-        """Do `work` in this lane; `done` hears its result, or the OSError it raised, unless the node has crashed."""
+        """Do `work` in this lane. Unless the node crashes, `done` gets its result or the OSError that it raised."""
         if not self.is_crashed:
             self.lanes[lane].start(work, done)
 
@@ -68,7 +69,7 @@ class SimDisk:
         return sum(len(lane.tasks) + len(lane.ended) for lane in self.lanes)
 
     def free(self) -> None:
-        """A stuck disk goes on."""
+        """Let a stuck disk go on."""
         self.is_stuck = False
         for lane in self.lanes:
             if lane.is_held_up:
@@ -76,7 +77,7 @@ class SimDisk:
                 lane.begin()
 
     def crash(self) -> None:
-        """End the node now. Its threads finish some work; `kill` or `cut_power` of the folder is next."""
+        """End the node now. Its threads finish some work. The caller calls `kill` or `cut_power` of the folder next."""
         if self.is_crashed:
             return
         self.is_crashed = True
@@ -94,16 +95,16 @@ class SimDisk:
                     run(lane.tasks.popleft()[0], self.folder)
                 except CrashError:
                     pass
-                self.folder.kill()  # For the next lane, which was in the middle of something, too.
+                self.folder.kill()  # Make the folder usable for the next lane, which was in the middle of work, too.
 
 
 class Lane:
     """One lane of a SimDisk.
 
-    tasks       started, in order; the first is being done
-    ended       done and not yet heard of
-    is_held_up  the first was due while the disk was stuck
-    is_slow     the first began while the disk was slow
+    tasks       pieces of work that were started, in order; the first one is being done
+    ended       pieces of work that are done and not reported yet
+    is_held_up  the first task was due while the disk was stuck
+    is_slow     the first task began while the disk was slow
     """
 
     __slots__ = ("disk", "ended", "is_held_up", "is_slow", "number", "tasks")
@@ -117,13 +118,13 @@ class Lane:
         self.is_slow = False
 
     def start(self, work: Work, done: Done) -> None:
-        """Behind what is there already."""
+        """Add a task behind the others."""
         self.tasks.append((work, done))
         if len(self.tasks) == 1:
             self.begin()
 
     def begin(self) -> None:
-        """The first task takes its time."""
+        """Begin the first task: schedule its end."""
         disk = self.disk
         self.is_slow = disk.delays_ms[self.number] != DELAYS_MS[self.number]
         disk.schedule(disk.rng.randint(*disk.delays_ms[self.number]), self._on_time)
@@ -155,25 +156,25 @@ class Lane:
         disk.schedule(later_ms, self._on_heard)
 
     def _on_heard(self) -> None:
-        """One of those that have ended is heard of: always the oldest, whichever this call was meant for."""
+        """Report an ended task: always the oldest one, whichever this call was scheduled for."""
         if not self.disk.is_crashed:
             done, result = self.ended.popleft()
             done(result)
 
 
 class InlineDisk:
-    """A Disk that works when it is told to. `waiting` is what was started: (lane, work, done)."""
+    """A Disk that works when a test says so. `waiting`: the work that was started, as (lane, work, done)."""
 
     def __init__(self, folder: Folder) -> None:
         self.folder = folder
         self.waiting: list[tuple[int, Work, Done]] = []
 
     def start(self, lane: int, work: Callable[[Folder], T], done: Callable[[T | OSError], None]) -> None:
-        """Keep it for `run`."""
+        """Keep the work for `run`."""
         self.waiting.append((lane, work, done))
 
     def run_one(self, lane: int | None = None) -> bool:
-        """Do what was started first, in this lane or in any, and tell; False if there is nothing."""
+        """Do and report the oldest work, in this lane or in any. Return False if there is none."""
         for index, (number, work, done) in enumerate(self.waiting):
             if lane is None or number == lane:
                 del self.waiting[index]
@@ -182,7 +183,7 @@ class InlineDisk:
         return False
 
     def run(self, lane: int | None = None) -> int:
-        """Do everything in this lane or in all of them, what is started meanwhile included; how much it was."""
+        """Do all work in this lane or in all lanes, including work that is started meanwhile. Return its number."""
         count = 0
         while self.run_one(lane):
             count += 1
@@ -190,7 +191,7 @@ class InlineDisk:
 
 
 def run(work: Work, folder: Folder) -> Any:
-    """The result of the work, or its OSError."""
+    """Do the work, and return its result or its OSError."""
     try:
         return work(folder)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Errors of a simulated folder that wait for their operation, and sudden death."""
+"""Errors of a simulated folder, which wait for the operation that they hit, and the sudden death of a process."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ TEXTS: Final = {
 
 
 class CrashError(BaseException):
-    """The process has died in the middle of its work. No `Exception`: a process cannot handle its own death."""
+    """The process has died in the middle of its work. Not an `Exception`, because a process can't handle its death."""
 
 
 class Fault:
-    """Trouble that waits for an operation.
+    """An error that waits for an operation.
 
-    ops         which ones
-    errno       what they raise
-    countdown   how many of them go well before
-    times       how often it strikes then; negative: always
-    is_partial  something of the operation happens nevertheless
-    when        asked with the file's name; None: any file
+    ops         the operations that may fail
+    errno       the error that they raise
+    countdown   how many operations succeed before
+    times       how many operations fail then; negative: all
+    is_partial  a part of the operation is done nevertheless
+    when        called with the file's name, returns whether the file counts; None: any file does
     """
 
     __slots__ = ("countdown", "errno", "is_partial", "ops", "times", "when")
@@ -49,7 +49,7 @@ class Fault:
         self.when = when
 
     def strikes(self, op: str, name: str) -> bool:
-        """Return whether it is this operation's turn to fail; counts it."""
+        """Count this operation, and return whether it fails."""
         if op not in self.ops or (self.when is not None and not self.when(name)):
             return False
         if self.countdown:
@@ -62,5 +62,5 @@ class Fault:
 
 
 def os_error(errno: int, name: str) -> OSError:
-    """As the system raises it: the right subclass, with a text."""
+    """Return the error that the system would raise: the right subclass, with a text."""
     return OSError(errno, TEXTS.get(errno, "Error"), name)

@@ -1,12 +1,12 @@
 """A machine's event log on its disk, from one process to the next.
 
-The folder outlives the process. Each run has a SimDisk and an EventLogService of its own; the latter is the server's.
+The folder survives the process. Each run has its own SimDisk and its own EventLogService, which is the server's code.
 As in the server (server/node_lifecycle.py), the node listens to clients and reads its journal when the log is open, or
 when the disk has had START_MS to open it.
 
-All that the node gives its log is noted in event_log_history.py, too. The checks here answer three questions. When a
-client is told something, is that in the log as safely as docs/events.md promises? When a process begins, does the log
-go on where it may? At any time, do a node's jobs agree with its events?
+All events that the node gives to its log are also recorded in event_log_history.py. The checks here answer three
+questions. When a client is told of a transition, is its event in the log as safely as docs/events.md promises? When a
+process begins, does the log continue where it should? At any time, do a node's jobs agree with its events?
 """
 
 from __future__ import annotations
@@ -45,38 +45,38 @@ if TYPE_CHECKING:
 
 # Small, so that segments are closed and dropped in a run of seconds.
 SEGMENT_BYTES: Final = 20_000
-# More than a log may ever be (plan.py): only a fault makes this disk full.
+# More than the largest log (plan.py), so that only a fault makes this disk full.
 CAPACITY_BYTES: Final = 2 << 30
-# server/event_storage.py: the node does not wait longer for a disk.
-# A disk that has recovered has done all its work after so long.
+# A disk that has recovered has done all its work after this time.
 WRITTEN_MS: Final = 1_000
+# A node does not wait longer for a disk (server/event_storage.py).
 START_MS: Final = 3_000
-# So many fields of an event are compared with the disk; the rest is a dict that comes back as another type.
-# After these a node has forgotten the job.
+# After one of these events, a node has forgotten the job.
 GONE_CODES: Final = (DELETED, DELETED_COPY, DROPPED, EXPIRED_EVENT, LOST)
 
 
 class EventLogStorage:
-    """A machine's events; see the module.
+    """A machine's events, from one process to the next.
 
     folder       the content of the disk
     disk         the disk of this run
     service      the server's event log service of this run
-    logs         all logs there were, by id; `current`: the one that is written, or was last
-    is_whole     this run has had a log since it began to listen
+    logs         all logs so far, by id
+    current      the log that is being written, or was written last
+    is_whole     this run has always had a log since it began to listen
     health       the health of the disk
-    had_trouble  the disk was slow, full or failing, and no log has been written since: it may have been closed
-    had_gap      the disk was in trouble once, so events may be in no log
-    was_off      events were switched off since the log was begun
-    lost         events that power cuts took
-    missed       events that are in no log, as the services counted
+    had_trouble  the disk was slow, full or failing, and no event was written since, so the log may be closed
+    had_gap      the disk had a fault at some time, so events may be in no log
+    was_off      events were switched off after the log was begun
+    lost         number of events that power cuts took
+    missed       number of events that are in no log, as the services counted
     """
 
     def __init__(self, machine: Machine, rng: Random) -> None:
         self.machine = machine
         self.rng = rng
         self.folder = SimFolder(rng, CAPACITY_BYTES)
-        # Some systems have files as memory, some have not.
+        # Some systems can map files into memory, others can't.
         self.folder.has_windows = ord(machine.name[0]) % 3 != 0
         self.disk: SimDisk
         self.service: EventLogService
@@ -97,7 +97,7 @@ class EventLogStorage:
     # -- life --------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """The process begins, within a turn; its machine hears `listen` when it may serve."""
+        """Begin a process. Within a turn. `listen` of its machine is called when the node may serve clients."""
         machine = self.machine
         self.is_whole = False
         self._watched = None
@@ -124,13 +124,13 @@ class EventLogStorage:
         return self.disk
 
     def _closed(self) -> None:
-        """The log is closed for good; nothing is locked here."""
+        """Do nothing: the log is closed for good, and there is no lock to release here."""
 
     def _notice(self, line: str) -> None:
         self.machine.world.trace.write(self.machine.world.now_ms, f"{self.machine.name}  {line}")
 
     def _opened(self) -> None:
-        """The log is open, or can't be, or takes too long; the first of these counts."""
+        """Begin to listen: the log is open, or failed, or takes too long. Only the first of these calls counts."""
         if not self._is_opened:
             self._is_opened = True
             self.machine.open()
@@ -138,15 +138,15 @@ class EventLogStorage:
             self.machine.listen()
 
     def started(self, *, has_journal: bool) -> None:
-        """The node has its jobs, or knows that it has none."""
+        """Note that the node has read its jobs, or has no journal."""
         self.service.started("journal loaded" if has_journal else "memory lost")
 
     def close(self, done: Callable[[], None]) -> None:
-        """The process ends in order."""
+        """Close the log, because the process ends in an orderly way."""
         self.service.close(done)
 
     def died(self, *, power: bool) -> None:
-        """The process is gone, or, once more, its machine has lost its power."""
+        """Note that the process is gone. For a power cut this is called a second time."""
         self.missed += self.service.missed
         disk = getattr(self, "disk", None)
         is_busy = disk is not None and any(lane.tasks for lane in disk.lanes)
@@ -155,7 +155,7 @@ class EventLogStorage:
         current = self.current
         if current is not None:
             if is_busy or (power and not self.health.is_well(self.machine.world.now_ms - WRITTEN_MS)):
-                current.has_hole = False  # That it was closed may not have got to the disk.
+                current.has_hole = False  # The note that it was closed may not have reached the disk.
             log = self._watched
             if log is not None:
                 is_written = not log.error and (not power or log.syncs_each)
@@ -173,7 +173,7 @@ class EventLogStorage:
     # -- what is written ---------------------------------------------------------------------------
 
     def look(self) -> None:
-        """A turn is about to end, its events are not in the log yet: there may be another log than before."""
+        """Note the log in use. A turn is about to end, and its events are not in the log yet."""
         service = self.service
         if service.state != ON:
             self.is_whole = False
@@ -181,7 +181,7 @@ class EventLogStorage:
             if service.state == CLOSED and not self.had_trouble:
                 raise RuleBrokenError(
                     "a disk in health keeps its log",
-                    f"{self.machine.name} has none: {service.trouble}",
+                    f"{self.machine.name} has no log: {service.trouble}",
                     self.machine.name,
                 )
             if self.current is not None and service.state == CLOSED:
@@ -193,10 +193,10 @@ class EventLogStorage:
         elif log is None:
             self._watched = None
         elif service.state == ON and self.had_trouble and self.health.is_well(self.machine.world.now_ms - WRITTEN_MS):
-            self.had_trouble = False  # It is written, and the disk is well: what closes it now is no fault.
+            self.had_trouble = False  # The log is written and the disk is well, so no earlier fault can close it now.
 
     def _meet(self, log: EventLog) -> None:
-        """Another log is written from now on, or this one again, by another process."""
+        """Note that a new log is in use, or that a new process continues a log."""
         known = self.logs.get(log.log_id)
         if known is not None:
             if known.has_hole:
@@ -214,7 +214,7 @@ class EventLogStorage:
             may_end |= before is not None and before.node != self.machine.membership.table.me.id
             if before is not None and before.safe > before.first_seq and not may_end:
                 raise RuleBrokenError(
-                    "a log goes on", f"{self.machine.name} begins another log than {before.log_id}", self.machine.name
+                    "a log goes on", f"{self.machine.name} begins a new log after {before.log_id}", self.machine.name
                 )
             known = self.logs[log.log_id] = Written(log.log_id, log.next_seq, self.machine.membership.table.me.id)
             self.was_off = False
@@ -243,7 +243,7 @@ class EventLogStorage:
                     seq += 1
 
     def _noted(self, seq: int, events: list[Any], end: int) -> None:
-        """The node gives its log these."""
+        """Note events that the node gives to its log."""
         current, log = self.current, self._watched
         assert current is not None
         assert log is not None
@@ -256,8 +256,8 @@ class EventLogStorage:
             if job_id:
                 version, job = version_of(event), find(job_id)
                 known, known_job = versions.get(job_id, (0, None))
-                # Another object: the job was over here, and came again from a node that knows less. At the end of a
-                # job there is no object to compare; it may have come again without an event.
+                # If the object is another one, the job was over here and came again from a node that knows less. At
+                # the end of a job there is no object to compare; the job may have come again without an event.
                 is_again = job is not None and job is not known_job
                 is_end = job is None and version == known and event[0] in GONE_CODES
                 if version <= known and not is_again and not is_end:
@@ -265,30 +265,30 @@ class EventLogStorage:
                         "versions rise", f"{event!r} on {self.machine.name}, which had {known}", job_id
                     )
                 if event[0] in GONE_CODES or (has_forgotten and event[0] == ACKED):
-                    # It may come again from a node that knows less: lost here, and yet taken over there; or done, and
-                    # kept by a node that was forgotten, which counts as confirmed.
+                    # It may come again from a node that knows less. Either it was lost here although the other node
+                    # took it over, or it is done and a forgotten node, which counts as confirmed, kept it.
                     versions.pop(job_id, None)
                 else:
                     versions[job_id] = version, job or known_job
             elif event[0] == FLUSHED:
-                versions.clear()  # Jobs that come back come from nodes that know less.
+                versions.clear()  # Jobs that come back now come from nodes that know less.
 
     # -- what must hold ----------------------------------------------------------------------------
 
     def check_told(self, job_id: bytes, codes: tuple[int, ...], what: str) -> None:
-        """Check that an event is in the log, as safely as the policy says, when a client is told of it."""
+        """Check that an event is in the log, as safely as the policy promises, when a client is told of it."""
         current = self._writable()
         if current is not None:
             self._check(current, current.last_of(job_id, codes), job_id, what)
 
     def check_delivered(self, job_id: bytes, since: int, attempt: int) -> None:
-        """Check the event of a delivery: of this attempt, or (0) one since the client asked (`next_seq`)."""
+        """Check the event of a delivery: of this attempt, or with 0 any attempt since the request (`since`)."""
         current = self._writable()
         if current is not None:
             self._check(current, current.delivery_of(job_id, since, attempt), job_id, "delivery")
 
     def next_seq(self) -> int:
-        """Number of the next event, as far as there is a log."""
+        """Return the number of the next event, if there is a log."""
         return 0 if self.current is None else self.current.next_seq
 
     def _writable(self) -> Written | None:
@@ -302,14 +302,14 @@ class EventLogStorage:
         log = self._watched
         assert log is not None
         if not seq and job_id in current.lost_of:
-            return  # No client was told then; the journal had its record already, and a token is answered from that.
+            return  # The event is older, and no client was told then. A token is answered from the journal's record.
         if not seq:
             raise RuleBrokenError(
                 "every transition is in the log", f"{what} of {job_id!r} by {self.machine.name}, no event", job_id
             )
         commit_position = self.machine.driver.commit_position
         if commit_position is None or not commit_position.must_wait():
-            return  # The journal is in trouble: what is still answered then waits for nothing.
+            return  # The journal has a fault. Replies that are still given then don't wait for the log.
         if current.end_of(seq) > log.written:
             raise RuleBrokenError(
                 "no promise before its event",
@@ -319,7 +319,7 @@ class EventLogStorage:
             )
 
     def check_states(self) -> None:
-        """Check that the events say of each waiting job that it is pending."""
+        """Check that each queued job is pending according to its events."""
         machine = self.machine
         if not self.is_whole or machine.broker.is_loading or self.service.state == OPENING:
             return
@@ -327,5 +327,5 @@ class EventLogStorage:
             for job in shard.values():
                 if job.state == QUEUED and job.status and job.status != PENDING:
                     raise RuleBrokenError(
-                        "events tell the state", f"{job!r} of {machine.name} is queued, and {job.status}", job.id
+                        "events tell the state", f"{job!r} of {machine.name} is queued, but {job.status}", job.id
                     )

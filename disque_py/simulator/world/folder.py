@@ -1,19 +1,19 @@
-"""SimFolder: the journal's folder in memory, with power cuts, process deaths and disk trouble.
+"""SimFolder: the journal's folder in memory, with power cuts, process deaths and disk faults.
 
 A file has the content that all processes read (`content`, the system's cache) and the content that a power cut leaves
-(`durable`). Between them are the writes since the last sync. A process can end in three ways:
+(`durable`). The difference is the writes since the last sync. A process can end in three ways:
 
-* `kill`: the process dies. All writes are there.
-* `cut_power`: all synced data is there. Of the rest any sectors may have reached the disk, in any order, each of them
-  with any of the contents it had since. The length may be the old one, the new one or one between, and a hole reads as
-  zeros. Names are as when the directory was last synced, or as after any of the changes since, in their order.
-* `crash_in`: the process dies in the middle of an operation, some steps from now. CrashError goes up through the work.
+* `kill`: the process dies. All its writes remain.
+* `cut_power`: all synced data remains. Of the unsynced sectors, any may have reached the disk, in any order, each with
+  any content that it had since the sync. The length may be the old one, the new one or one between, and a hole reads
+  as zeros. The names are those of the last sync of the directory, or those after any of the later changes, in order.
+* `crash_in`: the process dies in the middle of an operation, some steps from now. The work raises CrashError.
   Afterwards the folder is dead until one of the other two is called.
 
-`fail`, `capacity_bytes` and `vanish` cause trouble. A failed sync is as bad as on a real system: some sectors are on
-disk, the others never will be unless they are written again, and reading does not show it.
+`fail`, `capacity_bytes` and `vanish` cause faults. A failed sync is as bad as on a real system: some sectors are on
+disk, the others never will be unless they are written again, and reading does not show the difference.
 
-Chance comes only from the generator handed in. No time passes here (disk.py has the delays).
+All chance comes from the given generator. No time passes here (disk.py has the delays).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from disque_py.simulator.world.disk_errors import CrashError, Fault, os_error
 from disque_py.simulator.world.sectors import SimFile
 from persistence.disk import Window
 
-STEPS_MAX: Final = 2  # No operation has more places to break off.
+STEPS_MAX: Final = 2  # The largest number of places at which an operation can break off.
 
 
 class SimWindow:
@@ -41,20 +41,20 @@ class SimWindow:
         self._file = file
 
     def put(self, offset: int, data: bytes) -> None:
-        """Write to the cache: all processes read it at once, and it is durable when it is synced."""
+        """Write to the cache: all processes read it immediately, and it becomes durable when it is synced."""
         end = offset + len(data)
-        assert end <= len(self._file.content), "a copy to where nothing was prepared"
+        assert end <= len(self._file.content), "a write beyond the prepared part"
         self._file.write(offset, data)
 
 
 class SimFolder:
     """A Folder in memory.
 
-    capacity_bytes  room for all files together, None for any; a hole takes as much as what was written
-    used_bytes      taken of it
-    trace           (operation, name, offset, bytes) of every call while it is a list; None: no test looks
-    linked          what `link` made: names by directory
-    has_windows     files can be written as memory
+    capacity_bytes  room for all files together; None: no limit; a hole takes as much room as written data
+    used_bytes      the part of it that is in use
+    trace           if it is a list: (operation, name, offset, bytes) of every call; None: calls are not recorded
+    linked          the files that `link` and `store` made: names by directory
+    has_windows     True: files can be mapped into memory
     """
 
     def __init__(self, rng: Random, capacity_bytes: int | None = None) -> None:
@@ -65,13 +65,15 @@ class SimFolder:
         self.linked: dict[str, dict[str, SimFile]] = {}
         self.has_windows = True
         self._files: dict[str, SimFile] = {}
-        # The directory as it was last synced, and as after every change since.
+        # The directory at its last sync, and after each later change.
         self._lineage: list[dict[str, SimFile]] = [{}]
-        self._failed_syncs: dict[str, int] = {}  # As in files.py: known to the process, so a restart forgets them.
+        self._failed_syncs: dict[
+            str, int
+        ] = {}  # As in files.py: only the process knows them, so a restart forgets them.
         self._faults: list[Fault] = []
         self._is_vanished = False
         self._is_dead = False
-        # Steps until the present operation breaks off with an error, and until the process dies; negative: it doesn't.
+        # Steps until the current operation breaks off with an error, and until the process dies; negative: never.
         self._stop_in = -1
         self._crash_in = -1
         self._stop_errno = 0
@@ -81,19 +83,19 @@ class SimFolder:
     # Looking.
 
     def names(self) -> list[str]:
-        """All files, sorted."""
+        """Return the names of all files, sorted."""
         self._begin("names", "")
         self._step("")
         return sorted(self._files)
 
     def size(self, name: str) -> int:
-        """Length in bytes."""
+        """Return a file's length in bytes."""
         self._begin("size", name)
         self._step(name)
         return len(self._file(name).content)
 
     def read(self, name: str, offset: int, size: int) -> bytes:
-        """Up to `size` bytes from `offset`."""
+        """Return up to `size` bytes from `offset` on."""
         self._begin("read", name, offset, size)
         self._step(name)
         return bytes(self._file(name).content[offset : offset + size])
@@ -101,7 +103,7 @@ class SimFolder:
     # Writing into a file.
 
     def write(self, name: str, offset: int, chunks: Sequence[bytes]) -> None:
-        """All chunks at `offset`; of a write that fails in part, or finds no room, the first bytes are there."""
+        """Write all chunks at `offset`. If the write fails in part or finds no room, its first bytes are written."""
         data = b"".join(chunks)
         self._begin("write", name, offset, len(data))
         file = self._file(name)
@@ -119,7 +121,7 @@ class SimFolder:
         self._finish(name)
 
     def truncate(self, name: str, size: int) -> None:
-        """Cut the file, or fill it up with zeros; synced."""
+        """Cut the file, or fill it up with zeros, and sync it."""
         self._begin("truncate", name, 0, size)
         file = self._file(name)
         self._step(name)
@@ -131,17 +133,17 @@ class SimFolder:
         self._sync_file(name, file)
         self._finish(name)
 
-    # As memory.
+    # Files as memory.
 
     def map(self, name: str, size: int) -> SimWindow | None:
-        """A window on the file, if the folder has any (`has_windows`)."""
+        """Return a window on the file, or None without `has_windows`."""
         self._begin("map", name, 0, size)
         file = self._file(name)
         self._step(name)
         return SimWindow(file, size) if self.has_windows else None
 
     def prepare(self, name: str, window: Window, start: int, end: int) -> None:
-        """The file is so long from now on."""
+        """Make the file as long as `end`."""
         if start > end:
             raise os_error(errnos.EINVAL, name)
         self._begin("prepare", name, start, end - start)
@@ -157,7 +159,7 @@ class SimFolder:
         self._finish(name)
 
     def sync_window(self, name: str, window: Window, start: int, end: int) -> None:
-        """Make the names of the directory durable."""
+        """Make a range of the file durable."""
         self._begin("sync", name, start, end - start)
         self._sync_file(name, self._file(name), (start, end))
         self._finish(name)
@@ -165,22 +167,22 @@ class SimFolder:
     # Whole files.
 
     def create(self, name: str, data: bytes) -> None:
-        """A new file."""
+        """Write a new file."""
         self._begin("create", name, 0, len(data))
         self._put(name, data, is_new=True)
 
     def replace(self, name: str, data: bytes) -> None:
-        """Old content or new."""
+        """Replace a file's content. After a crash it is either the old content or the new one."""
         self._begin("replace", name, 0, len(data))
         self._put(name, data, is_new=False)
 
     def allocate(self, name: str, size: int) -> None:
-        """A new file of zeros."""
+        """Make a new file of zeros."""
         self._begin("allocate", name, 0, size)
         self._put(name, bytes(size), is_new=True)
 
     def remove(self, name: str) -> None:
-        """No error if it is gone already."""
+        """Remove a file. It is no error if the file is already gone."""
         self._begin("remove", name)
         self._step(name)
         self._release(name)
@@ -188,7 +190,7 @@ class SimFolder:
         self._sync_directory(name)
 
     def rename(self, old: str, new: str) -> None:
-        """In one step."""
+        """Rename a file, in one step."""
         self._begin("rename", old)
         file = self._file(old)
         self._sync_file(old, file)
@@ -200,7 +202,7 @@ class SimFolder:
         self._sync_directory(old)
 
     def link(self, name: str, directory: str) -> None:
-        """A hard link; it is in `linked` then."""
+        """Make a hard link, and note it in `linked`."""
         self._begin("link", name)
         file = self._file(name)
         names = self.linked.setdefault(directory, {})
@@ -212,7 +214,7 @@ class SimFolder:
         self._finish(name)
 
     def store(self, directory: str, name: str, data: bytes) -> None:
-        """A small file beside links; it is in `linked` then."""
+        """Write a small file beside links, and note it in `linked`."""
         self._begin("store", name, 0, len(data))
         self._step(name)
         if len(data) > self._room_bytes():
@@ -224,13 +226,13 @@ class SimFolder:
         self._finish(name)
 
     def stored(self, directory: str) -> list[str]:
-        """The names that `link` and `store` made there."""
+        """Return the names that `link` and `store` made in this directory."""
         self._begin("stored", directory)
         self._step(directory)
         return sorted(self.linked.get(directory, ()))
 
     def discard(self, directory: str) -> None:
-        """Remove the files that `link` and `store` made there."""
+        """Remove the files that `link` and `store` made in this directory."""
         self._begin("discard", directory)
         self._step(directory)
         for file in self.linked.pop(directory, {}).values():
@@ -240,23 +242,23 @@ class SimFolder:
         self._finish(directory)
 
     def close(self) -> None:
-        """The process lets go of the folder; the next one may use it. Nothing is synced by that."""
+        """End the process's use of the folder. The next process may use it. This syncs nothing."""
         self._failed_syncs.clear()
 
-    # Changes of the files while no process has them.
+    # Changes of the files while no process uses them.
 
     def has(self, name: str) -> bool:
         """Return whether there is such a file."""
         return name in self._files
 
     def flip(self, name: str, bit: int) -> None:
-        """One bit of the file is another: it rots."""
+        """Flip one bit of the file, as a rotten disk does."""
         file = self._files[name]
         for content in (file.content, file.durable):
             content[bit // 8] ^= 1 << bit % 8
 
     def replace_all(self, files: dict[str, bytes]) -> None:
-        """These files are all that is there, safely on disk; what `link` made stays."""
+        """Replace all files by these, synced. Files that `link` made stay."""
         self._files = {name: SimFile(content) for name, content in files.items()}
         for file in self._files.values():
             file.links = 1
@@ -266,14 +268,14 @@ class SimFolder:
     # Ends of a process.
 
     def kill(self) -> None:
-        """The process has died; whatever it had written is there for the next one."""
+        """Note that the process has died. All its writes remain for the next process."""
         self._failed_syncs.clear()
         self._is_dead = False
         self._stop_in = self._crash_in = -1
         self._watch()
 
     def cut_power(self, rng: Random | None = None) -> None:
-        """The machine has lost power. Faults stay: they are the disk's."""
+        """Note that the machine has lost power. Faults remain, because they belong to the disk."""
         rng = rng or self.rng
         self._files = dict(rng.choice(self._lineage))
         self._lineage = [dict(self._files)]
@@ -288,17 +290,17 @@ class SimFolder:
         self.kill()
 
     def crash_in(self, steps: int) -> None:
-        """The process dies so many steps from now; an operation has one or two of them."""
+        """Let the process die after this many steps. An operation has one or two steps."""
         self._crash_in = steps
         self._watch()
 
     @property
     def is_dead(self) -> bool:
-        """Return whether a crash has happened that was asked for."""
+        """Return whether a crash that `crash_in` requested has happened."""
         return self._is_dead
 
     def copy(self, rng: Random) -> SimFolder:
-        """This folder without its troubles: for a look at what a restart would find."""
+        """Return a copy of the folder without its faults, to see what a restart would find."""
         copied = SimFolder(rng)
         twins = {file: file.copy() for file in self._all_files()}
         copied._lineage = [{name: twins[file] for name, file in names.items()} for names in self._lineage]
@@ -308,7 +310,7 @@ class SimFolder:
         copied.used_bytes = self.used_bytes
         return copied
 
-    # Troubles.
+    # Faults.
 
     def fail(
         self,
@@ -320,16 +322,16 @@ class SimFolder:
         is_partial: bool = False,
         when: Callable[[str], bool] | None = None,
     ) -> None:
-        """Operations fail: the `nth` from now on, and as many after it that it happens `times` times (-1: always).
+        """Let operations fail: `times` of them (-1: all), beginning with the `nth` from now.
 
-        ops         their names, with spaces between; only those on a file that `when` agrees to are counted
-        is_partial  something is done all the same: the first bytes written, a name changed and not synced, or all
+        ops         names of operations, separated by spaces; only operations on files that `when` accepts count
+        is_partial  a part is done nevertheless: the first bytes are written, a name is changed and not synced, or all
         """
         self._faults.append(Fault(ops.split(), errno, nth - 1, times, is_partial, when))
         self._watch()
 
     def vanish(self) -> None:
-        """The directory is gone: moved, unmounted."""
+        """Remove the directory, as if it were moved or unmounted."""
         self._is_vanished = True
         self._watch()
 
@@ -343,7 +345,7 @@ class SimFolder:
         self._watch()
 
     def heal(self) -> None:
-        """No operation fails any more."""
+        """End all failures of operations."""
         self._faults.clear()
         self._watch()
 
@@ -357,7 +359,7 @@ class SimFolder:
             self.trace.append((op, name, offset, size))
         if not self._has_trouble:
             return
-        self._stop_in = -1  # It may have been meant for an operation that has failed for another reason.
+        self._stop_in = -1  # The break-off may remain from an operation that failed for another reason.
         if self._is_dead:
             raise CrashError
         if self._is_vanished:
@@ -370,7 +372,7 @@ class SimFolder:
                 return
 
     def _stops_here(self) -> bool:
-        """Return whether it breaks off here; to be asked only while there is trouble."""
+        """Count a step, and return whether the operation breaks off here. Called only while there are faults."""
         if self._crash_in >= 0:
             self._crash_in -= 1
             if self._crash_in < 0:
@@ -387,12 +389,12 @@ class SimFolder:
         return CrashError() if self._is_dead else os_error(self._stop_errno, name)
 
     def _step(self, name: str) -> None:
-        """A place before which the operation may break off."""
+        """Mark a place at which the operation may break off."""
         if self._has_trouble and self._stops_here():
             raise self._stopped(name)
 
     def _finish(self, name: str) -> None:
-        """The operation has done everything; what was to go wrong does so now. A crash waits for the next one."""
+        """End an operation: an error that it still has to raise is raised now. A crash waits for the next operation."""
         if self._stop_in >= 0:
             self._stop_in = -1
             raise os_error(self._stop_errno, name)
@@ -406,7 +408,7 @@ class SimFolder:
         return file
 
     def _write(self, name: str, file: SimFile, offset: int, data: bytes) -> None:
-        """As much of it as there is room for; ENOSPC when that is not all."""
+        """Write as much as there is room for, and raise ENOSPC if that is not all."""
         if not data:
             return
         grown = offset + len(data) - len(file.content)
@@ -439,7 +441,7 @@ class SimFolder:
             file.sync_part(*part)
 
     def _put(self, name: str, data: bytes, *, is_new: bool) -> None:
-        """Write a whole file. Until it has its name no process sees it, nor would the next one."""
+        """Write a whole file. Until it has its name, neither this process nor the next one sees it."""
         if is_new and name in self._files:
             raise os_error(errnos.EEXIST, name)
         self._step(name)
@@ -459,7 +461,7 @@ class SimFolder:
             raise
 
     def _release(self, name: str) -> None:
-        """The name leads nowhere; without another name the file's room is free."""
+        """Remove a name. If the file has no other name, its room is free again."""
         file = self._files.pop(name, None)
         self._failed_syncs.pop(name, None)
         if file is not None:
@@ -473,6 +475,6 @@ class SimFolder:
         self._finish(name)
 
     def _all_files(self) -> list[SimFile]:
-        """Every file that has a name, or may have one after a power cut; in an order that depends on no address."""
+        """Return all files that have a name or may have one after a power cut, in a deterministic order."""
         directories = (*self._lineage, *self.linked.values())
         return list(dict.fromkeys(file for names in directories for file in names.values()))

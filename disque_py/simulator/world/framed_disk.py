@@ -1,8 +1,7 @@
 """A file of frames on a simulated disk (storage/framed_file.py).
 
-A write takes some milliseconds and is synced when it is over. A power cut before leaves a part of the last frame
-behind: none, some or all of its bytes. So does the death of a process, if `is_torn_by_kills`; else all bytes are there
-or none.
+A write takes some milliseconds, and is synced when it ends. A power cut before that leaves none, some or all bytes of
+the last frame. With `is_torn_by_kills` the death of a process does the same; otherwise it leaves all bytes or none.
 """
 
 from __future__ import annotations
@@ -19,14 +18,14 @@ if TYPE_CHECKING:
 
 WRITE_MS_MAX: Final = 6
 REWRITE_BYTES: Final = 4_000
-# Of the writes of a disk with `is_slow`, so many take so long, and so many fail.
+# On a disk with `is_slow`: the share of writes that take long, how long they take, and the share that fail.
 SLOW_SHARE: Final = 0.05
 SLOW_MS_MAX: Final = 1_500
 FAILING_SHARE: Final = 0.02
 
 
 class FramedDisk:
-    """One machine's file; `data` is what the next start reads.
+    """One machine's file. `data` is the content that the next start reads.
 
     is_slow      some writes take long, and some fail
     on_written   called when a write is over, before the node hears of it, with its items
@@ -55,7 +54,7 @@ class FramedDisk:
     def load(self) -> tuple[list[Any], bool]:
         """Return the items at the start of a process, and whether the end had to be repaired."""
         contents = self._layout.parse(self.data)
-        # The torn end stays until the next write makes the file anew, so a process that dies before finds it again.
+        # The torn end stays until the next write replaces the file. A process that starts before finds it again.
         self._is_torn = contents.good_bytes < len(self.data)
         return contents.items, self._is_torn
 
@@ -64,7 +63,7 @@ class FramedDisk:
         return self._layout.parse(self.data).items
 
     def write(self, items: list[Any], is_void: bool, done: Callable[[OSError | None], None]) -> None:
-        """Write items; see ports.Host."""
+        """Write items (see ports.Host)."""
         machine = self._machine
         self._writing = b"" if is_void else frame(items)
         span_ms = 0 if machine.world.is_prompt else self._rng.randrange(WRITE_MS_MAX)
@@ -109,7 +108,7 @@ class FramedDisk:
         machine.close()
 
     def died(self, *, power: bool) -> None:
-        """The process ends: of a write that is under way some bytes may be there."""
+        """Note that the process ends. A write that is under way may leave some bytes."""
         if self._writing and not self._is_torn:
             size = len(self._writing)
             count = self._rng.randrange(size + 1)

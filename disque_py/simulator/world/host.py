@@ -1,4 +1,4 @@
-"""SimHost: the process around a broker, for administrative commands (ports.Host), where there is no process."""
+"""SimHost: the stand-in for the process around a broker, for administrative commands (ports.Host)."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 
 def _berlin(unix_s: int) -> int:
-    """Return the offset: an hour, or two from the last Sunday of March to that of October, 1:00 UTC."""
+    """Return the offset: two hours from the last Sunday of March to that of October (1:00 UTC), else one hour."""
     year = date_of(unix_s // DAY_S)[0]
     begin, end = (day_of(year, month, 31) - (day_of(year, month, 31) + 4) % 7 for month in (3, 10))
     return 7_200 if begin * DAY_S + 3_600 <= unix_s < end * DAY_S + 3_600 else 3_600
 
 
 class SimHost:
-    """The host of a broker, on behalf of its machine."""
+    """The host of a broker. Its machine does the work."""
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
@@ -31,19 +31,19 @@ class SimHost:
         return self._machine.broker.used_memory
 
     def cpu_seconds(self) -> tuple[float, float, float, float]:
-        """Nothing takes any time here."""
+        """Return zeros: no work takes CPU time here."""
         return 0.0, 0.0, 0.0, 0.0
 
     def info_fields(self) -> list[tuple[str, str]]:
-        """No process, so little to say of it."""
+        """Return the few fields that make sense without a process."""
         return [("process_id", str(self._machine.runs)), ("config_file", "")]
 
     def links_rejected(self) -> dict[str, int]:
-        """Do nothing: no client is in this mode here."""
+        """Return no counters: links are not rejected here."""
         return {}
 
     def apply_setting(self, name: str) -> None:
-        """Of the process, only the journal and the log of events are there."""
+        """Apply a setting of the journal or the log of events. Other settings of the process have no effect here."""
         journal_storage, event_logs = self._machine.journal_storage, self._machine.event_logs
         if event_logs is not None and name == "events":
             event_logs.service.switch()
@@ -55,23 +55,23 @@ class SimHost:
             journal_storage.journal_service.switch()
 
     def has_config_file(self) -> bool:
-        """No."""
+        """Return False: there is no configuration file."""
         return False
 
     def rewrite_config(self, done: Callable[[OSError | None], None]) -> None:
-        """There is none."""
+        """Do nothing: there is no configuration file."""
         done(None)
 
     def save_nodes(self, done: Callable[[OSError | None], None]) -> None:
-        """CLUSTER SAVECONFIG."""
+        """Write the nodes file, for CLUSTER SAVECONFIG."""
         self._machine.save_nodes(done)
 
     def write_queue_settings(self, items: list[Item], is_void: bool, done: Callable[[OSError | None], None]) -> None:
-        """QUEUE SET, and settings of other nodes."""
+        """Write queue settings, of QUEUE SET and of other nodes."""
         self._machine.settings_disk.write(items, is_void, done)
 
     def write_votes(self, items: list[tuple[int, Any]], is_void: bool, done: Callable[[OSError | None], None]) -> None:
-        """Grants and lists of voters."""
+        """Write grants and lists of voters."""
         self._machine.votes_disk.write(items, is_void, done)
 
     def write_acl_file(self, text: bytes, done: Callable[[OSError | None], None]) -> None:
@@ -91,7 +91,7 @@ class SimHost:
         return self._machine.broker.rng.randbytes(count)
 
     def time_zone(self, name: str) -> Callable[[int], int] | None:
-        """One zone with summer time, by the rule that Europe follows. Its name is Europe/Berlin."""
+        """Return the offsets of Europe/Berlin, the only known zone, with Europe's rule for summer time."""
         return _berlin if name == "Europe/Berlin" else None
 
     # -- journal -----------------------------------------------------------------------------------
@@ -103,39 +103,39 @@ class SimHost:
         return journal_storage.journal_service
 
     def journal_fields(self) -> list[tuple[str, str | int]]:
-        """INFO persistence."""
+        """Return the fields of INFO persistence."""
         return [] if self._machine.journal_storage is None else self._journal_service().fields()
 
     def rewrite_journal(self) -> bool:
-        """BGREWRITEAOF."""
+        """Begin to rewrite the journal, for BGREWRITEAOF, and return whether that is possible."""
         return self._machine.journal_storage is not None and self._journal_service().rewrite()
 
     def backup_journal(self, name: str, done: Callable[[tuple[str, int, int] | OSError], None]) -> None:
-        """JOURNAL BACKUP."""
+        """Back up the journal, for JOURNAL BACKUP."""
         if self._machine.journal_storage is None:
             done(OSError("there is no journal"))
         else:
             self._journal_service().backup(f"backups/{name}", b"", done)
 
     def reload_journal(self, done: Callable[[OSError | None], None]) -> None:
-        """DEBUG LOADAOF."""
+        """Load the journal again, for DEBUG LOADAOF."""
         journal_storage = self._machine.journal_storage
         if journal_storage is None:
             raise LookupError("there is no journal")
         journal_storage.reload(done)
 
     def shutdown_refusal(self) -> str:
-        """Why SHUTDOWN would lose something."""
+        """Return the reason why SHUTDOWN would lose jobs; empty if it would not."""
         return "" if self._machine.journal_storage is None else self._journal_service().refusal()
 
     def rewrite_for_shutdown(self, done: Callable[[OSError | None], None]) -> None:
-        """SHUTDOWN REWRITE-AOF."""
+        """Rewrite the journal, for SHUTDOWN REWRITE-AOF."""
         self._journal_service().rewrite_for_shutdown(lambda error: done(OSError(error) if error else None))
 
     # -- ends --------------------------------------------------------------------------------------
 
     def shutdown(self) -> None:
-        """SHUTDOWN: the process dies after this turn. An operator starts it again."""
+        """End the process after this turn, for SHUTDOWN. An operator starts it again."""
         machine = self._machine
         machine.world.later(1, self._end, machine.runs)
 
@@ -145,7 +145,7 @@ class SimHost:
             machine.die()
 
     def restart(self, delay_ms: int, *, graceful: bool) -> None:
-        """DEBUG RESTART: dead, and up again."""
+        """Restart the process, for DEBUG RESTART."""
         machine = self._machine
         machine.world.later(1, self._end, machine.runs)
         machine.world.later(2 + delay_ms, self._begin, machine.runs)
@@ -156,11 +156,11 @@ class SimHost:
             machine.start()
 
     def crash(self, how: str) -> None:
-        """DEBUG SEGFAULT and its kin."""
+        """Kill the process, for DEBUG SEGFAULT and similar commands."""
         self.shutdown()
 
     def sleep(self, seconds: float) -> None:
-        """DEBUG SLEEP: the process stands still."""
+        """Stop the process for a time, for DEBUG SLEEP."""
         machine = self._machine
         machine.stop()
         machine.world.later(int(seconds * 1000), self._wake, machine.runs)
@@ -171,5 +171,5 @@ class SimHost:
             machine.go_on()
 
     def log(self, level: str, text: str) -> None:
-        """Into the transcript."""
+        """Write a log line into the transcript."""
         self._machine.world.trace.write(self._machine.world.now_ms, f"{self._machine.name}  {text}")

@@ -1,10 +1,11 @@
 """A machine's journal on its disk, from one process to the next.
 
-The folder outlives the process. Each run has a SimDisk and a JournalService of its own; the latter is the server's. A
-process that dies leaves what it had written. A power cut leaves what was synced, perhaps with a torn tail (folder.py).
+The folder survives the process. Each run has its own SimDisk and its own JournalService, which is the server's code. A
+process that dies leaves all that it had written. A power cut leaves all that was synced, perhaps with a torn tail
+(folder.py).
 
-This module notes for every id when its base was recorded. That shows how old a record is that a power cut costs.
-`replay` reads a copy of the folder, and shows whether a restart would find what memory knows.
+This module records for every id when its base was recorded. So the checks know the age of a record that a power cut
+takes. `replay` reads a copy of the folder, to compare the jobs that a restart would find with the jobs in memory.
 """
 
 from __future__ import annotations
@@ -36,42 +37,42 @@ if TYPE_CHECKING:
 
 # Small, so that segments are closed, rewritten and dropped in a run of seconds.
 SEGMENT_BYTES: Final = 40_000
-# Spec P4, and a disk's and a turn's time besides.
+# The limit of spec P4, plus some time for the disk and a turn.
 LOST_MS_MAX: Final = 2_300
-# A journal that failed tries again every second; what gathered meanwhile takes a moment.
+# A journal that failed tries again every second. The records that gathered in between take a moment.
 RECOVERED_MS: Final = 3_000
 RESERVE_BYTES: Final = 64 << 10
-# Room for a journal that grows until it is rewritten by itself (`auto-aof-rewrite-min-size`, 64 MiB), for the headers
-# of its many small files, each of which names those before it, and for the rewrite: only a fault makes this disk full.
+# Room for a journal that grows until its automatic rewrite (`auto-aof-rewrite-min-size`, 64 MiB), for the rewrite, and
+# for the headers of many small files, each of which names all files before it. So only a fault makes this disk full.
 CAPACITY_BYTES: Final = 256 << 20
-# How a node begins to say that its disk, and not what is on it, kept it from starting (storage/loading.py).
 POLICIES: Final = (ALWAYS, EVERYSEC, NO)  # The strongest first.
+# The beginning of a refusal to start because of the disk, not because of the data on it (storage/loading.py).
 DISK_ERROR: Final = "Can't read the journal: [Errno"
 
 
 class JournalStorage:
-    """A machine's journal; see the module.
+    """A machine's journal, from one process to the next.
 
     folder       the content of the disk
     disk         the disk of this run
     journal_service   the server's journal service of this run
-    recorded     id -> (the job, when its first base was recorded); of an earlier run: when it was read
-    noted        ids of which this run has recorded anything
-    durability   the checker of its promises; None until its journal is read
-    is_loaded    this run has read its journal
+    recorded     id -> (the job, when its first base was recorded, or for an earlier run: when it was read)
+    noted        ids for which this run has recorded anything
+    durability   the checker of its promises; None until the journal is read
+    is_loaded    this run has read the journal
     health       the health of the disk
-    had_failure  it was full or failing: with everysec and no, acks were in memory only until it was written again
-    is_rotten    a bit of its journal is another: a process that begins may find damage
-    is_ill       its disk fails now: a process that begins may end with an error of the disk
-    had_policy   the policies that this process was told by CONFIG SET
-    has_refused  this run's process ended so; the end of the disk fault starts another
+    had_failure  the disk was full or failing. With everysec and no, acks were only in memory until the next write
+    is_rotten    a bit of the journal was flipped, so a process that begins may find damage
+    is_ill       the disk fails now, so a process that begins may end with an error of the disk
+    had_policy   the policies that CONFIG SET gave to this process
+    has_refused  this run's process ended with such an error; the end of the disk fault starts another process
     """
 
     def __init__(self, machine: Machine, rng: Random) -> None:
         self.machine = machine
         self.rng = rng
         self.folder = SimFolder(rng, CAPACITY_BYTES)
-        # Some systems map files into memory. The letters differ from those in event_log_storage.py.
+        # Some systems map files into memory. Other machines than in event_log_storage.py do so.
         self.folder.has_windows = ord(machine.name[0]) % 3 != 1
         self.disk: SimDisk
         self.journal_service: JournalService
@@ -88,29 +89,29 @@ class JournalStorage:
 
     @property
     def policy(self) -> str:
-        """`appendfsync`: the weakest that this process has had."""
+        """Return the weakest `appendfsync` that this process has had."""
         had = [str(self.machine.settings["appendfsync"]), *self.had_policy]
         return max(had, key=POLICIES.index)
 
     def may_lose(self, *, power: bool) -> bool:
-        """Return whether the end of this process may cost records that a client or node relied on."""
+        """Return whether the end of this process may lose records that a client or node relies on."""
         if self.policy == ALWAYS:
             return False
         return power or (self.had_failure and self.is_excused())
 
     def is_excused(self) -> bool:
-        """Return whether the disk is in trouble, or was a moment ago: the journal may not be written again yet."""
+        """Return whether the disk has a fault, or had one a moment ago. Then the journal may not be written yet."""
         return not self.health.is_well(self.machine.world.now_ms - RECOVERED_MS)
 
     def lost_ms_max(self, at_ms: int) -> int:
-        """How old a record may be that a power cut costs at this moment (spec P4)."""
+        """Return the highest age of a record that a power cut may lose at this moment (spec P4)."""
         is_judged = self.policy == EVERYSEC and self.health.is_well(at_ms - LOST_MS_MAX - RECOVERED_MS)
         return LOST_MS_MAX if is_judged else 1 << 60
 
     # -- life --------------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """The process begins; `load` comes soon."""
+        """Begin a process. `load` follows soon."""
         self.recorded = {}
         self.noted = {}
         self.durability = None
@@ -140,7 +141,7 @@ class JournalStorage:
         self.machine.world.later(span_ms, self.machine.aside, call, run)
 
     def _closed(self) -> None:
-        """The journal is closed for good; nothing is locked here."""
+        """Do nothing: the journal is closed for good, and there is no lock to release here."""
 
     def _ready(self) -> None:
         self.is_loaded = True
@@ -149,7 +150,7 @@ class JournalStorage:
         self.machine.world.watcher.on_loaded(self.machine)
 
     def reload(self, done: Callable[[OSError | None], None]) -> None:
-        """DEBUG LOADAOF: what memory has goes, and comes back from the journal; or stays, if that can't be read."""
+        """Load all jobs again, for DEBUG LOADAOF. If the journal can't be read, the jobs in memory stay."""
         machine = self.machine
         machine.world.watcher.on_reload(machine)
         self.is_loaded = False
@@ -167,7 +168,7 @@ class JournalStorage:
         self.journal_service.reload(over)
 
     def read_back(self) -> None:
-        """Memory has what the journal has."""
+        """Note that memory has the jobs of the journal."""
         now_ms = self.machine.world.now_ms
         self.recorded = {job_id: (job, now_ms) for shard in self.machine.broker.shards for job_id, job in shard.items()}
         self._watch()
@@ -182,11 +183,11 @@ class JournalStorage:
             raise RuleBrokenError("a node can read its journal", f"{self.machine.name}: {reason}", self.machine.name)
         self._notice(f"refuses to start: {reason}")
         self.has_refused = True
-        # The turn it is in comes to its end first.
+        # The current turn ends first.
         self.machine.world.later(0, self.machine.end_run, self.machine.runs, self._refused)
 
     def _refused(self) -> None:
-        """The process is gone; if the disk is well again meanwhile, the next one begins."""
+        """End the process. If the disk is well again by now, begin the next one."""
         if not (self.is_ill or self.is_rotten):
             self.machine.start()
 
@@ -194,7 +195,7 @@ class JournalStorage:
         self.machine.world.trace.write(self.machine.world.now_ms, f"{self.machine.name}  {line}")
 
     def died(self, *, power: bool) -> None:
-        """The process is gone."""
+        """Note that the process is gone."""
         disk = getattr(self, "disk", None)
         if disk is not None:
             disk.crash()
@@ -206,7 +207,7 @@ class JournalStorage:
     # -- what must hold ----------------------------------------------------------------------------
 
     def _watch(self) -> None:
-        """Note what the journal is told from now on."""
+        """Note all records that the journal gets from now on."""
         journal = self.journal_service.journal
         if journal is None:
             return
@@ -214,7 +215,7 @@ class JournalStorage:
         self.durability = DurabilityChecker(self.machine, journal)
 
     def _noted(self, runs: list[list[Any]], position: int) -> None:
-        """The journal was told this."""
+        """Note records that the journal got."""
         recorded, noted, now_ms = self.recorded, self.noted, self.machine.world.now_ms
         if self.durability is not None:
             self.durability.note(runs, position)
@@ -224,7 +225,7 @@ class JournalStorage:
                     job_id: bytes = item[ID_AT]
                     job = self.machine.broker.find(job_id)
                     known = recorded.get(job_id)
-                    if known is None or known[0] is not job:  # It may have gone, and come again.
+                    if known is None or known[0] is not job:  # The job may have vanished and come again.
                         recorded[job_id] = (job, now_ms)
                     noted[job_id] = None
             elif run[0] == STATE:
@@ -232,17 +233,17 @@ class JournalStorage:
                     noted[item[ID_AT]] = None
 
     def is_off(self) -> bool:
-        """No journal is written."""
+        """Return whether no journal is written."""
         return self.journal_service.journal is None
 
     def is_complete(self) -> bool:
-        """A journal is written, and has all jobs."""
+        """Return whether a journal is written that has all jobs."""
         return self.journal_service.journal is not None and not self.journal_service.refusal()
 
     def is_quiet(self) -> bool:
-        """Return whether the disk has all that memory knows, and no record is on its way."""
+        """Return whether the disk has all that memory has, and no record is waiting to be written."""
         if not self.is_loaded:
-            return False  # It may have no journal yet: its log of events is opened first.
+            return False  # The log of events is opened first, so there may be no journal yet.
         broker, compaction = self.machine.broker, self.machine.driver.compaction
         journal = self.journal_service.journal
         return (
@@ -255,7 +256,7 @@ class JournalStorage:
         )
 
     def check_replay(self) -> None:
-        """Check that memory equals a replay of the journal; RuleBrokenError."""
+        """Check that memory equals a replay of the journal. Raises RuleBrokenError."""
         machine = self.machine
         found, former = replay(self.folder, machine)
         memory = {job.id: job for shard in machine.broker.shards for job in shard.values() if job.state != WAIT_REPL}
@@ -271,14 +272,14 @@ class JournalStorage:
                 )
             known_flags = journaling.flags_of(known)
             if job_id not in self.noted:
-                # A queued job waits for its time after a restart, and another restart would do the same.
+                # After a restart, a queued job waits for its time. It does the same after another restart.
                 flags &= ~IS_QUEUED
                 known_flags &= ~IS_QUEUED
             if type(known.body) is not bytes:
-                job.body = known.body  # It is on disk, and only there.
+                job.body = known.body  # The body is only on disk.
             said, kept = _state(machine, former, job, flags), _state(machine, former, known, known_flags)
             if type(job.body) is Spilled and job.body.size == len(known.body):
-                said["body"] = kept["body"]  # It is on another disk; the consumer of the job compares it.
+                said["body"] = kept["body"]  # The body is in a spill file. The job's consumer compares it.
             if said != kept:
                 told = ", ".join(
                     f"{name} {kept[name]!r} and {said[name]!r}" for name in said if said[name] != kept[name]
@@ -289,7 +290,7 @@ class JournalStorage:
 
 
 def replay(folder: SimFolder, machine: Machine) -> tuple[dict[bytes, tuple[Job, int]], frozenset[bytes]]:
-    """Return a folder's jobs by id, with their recorded flags, and the ids that the node had before."""
+    """Return the jobs of a journal's folder by id, with their recorded flags, and the node's former ids."""
     chance = machine.world.stream("replay")
     copied = folder.copy(chance)
     broker = Broker(
@@ -315,14 +316,14 @@ def replay(folder: SimFolder, machine: Machine) -> tuple[dict[bytes, tuple[Job, 
 
 
 def _state(machine: Machine, former: frozenset[bytes], job: Job, flags: int) -> dict[str, Any]:
-    """Return all that a restart has to know of a job, but for the moments of leases and retries."""
+    """Return all that a restart must know of a job, except the moments of leases and retries."""
     if job.retry_ms:
         flags &= ~IS_GIVEN
     else:
-        flags &= ~IS_LEASED  # Says something else until a restart is over (restoring.py).
+        flags &= ~IS_LEASED  # The flag has another meaning until a restart is over (restoring.py).
         if flags & IS_GIVEN:
             flags |= IS_DELIVERED
-    # Others still name us by the id we had before CLUSTER RESET HARD: a reader of the journal takes that for us.
+    # Other nodes still use the id that this node had before CLUSTER RESET HARD. A replay takes that id for this node.
     me = machine.broker.me.id
     holders = {me if node.id in former else node.id for node in job.holders}
     return {
@@ -330,8 +331,8 @@ def _state(machine: Machine, former: frozenset[bytes], job: Job, flags: int) -> 
         "queue": job.queue,
         "body": job.body,
         "retry": job.retry_ms,
-        # A forgotten node counts as confirmed from then on (spec A8): the journal does not name it,
-        # and memory knows it again when it comes back.
+        # A forgotten node counts as confirmed (spec A8). The journal does not name it, and memory has it again only
+        # when it comes back.
         "holders": sorted(node_id for node_id in holders if node_id not in machine.forgot),
         "attempt": job.attempt,
         "nacks": job.nacks,

@@ -1,12 +1,13 @@
 """Machine: one node of a world, from outside: its process, its clocks, its files.
 
-Inside runs the server's code: Driver, Membership, Broker. A machine is their Clock, Wire and Host (ports.py). It dies
-in three ways. Killed: its sent frames still arrive, and other nodes see the connections end. Cut off from power: other
-nodes see nothing until it is back. At a *fuse*: it dies a given number of outside effects later, so in the middle of a
-turn, when some messages and replies are gone and others not. A stopped machine (SIGSTOP) keeps its input for later.
+Inside runs the server's code: Driver, Membership, Broker. A machine is their Clock and Wire (ports.py); its SimHost is
+their Host. A process dies in one of three ways. After a kill, its sent frames still arrive, and other nodes see the
+connections end. After a power cut, other nodes see nothing until the machine is back. With a *fuse*, it dies after a
+given number of outside effects. That may be in the middle of a turn, when some messages and replies were sent and
+others not. A stopped machine (SIGSTOP) keeps its input for later.
 
-The nodes file is synced a moment after membership asks for it; a power cut may come before. `write_nodes` writes at
-once what a kill must not undo.
+The nodes file is synced a moment after membership requests it, so a power cut may come before. `write_nodes` writes
+immediately, for changes that a kill must not undo.
 """
 
 from __future__ import annotations
@@ -45,12 +46,12 @@ ID_BYTES: Final = 20
 PPM: Final = 1_000_000
 ADDED_CODES: Final = (ADDED, ADDED_ANYHOW, ADDED_INVISIBLE)
 SAVE_MS_MAX: Final = 6
-# So few that a memory of some locks has several pages.
+# So few that the grants of some locks fill several pages.
 VOTES_PAGE_KEYS: Final = 2
 
 
 class DeathError(Exception):
-    """A process dies here and now; the world's loop lets it."""
+    """A process dies here. The world's loop catches this error."""
 
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine.name)
@@ -58,28 +59,28 @@ class DeathError(Exception):
 
 
 class Machine:
-    """One node; see the module.
+    """One node, from outside.
 
-    name               one letter; also its host name
-    offset_ms          its monotonic clock against the world's, at the world's start
-    drift_ppm          how much faster it runs than the world's, millionths
-    wall_offset_ms     its wall clock against the others'; may jump at any time
-    version            the highest bus version it speaks
+    name               one letter; also the host name
+    offset_ms          difference of its monotonic clock to the world's, at the world's start
+    drift_ppm          how much faster this clock runs than the world's, in millionths
+    wall_offset_ms     difference of its wall clock to the other nodes'; may jump at any time
+    version            the highest bus version that it speaks
     is_up, is_stopped, has_power
-    is_ending          it was told to end, and does what is left to do
-    is_deaf            it listens to no client yet: its log of events is being opened
-    runs               how often it was started
-    fuse               it dies after so many further things it does to the outside; 0: it does not
-    stopped_ms         when it was last stopped, or went on
-    held               what came while it was stopped, or deaf
-    nodes_file         what a start would read: never an older text than what was written before
-    forgot             ids it was ever told to forget, by FORGET or RESET
+    is_ending          the process was told to end, and does the rest of its work
+    is_deaf            the process doesn't listen to clients yet, because its log of events is being opened
+    runs               how many times a process was started
+    fuse               the process dies after this many further outside effects; 0: it does not
+    stopped_ms         when the process was last stopped or continued
+    held               input that came while the process was stopped or deaf
+    nodes_file         the text that a start would read; never older than a text that was written before
+    forgot             ids that the node was ever told to forget, by FORGET or RESET
     totals             counters of earlier runs, by name (see `harvest`)
-    ticks              timers that came
-    settings_disk      its file of queue settings
-    votes_disk         its file of grants and lists of voters
-    journal_storage    its journal; None: it has none
-    event_logs         its event log; None: it has none
+    ticks              number of timers that fired
+    settings_disk      the file of queue settings
+    votes_disk         the file of grants and lists of voters
+    journal_storage    the journal; None: the node has none
+    event_logs         the log of events; None: the node has none
     """
 
     def __init__(
@@ -135,14 +136,14 @@ class Machine:
         return f"<Machine {self.name}>"
 
     def keep_journal(self, policy: str) -> None:
-        """From its next start on it has a journal with this appendfsync."""
+        """Give the node a journal with this appendfsync, from its next start on."""
         self.settings |= {"appendonly": True, "appendfsync": policy}
         self.journal_storage = JournalStorage(self, self.world.stream(f"disk {self.name}"))
 
     # -- life --------------------------------------------------------------------------------------
 
     def boot(self) -> None:
-        """Start a process: fresh memory, a new run, what its nodes file says."""
+        """Start a process: empty memory, a new run, and the nodes of its nodes file."""
         self.runs += 1
         world = self.world
         values = Settings()
@@ -152,7 +153,7 @@ class Machine:
         outgoing = world.watcher.outgoing_of(self)
         lines = parse(self.nodes_file) if self.nodes_file else []
         if lines:
-            self.node_id = lines[0].id  # After CLUSTER RESET HARD it is another.
+            self.node_id = lines[0].id  # After CLUSTER RESET HARD the id is a new one.
         me = Node(self.node_id, "", PORT, BUS_PORT)
         me.run = rng.randbytes(RUN_BYTES)
         me.datacenter, me.zone = values.datacenter, values.zone
@@ -180,7 +181,7 @@ class Machine:
         if values.maxmemory_spill:
             give_spill_service(self)
         if self.journal_storage is not None:
-            # As in node_lifecycle.py: a copy that is confirmed before the journal is open would be in no journal.
+            # As in node_lifecycle.py: a copy that is confirmed before the journal is open would not be recorded.
             self.broker.is_loading = True
             self.broker.waits.loading_until_ms = self.broker.now_ms + 1000 * values.loading_wait
             self.journal_storage.begin()
@@ -193,7 +194,7 @@ class Machine:
         self.close()
 
     def listen(self) -> None:
-        """Clients may come, and the journal is read, if there is one. Within a turn."""
+        """Let clients connect, and read the journal if there is one. Within a turn."""
         self.is_deaf = False
         if self.journal_storage is not None:
             self.journal_storage.load()
@@ -210,14 +211,14 @@ class Machine:
             self.event_logs.started(has_journal=has_journal)
 
     def start(self) -> None:
-        """A new process; the old one is dead."""
+        """Start a new process. The old one is dead."""
         assert not self.is_up
         self.has_power = True
         self.world.network.power_is_back(self)
         self.boot()
 
     def die(self, *, power: bool = False) -> None:
-        """End the process, and with `power` the whole machine: then other nodes do not hear of it."""
+        """End the process, or with `power` the whole machine; then other nodes don't notice."""
         self.world.watcher.on_death(self, power=power)
         self.harvest()
         number, text = self._latest
@@ -239,7 +240,7 @@ class Machine:
         self.clients = {}
 
     def shut_down(self, then: Callable[[], None]) -> None:
-        """SIGTERM: clients are hung up and the journal is closed; `then` is called when the process is gone."""
+        """End the process as SIGTERM does: disconnect clients and close the journal. Then call `then`."""
         run = self.runs
         self.is_ending = True
 
@@ -263,14 +264,14 @@ class Machine:
         self.close()
 
     def end_run(self, run: int, then: Callable[[], None]) -> None:
-        """The process of this run ends by itself, if it is there still; `then` is called."""
+        """End the process of this run by itself, if it still exists. Then call `then`."""
         if self.is_up and self.runs == run:
             self.save_at_end()
             self.die()
             then()
 
     def aside(self, call: Callable[[], None], run: int) -> None:
-        """Something beside the loop is over: it is heard of now, or when the process goes on."""
+        """Report the end of work outside the loop: now, or when the process goes on."""
         if run != self.runs or not self.is_up:
             return
         if self.is_stopped:
@@ -286,7 +287,7 @@ class Machine:
         self.stopped_ms = self.world.now_ms
 
     def go_on(self) -> None:
-        """SIGCONT: it reads what came meanwhile, then looks at its clock."""
+        """Continue the process, as SIGCONT does. It reads the input that came meanwhile, then its clock."""
         self.is_stopped = False
         self.stopped_ms = self.world.now_ms
         self._timer_ms = 0
@@ -301,7 +302,7 @@ class Machine:
         self.close()
 
     def harvest(self) -> None:
-        """Add the counters of this run to the totals: its memory is about to go."""
+        """Add the counters of this run to the totals, because its memory is about to vanish."""
         totals, stats = self.totals, self.broker.stats
         for name in dir(stats):
             value = getattr(stats, name)
@@ -309,14 +310,14 @@ class Machine:
                 totals[name] = totals.get(name, 0) + value
 
     def count(self, name: str) -> int:
-        """A counter of INFO, over all runs."""
+        """Return a counter of INFO, summed over all runs."""
         now = getattr(self.broker.stats, name) if self.is_up else 0
         return self.totals.get(name, 0) + int(now)
 
-    # -- what it says ------------------------------------------------------------------------------
+    # -- replies -----------------------------------------------------------------------------------
 
     def check_added(self, job_id: bytes, copies: int) -> None:
-        """A producer is told this id: that is recorded in journal and log of events; RuleBrokenError."""
+        """Check that journal and log of events have the job whose id a producer gets. Raises RuleBrokenError."""
         durability = self._durability()
         if durability is not None:
             durability.check_added(job_id, copies)
@@ -324,14 +325,15 @@ class Machine:
             self.event_logs.check_told(job_id, ADDED_CODES, "answer to ADDJOB")
 
     def next_event(self) -> int:
-        """Number of the next event, if there is a log."""
+        """Return the number of the next event, if there is a log."""
         return 0 if self.event_logs is None else self.event_logs.next_seq()
 
     def check_delivered(self, entries: list[Any], since: int, attempts: list[int]) -> None:
-        """A consumer is given these, [queue, id, …] each: that is in journal and log of events; RuleBrokenError.
+        """Check that journal and log of events have the deliveries that a consumer gets. Raises RuleBrokenError.
 
-        since      `next_event` when it asked
-        attempts   of the deliveries, if it was told them
+        entries    the jobs: [queue, id, …] each
+        since      `next_event` at the time of the request
+        attempts   the numbers of the deliveries, if the reply has them
         """
         durability = self._durability()
         if durability is not None:
@@ -343,24 +345,24 @@ class Machine:
         self.world.watcher.on_delivered(self, entries)
 
     def check_acked(self, job_ids: list[bytes]) -> None:
-        """A client is told that these are done: that is in the journal; RuleBrokenError."""
+        """Check that the journal has the acks of which a client is told. Raises RuleBrokenError."""
         durability = self._durability()
         if durability is not None:
             for job_id in job_ids:
                 durability.check_acked(job_id)
 
     def _durability(self) -> DurabilityChecker | None:
-        """Return the checker of its promises, if it has a journal that it has read."""
+        """Return the checker of the node's promises, if the node has a journal and has read it."""
         return None if self.journal_storage is None else self.journal_storage.durability
 
     # -- turns -------------------------------------------------------------------------------------
 
     def open(self) -> None:
-        """Before an input."""
+        """Open a turn, before an input."""
         self.driver.begin()
 
     def close(self) -> None:
-        """After it; in a prompt world that ends the turn."""
+        """End an input. In a prompt world, this ends the turn."""
         if self.world.is_prompt:
             self._end_turn()
 
@@ -385,7 +387,7 @@ class Machine:
         since_ms = self.driver.next_ms() - self.offset_ms
         if self.drift_ppm:
             since_ms = -(-since_ms * PPM // (PPM + self.drift_ppm))
-        # Overdue work is done a millisecond later, as a loop would that has other things to do as well.
+        # Overdue work is done a millisecond later, as in an event loop that has other work, too.
         at_ms = max(since_ms, world.now_ms + 1)
         if not self._timer_ms or at_ms < self._timer_ms:
             self._timer_ms = at_ms
@@ -393,7 +395,7 @@ class Machine:
 
     def _on_timer(self, at_ms: int, run: int) -> None:
         if at_ms != self._timer_ms or run != self.runs or not self.is_up or self.is_stopped:
-            return  # Another was set since; or the process is gone, or will look at its clock when it goes on.
+            return  # A newer timer was set, or the process is gone, or it will look at its clock when it goes on.
         if self.world.is_prompt and not self.world.may_tick(self):
             self._timer_ms = at_ms + 1
             self.world.later(1, self._on_timer, at_ms + 1, run)
@@ -404,7 +406,7 @@ class Machine:
         self.close()
 
     def burn(self) -> None:
-        """Count an effect on the outside, perhaps the last one of this process."""
+        """Count an outside effect. It may be the last one of this process (`fuse`)."""
         self.fuse -= 1
         if not self.fuse:
             raise DeathError(self)
@@ -412,16 +414,16 @@ class Machine:
     # -- Clock -------------------------------------------------------------------------------------
 
     def now_ms(self) -> int:
-        """Its monotonic clock."""
+        """Return the node's monotonic clock."""
         now_ms = self.world.now_ms
         return self.offset_ms + now_ms + now_ms * self.drift_ppm // PPM
 
     def wall_ms(self) -> int:
-        """Its wall clock."""
+        """Return the node's wall clock."""
         return self.world.wall_ms + self.wall_offset_ms
 
     def stopwatch_ns(self) -> int:
-        """Nothing takes any time here."""
+        """Return zero: code takes no time here."""
         return 0
 
     # -- Wire --------------------------------------------------------------------------------------
@@ -444,7 +446,7 @@ class Machine:
         self.world.traffic.send(self, node, frame)
 
     def lose_incoming(self, node: Node) -> None:
-        """The link on which the node spoke to us is gone; within a turn."""
+        """Note that the link from the other node is gone. Within a turn."""
         dispatch.incoming_lost(self.broker, node)
 
     # -- files -------------------------------------------------------------------------------------
@@ -465,7 +467,7 @@ class Machine:
         self.save_nodes(None)
 
     def save_nodes(self, done: Callable[[OSError | None], None] | None) -> None:
-        """Write the nodes file as it is now; it is there a moment later."""
+        """Write the nodes file as it is now. The write ends a moment later."""
         text = self.membership.dump()
         span_ms = 0 if self.world.is_prompt else self.rng.randrange(SAVE_MS_MAX)
         self._saves += 1

@@ -1,14 +1,15 @@
 """The network between the nodes of a world: how connections begin and end, and what faults do to them.
 
-A second connection of a node replaces its first. A forgotten node is hung up on in both directions, as in
-cluster_bus/bus.py. Nodes with a `cluster-secret` prove to each other that they know it, with the bus's own handshake.
+A node's second connection to another node replaces the first. When a node forgets another one, the connections in both
+directions are closed, as in cluster_bus/bus.py. Nodes with a `cluster-secret` prove to each other that they know it,
+with the bus's own handshake.
 
-A *cut* breaks connections at once. Both ends see it, and no new connection can be made. A *silent* cut swallows frames:
-TCP keeps them until the cut heals, or until one end gives the connection up. A process that dies closes its
-connections. A machine without power does not, and does not answer. When a connection is given up, the frames on their
-way are lost or arrive. When the next connection is made, the last frames of the old one may come once more, as from a
-proxy that repeats unconfirmed data. A *lossy* network drops single frames, which TCP never does: that is harder than
-life. Traffic on connections is in traffic.py.
+A *cut* breaks connections immediately. Both ends see it, and no new connection can be made. A *silent* cut swallows
+frames: TCP keeps them until the cut heals, or until one end gives the connection up. A process that dies closes its
+connections. A machine without power does not, and does not answer. When a connection is given up, frames in transit
+are lost or arrive. When the next connection is made, the last frames of the old one may come once more, as from a proxy
+that repeats unconfirmed data. A *lossy* network drops single frames, which TCP never does, so it is worse than a real
+one. Traffic on connections is in traffic.py.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ if TYPE_CHECKING:
     from disque_py.simulator.world.machine import Machine
     from disque_py.simulator.world.world import World
 
-# cluster_bus/bus.py and link.py: how long an attempt to connect, or a handshake, may take.
+# The longest time for an attempt to connect, or for a handshake (cluster_bus/bus.py and link.py).
 CONNECT_MS: Final = 5_000
 NEVER_MS: Final = 1 << 60
 
 
 class Network:
-    """How connections begin and end; see the module. The connections themselves are the traffic's."""
+    """The rules by which connections begin and end. The connections themselves belong to the traffic."""
 
     def __init__(self, world: World, rng: Random, cuts: Cuts, traffic: Traffic) -> None:
         self._world = world
@@ -99,7 +100,7 @@ class Network:
             self._traffic.pipes[pipe] = None
 
     def _leave_unread(self, machine: Machine, node: Node) -> None:
-        """Bus._outgoing_ready: messages of the node's former process count no more."""
+        """Ignore unread messages of the node's former process, as Bus._outgoing_ready does."""
         older = machine.incoming.get(node.id)
         if older is not None and older.hello.run != node.run:
             del machine.incoming[node.id]
@@ -109,7 +110,7 @@ class Network:
     def _accept(self, pipe: Pipe, target: Machine) -> None:
         target.open()
         older = target.incoming.pop(pipe.hello.id, None)
-        if older is not None:  # Its frames must not be read after those of this one.
+        if older is not None:  # The older connection's frames must not be read after those of the new one.
             self._traffic.drop(older)
             if older.sender is not None:
                 target.lose_incoming(older.sender)
@@ -120,7 +121,7 @@ class Network:
     # -- ends --------------------------------------------------------------------------------------
 
     def hang_up(self, dialer: Machine, node: Node) -> None:
-        """Membership's word: drop our connection; of a forgotten node also the one it dialed."""
+        """Close the connection to a node, as membership requests; for a forgotten node also the one that it dialed."""
         self.close(dialer, node)
         if node.flags & FORGOTTEN:
             pipe = dialer.incoming.pop(node.id, None)
@@ -128,7 +129,7 @@ class Network:
                 self._traffic.drop(pipe)
 
     def close(self, dialer: Machine, node: Node) -> None:
-        """The dialer gives its connection or attempt up; what is on its way arrives, or not."""
+        """Let the dialer give up its connection or attempt. Frames in transit arrive or are lost."""
         dialer.attempts.pop(node, None)
         pipe = dialer.pipes.pop(node, None)
         if pipe is not None:
@@ -136,7 +137,7 @@ class Network:
             self._traffic.notice(pipe, self._traffic.ended)
 
     def whole_since_ms(self, one: Machine, other: Machine) -> int:
-        """Since when all that two nodes say has reached each other in time; NEVER_MS if that is not sure."""
+        """Return since when all messages between two nodes arrived in time; NEVER_MS if that is not certain."""
         since_ms = 0
         for dialer, target in ((one, other), (other, one)):
             pipes = [pipe for pipe in dialer.pipes.values() if pipe.target is target and pipe.target_run == target.runs]
@@ -155,7 +156,7 @@ class Network:
     # -- weather -----------------------------------------------------------------------------------
 
     def cut(self, one: str, other: str, *, silently: bool = False) -> None:
-        """No bytes from `one` to `other`; as often as it was cut it has to be mended."""
+        """Stop all bytes from `one` to `other`. Each cut of a direction needs its own `mend`."""
         self._cuts.add(one, other, silently=silently)
         for pipe in self._between(one, other):
             if silently:
@@ -164,18 +165,18 @@ class Network:
                 self._traffic.break_off(pipe)
 
     def mend(self, one: str, other: str, *, silently: bool = False) -> None:
-        """One cut less."""
+        """Mend one cut."""
         if self._cuts.remove(one, other, silently=silently) and silently:
             self._unstick(one, other)
 
     def heal(self) -> None:
-        """No cuts at all."""
+        """Mend all cuts."""
         for one, other in self._cuts.clear():
             self._unstick(one, other)
         self._traffic.tell_held()
 
     def _unstick(self, one: str, other: str) -> None:
-        """TCP sends again what got stuck, sooner or later."""
+        """Let stuck frames arrive sooner or later, because TCP sends them again."""
         traffic = self._traffic
         for pipe in self._between(one, other):
             pipe.is_stuck = False
@@ -183,7 +184,7 @@ class Network:
         traffic.tell_held()
 
     def hiccup(self, one: str, other: str) -> None:
-        """The connection of one to the other breaks; the next may be made at once."""
+        """Break the connection of one node to the other. A new one may be made immediately."""
         for pipe in self._between(one, other):
             self._traffic.break_off(pipe)
 

@@ -1,8 +1,8 @@
 """A file on a disk that may lose power: the readable content, the durable content, and the writes between them.
 
-A disk writes a sector whole or not at all. It writes sectors in any order, and the length of a file apart from them. So
-of the unsynced writes any subset of sectors may be there after a power cut, each with any of the contents it had since.
-Well-behaved disks keep the order and stop in the middle. Both kinds of disks are drawn.
+A disk writes a sector whole or not at all. It writes sectors in any order, and the length of a file separately. So
+after a power cut, any subset of the unsynced sectors may be on disk, each with any content that it had since the sync.
+Well-behaved disks keep the order and stop in the middle. The simulator draws both kinds of disks.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ Write: TypeAlias = tuple[int, bytes]  # offset, data
 
 
 class SimFile:
-    """One file, whatever names lead to it.
+    """One file, independent of its names.
 
-    content  what is read
-    durable  what a power cut leaves, apart from `pending`
-    pending  writes since the last sync, in order: each may have become durable or not
-    links    names in all directories
+    content  the readable content
+    durable  the content that a power cut leaves, without `pending`
+    pending  writes since the last sync, in order; each may have become durable or not
+    links    number of names in all directories
     """
 
     __slots__ = ("content", "durable", "links", "pending")
@@ -34,17 +34,17 @@ class SimFile:
         self.links = 0
 
     def write(self, offset: int, data: bytes) -> None:
-        """Not durable before `sync`."""
+        """Write data. It is not durable before `sync`."""
         put(self.content, offset, data)
         self.pending.append((offset, data))
 
     def resize(self, size: int) -> None:
-        """Cut, or filled up with zeros; not durable before `sync`."""
+        """Cut the file, or fill it up with zeros. The change is not durable before `sync`."""
         fit(self.content, size)
         self.pending = [(offset, data[: size - offset]) for offset, data in self.pending if offset < size]
 
     def sync(self) -> None:
-        """Everything since the last sync becomes durable."""
+        """Make all writes since the last sync durable."""
         durable = self.durable
         for offset, data in self.pending:
             put(durable, offset, data)
@@ -52,7 +52,7 @@ class SimFile:
         self.pending = []
 
     def sync_part(self, start: int, end: int) -> None:
-        """Make the writes in this range durable, and the length; other writes, and parts of writes, wait."""
+        """Make the writes in this range durable, and the length. Other writes, and parts of writes, stay pending."""
         kept: list[Write] = []
         for offset, data in self.pending:
             first, last = max(start - offset, 0), min(end - offset, len(data))
@@ -68,7 +68,7 @@ class SimFile:
         self.pending = kept
 
     def settle(self, rng: Random) -> None:
-        """Some of what is pending becomes durable, the rest never will; what is read stays the same."""
+        """Make some pending writes durable. The rest never will be. The readable content stays the same."""
         if not self.pending and len(self.durable) == len(self.content):
             return
         extent = rng.randrange(4)
@@ -81,7 +81,7 @@ class SimFile:
         self.pending = []
 
     def copy(self) -> SimFile:
-        """Another file with the same past."""
+        """Return a copy of the file with the same pending writes."""
         copied = SimFile()
         copied.content = bytearray(self.content)
         copied.durable = bytearray(self.durable)
@@ -90,13 +90,13 @@ class SimFile:
         return copied
 
     def _settle_in_order(self, rng: Random) -> None:
-        """The first writes whole, and one of them torn."""
+        """Keep the first writes whole, and the next one in part."""
         durable = self.durable
         for offset, data in self.pending[: rng.randrange(len(self.pending) + 1)]:
             torn = offset, data
             if rng.randrange(len(self.pending)) == 0:
                 end = offset + rng.randrange(len(data) + 1)
-                if end < len(durable):  # Inside the file it tears between sectors, at its end anywhere.
+                if end < len(durable):  # A write inside the file tears between sectors, one at the end anywhere.
                     end -= end % SECTOR_BYTES
                 torn = offset, data[: max(0, end - offset)]
             put(durable, *torn)
@@ -104,7 +104,7 @@ class SimFile:
                 return
 
     def _settle_anyhow(self, rng: Random) -> None:
-        """Any sectors, any length."""
+        """Keep any of the sectors, and any of the lengths."""
         durable = self.durable
         lengths = len(durable), len(self.content)
         for offset, data in any_sectors(self.pending, rng):
@@ -113,7 +113,7 @@ class SimFile:
 
 
 def put(content: bytearray, offset: int, data: bytes) -> None:
-    """Write into the content; a hole is filled with zeros."""
+    """Write into the content, and fill a hole with zeros."""
     if not data:
         return
     hole = offset - len(content)
@@ -123,13 +123,13 @@ def put(content: bytearray, offset: int, data: bytes) -> None:
 
 
 def fit(content: bytearray, length: int) -> None:
-    """Cut or fill up with zeros."""
+    """Cut the content, or fill it up with zeros."""
     del content[length:]
     content.extend(bytes(length - len(content)))
 
 
 def any_sectors(writes: Sequence[Write], rng: Random) -> Iterator[Write]:
-    """Of each sector that was written n times the first 0 to n writes."""
+    """Yield, for each sector that was written n times, its first 0 to n writes."""
     counts: dict[int, int] = {}
     for offset, data in writes:
         for sector in sectors_of(offset, data):
@@ -144,5 +144,5 @@ def any_sectors(writes: Sequence[Write], rng: Random) -> Iterator[Write]:
 
 
 def sectors_of(offset: int, data: bytes) -> range:
-    """Numbers of the sectors that a write touches."""
+    """Return the numbers of the sectors that a write touches."""
     return range(offset // SECTOR_BYTES, -(-(offset + len(data)) // SECTOR_BYTES))

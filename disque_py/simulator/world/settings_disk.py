@@ -1,4 +1,4 @@
-"""The file of queue settings on a simulated disk, and what the machine promised and wrote of them."""
+"""The file of queue settings on a simulated disk, and the settings that the machine promised and wrote."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class SettingsDisk:
-    """One machine's file; `file.data` is what the next start reads.
+    """One machine's file. `file.data` is the content that the next start reads.
 
     promised   settings that were answered with +OK here, by queue and field (checks/settings.py)
     written    settings that were made here and are on the disk, by queue, field and value
@@ -44,7 +44,7 @@ class SettingsDisk:
         return table
 
     def write(self, items: list[Item], is_void: bool, done: Callable[[OSError | None], None]) -> None:
-        """Write settings; see ports.Host."""
+        """Write settings (see ports.Host)."""
         self.file.write(items, is_void, done)
 
     def _note(self, items: list[Any]) -> None:

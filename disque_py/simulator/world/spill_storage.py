@@ -1,7 +1,7 @@
 """A machine's spill files: the server's spill service on a disk in memory.
 
-A process cannot use the spill files of the process before it, so each run has a folder of its own. Limits are small,
-because bodies are small here.
+A process can't use the spill files of the process before it, so each run has its own folder. Limits are small, because
+bodies are small here.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NEAR_JOBS: Final = 2
 
 
 def give_spill_service(machine: Machine) -> None:
-    """Let bodies leave the memory of a process that begins. Within a turn."""
+    """Give a spill service to a process that begins, so that bodies can leave its memory. Within a turn."""
     run = machine.runs
     rng = machine.world.stream(f"spill {machine.name} run {run}")
 

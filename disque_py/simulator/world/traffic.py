@@ -1,11 +1,10 @@
-"""Traffic on the connections between the nodes of a world: frames on their way, frames that are read, and both ends.
+"""Traffic on the connections between the nodes of a world: frames in transit, reading, and the two ends.
 
-A connection leads one way: a node's messages go on the connection that it dialed. Frames arrive in order, each after a
-delay of its own. The model follows cluster_bus/bus.py. A stranger's job messages close its connection. The reading node
-may have met or forgotten the dialing node by the time it reads.
+A connection has one direction: a node sends only on the connection that it dialed. Frames arrive in order, each after
+its own delay. The model follows cluster_bus/bus.py. If a *stranger* (an unknown node) sends job messages, its
+connection is closed. By the time of reading, the reading node may have met or forgotten the dialing node.
 
-network.py says how connections come about, and what faults do to them. It tells the traffic when an end gives a
-connection up.
+network.py makes connections and applies faults to them. It tells the traffic when an end gives a connection up.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 
 REPEATED_MS_MAX: Final = 3_000
 REPEATED_FRAMES_MAX: Final = 3
-# Longer than a frame takes on any link that no fault slows down (plan.py).
+# Longer than any frame takes on a link without faults (plan.py).
 LATE_MS: Final = 100
 
 IDS: Final = Ids()
@@ -44,16 +43,17 @@ Filter = Callable[[str, str, int, Any], bool]
 
 
 class Pipe:
-    """A connection: its dialing node, its reading node, and the frames on their way.
+    """A connection: its dialing node, its reading node, and the frames in transit.
 
-    ends            which processes it leads from and to, under which ids, and the version they speak
+    ends            the runs and ids of its two processes, and the version that they speak
     node, sender    the dialer's node object for the target, and the target's for the dialer (None: a stranger)
-    frames          sent and not read, oldest first, with the moment each was sent; `landed` of them are there
-    last_ms         when the last of them lands
-    is_open         it is read; else what is in it is lost
-    is_stuck        a silent cut holds up what lands
-    made_ms         when it came about
-    was_harmed      a frame on it was lost, stuck or very late
+    frames          frames that were sent and not read, oldest first, each with the moment of sending
+    landed          how many of these frames have arrived
+    last_ms         when the last frame arrives
+    is_open         True: its frames are read; else they are lost
+    is_stuck        a silent cut holds up the frames that arrive
+    made_ms         when the connection was made
+    was_harmed      a frame was lost, stuck or very late
     """
 
     __slots__ = (
@@ -66,7 +66,7 @@ class Pipe:
         self.target = target
         self.target_run = target.runs
         self.hello = hello
-        # That of the process: a machine whose next process is another version still runs this one until it ends.
+        # The version of the process. The machine's own may already be the version of its next process.
         self.version = target.membership.protocol_with(hello)
         self.ends = (dialer.runs, hello.id, target.runs, target.membership.table.me.id, self.version)
         self.decoder: Decoder = decoder(self.version)
@@ -81,18 +81,18 @@ class Pipe:
         self.was_harmed = False
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)  # The benchmarks deliver by hand.
+@mypyc_attr(allow_interpreted_subclasses=True)  # The benchmarks have a subclass that delivers frames itself.
 class Traffic:
-    """All connections, and what is on its way.
+    """All connections, and the frames in transit.
 
-    delay_ms       the shortest and the longest way of a frame
+    delay_ms       the shortest and the longest time that a frame takes
     loss           share of the frames that vanish
-    is_rough       what is on its way may be lost or repeated when a connection ends
-    filter         loses single messages; what it takes is gone
-    tap            sees the job messages that are read, no stranger's: sender, receiver, runs
+    is_rough       frames in transit may be lost or repeated when a connection ends
+    filter         chooses single messages that are lost
+    tap            called with the job messages that known nodes read: sender, receiver, runs
     frames, bytes  sent so far
-    flying         frames on their way
-    pipes          connections that no end has left
+    flying         number of frames in transit
+    pipes          connections that neither end has left
     """
 
     def __init__(self, world: World, rng: Random, cuts: Cuts, delay_ms: tuple[int, int]) -> None:
@@ -108,19 +108,19 @@ class Traffic:
         self.bytes = 0
         self.flying = 0
         self.pipes: dict[Pipe, None] = {}
-        self._held: list[tuple[Callable[[Pipe], None], Pipe]] = []  # Unseen on silent connections.
-        self._unread: dict[Pipe, None] = {}  # Ended, and the reading node is stopped: it reads them later.
+        self._held: list[tuple[Callable[[Pipe], None], Pipe]] = []  # Ends that a silent cut hides from the far end.
+        self._unread: dict[Pipe, None] = {}  # Ended connections that a stopped node will read later.
         self._repeated: dict[tuple[str, str], tuple[Ends | None, list[tuple[int, bytes]]]] = {}
 
     def delay(self) -> int:
-        """Return how long the next frame, or the next word of an end, is on its way."""
+        """Return how long the next frame, or the next notice of an end, takes."""
         low_ms, high_ms = self.delay_ms
         return low_ms if low_ms == high_ms else low_ms + int(self._rng.random() * (high_ms - low_ms + 1))
 
     # -- frames ------------------------------------------------------------------------------------
 
     def send(self, dialer: Machine, node: Node, frame: bytes) -> None:
-        """A frame on the dialer's connection to this node; dropped without one."""
+        """Send a frame on the dialer's connection to this node. Without a connection, drop it."""
         pipe = dialer.pipes.get(node)
         if pipe is None:
             return
@@ -163,14 +163,14 @@ class Traffic:
             self._read(pipe)
 
     def read_stuck(self, pipe: Pipe) -> None:
-        """Let the target read, later than it would have, the frames that a silent cut held up."""
+        """Let the target read the frames that a silent cut has delayed."""
         target = pipe.target
         if pipe.landed and pipe.is_open and not pipe.is_stuck and target.is_up and pipe.target_run == target.runs:
             if not target.is_stopped:
                 self._read(pipe)
 
     def _read(self, pipe: Pipe) -> None:
-        """Let the target read the frames that have landed."""
+        """Let the target read the frames that have arrived."""
         target = pipe.target
         target.open()
         while pipe.landed and pipe.is_open and pipe.frames:
@@ -183,7 +183,7 @@ class Traffic:
         target.close()
 
     def _deal(self, pipe: Pipe, target: Machine, runs: list[list[Any]]) -> None:
-        """Bus.link_frame: the runs of a frame, in order."""
+        """Give the runs of a frame to the target, in order, as Bus.link_frame does."""
         jobs = []
         for run in runs:
             if run[0] >= FIRST_JOB_KIND:
@@ -216,7 +216,7 @@ class Traffic:
             target.driver.receive(sender, jobs)
 
     def _identify(self, pipe: Pipe) -> Node | None:
-        """Return the node that dialed this connection; it may have been met or forgotten meanwhile."""
+        """Return the node that dialed this connection. It may have been met or forgotten since."""
         if pipe.sender is None or pipe.sender.flags & FORGOTTEN:
             pipe.sender = pipe.target.membership.accept(pipe.hello, pipe.dialer.name, pipe.target.name)
         return pipe.sender
@@ -234,14 +234,14 @@ class Traffic:
         return kept
 
     def read_landed(self, target: Machine) -> None:
-        """The machine goes on: it reads what came meanwhile."""
+        """Let a machine that goes on read the frames that came meanwhile."""
         for pipe in list(self.pipes):
             if pipe.target is target and pipe.landed and pipe.is_open and not pipe.is_stuck:
                 if pipe.target_run == target.runs:
                     self._read(pipe)
 
     def repeat(self, pipe: Pipe) -> None:
-        """The last frames of the connection before this one come once more, if its ends were the same."""
+        """Send the last frames of the previous connection again, if it had the same ends."""
         ends, frames = self._repeated.pop((pipe.dialer.name, pipe.target.name), (None, []))
         if ends == pipe.ends:
             for sent_ms, frame in frames:
@@ -249,7 +249,7 @@ class Traffic:
                     self._fly(pipe, frame)
 
     def oldest_ms(self) -> int:
-        """When the oldest frame was sent that is still on its way; now if there is none."""
+        """Return when the oldest frame in transit was sent; the current time if there is none."""
         unread = [pipe for pipe in self._unread if pipe.target.is_up and pipe.target_run == pipe.target.runs]
         self._unread = dict.fromkeys(unread)
         times = [pipe.frames[0][0] for pipe in (*self.pipes, *unread) if pipe.frames and pipe.is_open]
@@ -260,7 +260,7 @@ class Traffic:
     # -- ends --------------------------------------------------------------------------------------
 
     def give_up(self, pipe: Pipe) -> None:
-        """Nothing more will be sent on it; what is on its way arrives, or not."""
+        """End sending on a connection. Frames in transit arrive or are lost."""
         if self.is_rough and pipe.frames and self._rng.random() < 0.5:
             latest = list(pipe.frames)[-REPEATED_FRAMES_MAX:]
             self._repeated[pipe.dialer.name, pipe.target.name] = (pipe.ends, latest)
@@ -269,7 +269,7 @@ class Traffic:
             pipe.frames.clear()
 
     def break_off(self, pipe: Pipe) -> None:
-        """Both ends see that it is no more; what was on its way is lost."""
+        """Break a connection. Both ends notice, and frames in transit are lost."""
         self.give_up(pipe)
         pipe.is_open = False
         pipe.frames.clear()
@@ -277,26 +277,26 @@ class Traffic:
         self.ended(pipe)
 
     def drop(self, pipe: Pipe) -> None:
-        """The reading end gives it up."""
+        """Let the reading end give a connection up."""
         pipe.is_open = False
         pipe.frames.clear()
         self.notice(pipe, self.lost)
 
     def notice(self, pipe: Pipe, call: Callable[[Pipe], None]) -> None:
-        """The far end finds out, after what was sent before; unless a silent cut swallows that, too."""
+        """Tell the far end, after all earlier frames. A silent cut delays that, too."""
         if self._cuts.are_silent(pipe.dialer.name, pipe.target.name):
             self._held.append((call, pipe))
         else:
             self.world.at(max(self.world.now_ms + self.delay(), pipe.last_ms), call, pipe)
 
     def tell_held(self) -> None:
-        """Tell the far ends what silent cuts have kept from them, unless one still does."""
+        """Give the far ends the notices that silent cuts have delayed, except where a cut remains."""
         held, self._held = self._held, []
         for call, pipe in held:
             self.notice(pipe, call)
 
     def ended(self, pipe: Pipe) -> None:
-        """The reading end sees the end of it."""
+        """Note that the reading end sees the end of a connection."""
         target = pipe.target
         self.pipes.pop(pipe, None)
         self._unread.pop(pipe, None)
@@ -318,7 +318,7 @@ class Traffic:
             target.close()
 
     def lost(self, pipe: Pipe) -> None:
-        """The dialing end sees that it is no more."""
+        """Note that the dialing end sees the end of a connection."""
         dialer, node = pipe.dialer, pipe.node
         self.pipes.pop(pipe, None)
         if node is None or not dialer.is_up or dialer.pipes.get(node) is not pipe:

@@ -1,7 +1,8 @@
-"""Watcher: whatever looks on while a world runs. This one ignores all it is told.
+"""Watcher: the interface of an observer of a world, which does nothing itself.
 
-The world calls its watcher at the moments below. Checks (simulation.py) and stories (tests/scenarios) bring watchers
-with methods of their own. A watcher acts later, not at once: the call may come in the middle of a node's turn.
+The world calls its watcher at the moments below. Checks (simulation.py) and scenarios (tests/scenarios) have watchers
+that override these methods. A watcher must not act during the call, which may come in the middle of a node's turn, but
+later.
 """
 
 from __future__ import annotations
@@ -16,19 +17,19 @@ if TYPE_CHECKING:
     from disque_py.simulator.world.machine import Machine
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)  # Stories (tests/scenarios).
+@mypyc_attr(allow_interpreted_subclasses=True)  # Scenarios have subclasses (tests/scenarios).
 class Watcher:
     """The moments of a world that can be watched."""
 
     def outgoing_of(self, machine: Machine) -> Outgoing:
-        """Return the place where a node's messages are gathered."""
+        """Return the object that gathers a node's messages."""
         return Outgoing()
 
     def on_turn(self, machine: Machine) -> None:
         """A turn of this node is over."""
 
     def on_look(self) -> None:
-        """World.EVENTS_PER_LOOK events have happened since the last look."""
+        """EVENTS_PER_LOOK events (world.py) have happened since the last look."""
 
     def on_death(self, machine: Machine, *, power: bool) -> None:
         """A process is about to lose its memory."""
@@ -49,7 +50,7 @@ class Watcher:
         """An operator's command is answered."""
 
     def on_delivered(self, machine: Machine, entries: list[Any]) -> None:
-        """A consumer got these from a node, [queue, id, …] each."""
+        """A consumer got jobs from a node, [queue, id, …] each."""
 
     def on_lost(self, sender: str, receiver: str, kind: int, item: Any) -> None:
         """The network's filter took this message."""

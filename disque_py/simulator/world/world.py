@@ -1,13 +1,13 @@
 """World: time, nodes and clients of one simulation.
 
-Events are tuples (moment, serial, call, arguments) in a heap. Each event is such a call. Time is the world's; a
-node's belief about time is its machine's business (machine.py). The world has no opinion about what should happen:
-plans (plan.py) and stories (tests/scenarios) use the same one.
+Events are tuples (moment, serial, call, arguments) in a heap. Each event is such a call. The world has one true time;
+the clocks of a node belong to its machine (machine.py). The world does not decide what should happen. Plans (plan.py)
+and scenarios (tests/scenarios) use the same world.
 
-In a *prompt* world a turn of a node ends with the input that began it, and no two timers come at once. So a transcript
-can tell all that happens line by line. A timer that gave way to another one comes before timers that did not: a node
-with a timer in every millisecond does not keep the others from theirs. In other worlds a turn takes in all inputs of
-the same millisecond, as a loop does that finds several sockets ready.
+In a *prompt* world, a turn of a node ends with the input that began it, and no two timers fire at the same time. So a
+transcript shows all events line by line. A timer that gave way to another one fires before timers that did not. So a
+node with a timer in every millisecond does not hold up the other nodes. In other worlds, a turn includes all inputs of
+the same millisecond, as in an event loop that finds several sockets ready.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 START_MS: Final = 1_000_000
 WALL_START_MS: Final = 1_700_000_000_000
 
-# A checker may look at all nodes after so many events.
+# A checker may look at all nodes each time this many events have happened.
 EVENTS_PER_LOOK: Final = 5_000
 
 Event = tuple[int, int, Callable[..., None], tuple[Any, ...]]
@@ -45,18 +45,18 @@ class StuckError(Exception):
     """An awaited state did not come in time."""
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)  # Stories (tests/scenarios).
+@mypyc_attr(allow_interpreted_subclasses=True)  # Scenarios have subclasses (tests/scenarios).
 class World:
     """All nodes, the network between them, and time.
 
     now_ms      the world's time
-    traffic, network, cuts   frames on their way; connections that begin and end; where no bytes pass
-    machines    nodes by name, in order of arrival; those that are down included
-    events      how many have happened, in steps of EVENTS_PER_LOOK
-    votes_idle_ms   voters forget keys so long after they counted last
-    is_prompt   see the module
-    watcher     is told what happens; it may be replaced at any time
-    trace       what happened: a running hash, and text if a person wants to read it
+    traffic, network, cuts   frames in transit; connections that begin and end; directions without bytes
+    machines    nodes by name, in order of arrival, including those that are down
+    events      how many events have happened, in steps of EVENTS_PER_LOOK
+    votes_idle_ms   the time after which voters forget keys that have not counted
+    is_prompt   True: one input per turn, and one timer at a time
+    watcher     the observer of events; it may be replaced at any time
+    trace       the record of events: a running hash, and text if a person wants to read it
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class World:
         self._clients = 0
         self._since_look = 0
         self._timer_ms = 0
-        self._gave_way: dict[object, int] = {}  # Nodes whose timers did, and when they come again.
+        self._gave_way: dict[object, int] = {}  # Nodes whose timers gave way, and when these fire.
         self.cuts = Cuts()
         rng = self.stream("network")
         self.traffic = Traffic(self, rng, self.cuts, delay_ms)
@@ -99,35 +99,35 @@ class World:
         return self.machines[name].broker
 
     def stream(self, name: str) -> Random:
-        """A generator of its own for this purpose: what one draws does not change what another does."""
+        """Return a separate random generator for a purpose, so that drawing from it does not change the others."""
         return self._chance(f"{self.seed} {name}")
 
     @property
     def elapsed_ms(self) -> int:
-        """Since the beginning."""
+        """Return the time since the beginning."""
         return self.now_ms - START_MS
 
     @property
     def wall_ms(self) -> int:
-        """The wall clock of a node that is never wrong."""
+        """Return the wall clock of a node whose clock is right."""
         return WALL_START_MS + self.now_ms - START_MS
 
     # -- events ------------------------------------------------------------------------------------
 
     def later(self, span_ms: int, call: Callable[..., None], *args: Any) -> None:
-        """Have something happen after `span_ms`."""
+        """Call something after `span_ms`."""
         self._serial += 1
         heappush(self._heap, (self.now_ms + span_ms, self._serial, call, args))
 
     def at(self, at_ms: int, call: Callable[..., None], *args: Any) -> None:
-        """Have something happen at this moment."""
+        """Call something at this moment."""
         self._serial += 1
         heappush(self._heap, (at_ms, self._serial, call, args))
 
     def may_tick(self, node: object) -> bool:
-        """Return whether a node's timer may come now; else it comes again in a millisecond.
+        """Return whether a node's timer may fire now. Otherwise it fires again in a millisecond.
 
-        In a prompt world they come one by one. Those that gave way come first, in the order in which they did.
+        In a prompt world timers fire one by one. Timers that gave way come first, in the order in which they did.
         """
         gave_way = self._gave_way
         while gave_way:
@@ -137,7 +137,7 @@ class World:
             if again_ms >= self.now_ms:
                 gave_way[node] = self.now_ms + 1
                 return False
-            del gave_way[first]  # It did not come again: its process is gone, or its timer is another.
+            del gave_way[first]  # The timer did not fire again: its process is gone, or has a new timer.
         if self._timer_ms == self.now_ms:
             gave_way[node] = self.now_ms + 1
             return False
@@ -146,11 +146,11 @@ class World:
         return True
 
     def run(self, span_ms: int) -> None:
-        """Let time pass."""
+        """Let `span_ms` pass."""
         self.run_to(self.now_ms + span_ms)
 
     def run_to(self, end_ms: int) -> None:
-        """Let time pass until this moment, which included."""
+        """Let time pass up to and including this moment."""
         heap = self._heap
         count = self._since_look
         while heap and heap[0][0] <= end_ms:
@@ -168,7 +168,7 @@ class World:
         self.now_ms = end_ms
 
     def until(self, condition: Callable[[], bool], within_ms: int = 10_000) -> None:
-        """Let time pass until the condition holds; StuckError if it doesn't in time."""
+        """Let time pass until the condition is true. Raises StuckError after `within_ms`."""
         end_ms = self.now_ms + within_ms
         while not condition():
             if not self._heap or self._heap[0][0] > end_ms:
@@ -188,7 +188,7 @@ class World:
         place: tuple[str, str] = ("", ""),
         node_id: bytes = b"",
     ) -> Machine:
-        """Add a node that no other node knows yet; see Machine. `journal`: its appendfsync, "" for none."""
+        """Add a node that no other node knows yet (see Machine). `journal`: its appendfsync; "": no journal."""
         settings = self.settings | {"datacenter": place[0], "zone": place[1]}
         machine = self.machines[name] = Machine(
             self, name, settings, offset_ms=offset_ms, drift_ppm=drift_ppm, version=version, node_id=node_id
@@ -199,11 +199,11 @@ class World:
         return machine
 
     def running(self) -> list[Machine]:
-        """Nodes whose process lives, stopped ones included."""
+        """Return the nodes whose process lives, including stopped ones."""
         return [machine for machine in self.machines.values() if machine.is_up]
 
     def meet(self, one: str, other: str) -> None:
-        """CLUSTER MEET."""
+        """Send CLUSTER MEET to a node."""
         machine = self.machines[one]
         machine.open()
         machine.membership.meet(other, 7711)
@@ -217,7 +217,7 @@ class World:
         self.until(self.is_meshed, within_ms)
 
     def is_meshed(self) -> bool:
-        """Return whether each node that is up has links to all other such nodes, and to no more."""
+        """Return whether each node that is up has links to all other nodes that are up, and no further links."""
         machines = self.running()
         return all(
             len(machine.membership.table.linked) == len(machines) - 1
@@ -227,11 +227,11 @@ class World:
         )
 
     def crash(self, name: str) -> None:
-        """Kill -9: memory and connections are gone."""
+        """Kill a process, as kill -9 does: memory and connections are gone."""
         self.machines[name].die()
 
     def restart(self, name: str) -> None:
-        """A new process with the old id and nodes file."""
+        """Start a new process with the old id and nodes file."""
         self.machines[name].start()
 
     def pause(self, name: str) -> None:
@@ -245,12 +245,12 @@ class World:
     # -- links -------------------------------------------------------------------------------------
 
     def cut(self, left: str, right: str, *, both: bool = True, silently: bool = False) -> None:
-        """No bytes from left to right any more (nor back). Links break on both ends, unless silently."""
+        """Stop all bytes from left to right, and with `both` also back. Links break on both ends, unless `silently`."""
         for one, other in ((left, right), (right, left))[: 2 if both else 1]:
             self.network.cut(one, other, silently=silently)
 
     def heal(self) -> None:
-        """All links may be made again."""
+        """Mend all cuts."""
         self.network.heal()
 
     # -- clients -----------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ index      events of all nodes → `history` and `current` (a stream)
 depth      the number of jobs per queue and state, over time
 latency    how long jobs stayed in a state: percentiles by queue and hour
 errors     failures by queue, reason, worker and hour
-recency    per key the most recent members, from adds, removes and uploads in any order (a stream)
+recency    the most recent members of each key, from adds, removes and uploads in any order (a stream)
 
 depth, latency and errors read an index and write small tables beside it. A run computes only the days that changed.
 """

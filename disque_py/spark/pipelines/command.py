@@ -4,8 +4,8 @@
     disque-pipeline latency --path /data/index --by carrier
     spark-submit "$(disque-pipeline where)" index --nodes … --path s3://bucket/index
 
-Wrong arguments give a usage error and status 2, other errors one sentence and status 1. Options, nodes, the password
-and a missing index are checked before Spark starts: Spark takes half a minute to start, and its errors fill pages.
+Wrong arguments give a usage error and status 2. Other errors give one sentence and status 1. Options, nodes, the
+password and the index are checked before Spark starts: Spark takes half a minute to start, and its errors fill pages.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 PROGRAM: Final = "disque-pipeline"
 SPAN: Final = re.compile(r"\d+ (?:milliseconds?|seconds?|minutes?|hours?)")
-PASSWORD: Final = "DISQUECLI_AUTH"  # As disque-cli has it.
+PASSWORD: Final = "DISQUECLI_AUTH"  # The same variable as for disque-cli.
 WAIT_S: Final = 10
-INTERRUPTED: Final = 130  # As a shell has it after Ctrl-C.
+INTERRUPTED: Final = 130  # A shell's exit status after Ctrl-C.
 ISSUE_WORDS: Final = ("OptionError", "ClusterError", "TableError", "DataLossError", "GapError", "SchemaError",
     "IndexSchemaError", "NoLogError", "RefusedError",
 )  # fmt: skip
@@ -40,12 +40,12 @@ class Program(click.Group):
     """The pipelines; turns expected errors into one line and exit status 1."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the pipeline that was named."""
+        """Run the pipeline that the arguments name."""
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
             raise click.exceptions.Exit(INTERRUPTED) from None
-        except Exception as error:  # Spark has no common type for what it raises; the rest is raised again.
+        except Exception as error:  # Spark's errors have no common type. Unexpected errors are raised again.
             sentence = sentence_of(error)
             if sentence is None:
                 raise
@@ -54,7 +54,7 @@ class Program(click.Group):
 
 @dataclass(frozen=True, slots=True)
 class StreamOptions:
-    """The options that both streams have."""
+    """The options that the two streaming pipelines share."""
 
     nodes: str
     path: str
@@ -68,7 +68,7 @@ class StreamOptions:
 
     @property
     def spark_trigger(self) -> str | None:
-        """The time between batches; None reads everything that there is now, then ends."""
+        """The time between batches; None: read everything that exists now, then end."""
         return None if self.once else self.trigger
 
     def source_options(self) -> dict[str, str]:
@@ -81,14 +81,14 @@ class StreamOptions:
 
 
 def read_span(ctx: click.Context, param: click.Parameter, value: str) -> str:
-    """Return a span of time as Spark's triggers take it; click's usage error for any other text."""
+    """Return a span of time for Spark's triggers. Raises click's usage error for any other text."""
     if not SPAN.fullmatch(value.strip()):
-        raise click.BadParameter(f"'{value}' is no span of time such as '2 seconds' or '1 minute'", ctx, param)
+        raise click.BadParameter(f"'{value}' is not a span of time such as '2 seconds' or '1 minute'", ctx, param)
     return value.strip()
 
 
 def index_path(function: Function) -> Function:
-    """--path of an index that is there."""
+    """Add --path, which names an existing index."""
     option = click.option("--path", required=True, shell_complete=folders, help="Folder or URI of an index.")
     return option(function)
 
@@ -106,7 +106,7 @@ def stream_options(function: Function) -> Function:
         ),
         click.option("--metrics-port", type=int, help="Serve Prometheus metrics on this port of 127.0.0.1."),
         click.option("--checkpoint", default="", shell_complete=folders, help="Checkpoints; by default below --path."),
-        click.option("--once", is_flag=True, help="Read everything that there is now, then end."),
+        click.option("--once", is_flag=True, help="Read everything that exists now, then end."),
         click.option(
             "--trigger", default="2 seconds", callback=read_span, metavar="SPAN",
             help="Time between batches (2 seconds).",
@@ -123,7 +123,7 @@ def batch_options(function: Function) -> Function:
     for option in (
         click.option("--until", default="", metavar="DAY", help="Events up to and including this day."),
         click.option("--since", default="", metavar="DAY", help="Events from this day on, YYYY-MM-DD."),
-        click.option("--by", multiple=True, metavar="KEY", help="Group also by this name of the jobs' metadata."),
+        click.option("--by", multiple=True, metavar="KEY", help="Also group by this key of the jobs' metadata."),
     ):
         function = option(function)
     return index_path(function)
@@ -170,7 +170,7 @@ def index_command(sink: dict[str, str], **words: Any) -> None:
 def merge_waiting(path: str, sink: dict[str, str], *, has_ended: bool) -> None:
     """Merge the changes of old jobs that have waited for `mergeEvery`, or all of them when the query has ended.
 
-    Spark commits nothing while no event comes, so the batches alone are not enough.
+    The batches alone are not enough, because Spark commits nothing while no event comes.
     """
     from disque_py.spark.index import writer_options
     from disque_py.spark.index_lock import write_lock
@@ -184,12 +184,12 @@ def merge_waiting(path: str, sink: dict[str, str], *, has_ended: bool) -> None:
 @main.command("recency")
 @stream_options
 @click.option("--limit", type=int, default=100, help="Members per key (100).")
-@click.option("--key", default="key", help="The name of metadata that has the key.")
-@click.option("--member", default="member", help="The name of metadata that has the member.")
+@click.option("--key", default="key", help="Name of the metadata pair that has the key (key).")
+@click.option("--member", default="member", help="Name of the metadata pair that has the member (member).")
 def recency_command(limit: int, key: str, member: str, **words: Any) -> None:
     """Keep the most recent members of each key.
 
-    They come from jobs that have `op` in their metadata.
+    The members come from jobs that have `op` in their metadata.
     """
     options = StreamOptions(**words)
 
@@ -318,7 +318,7 @@ def completion(shell: str) -> None:
 
 
 def sentence_of(error: BaseException) -> str | None:
-    """Return the sentence of an error that has one, also where Spark has wrapped the error; None for other errors."""
+    """Return the sentence of an expected error, even if Spark has wrapped it; None for other errors."""
     if type(error).__name__ in (*ISSUE_WORDS, "NoJavaError") or isinstance(error, ImportError | OSError):
         return str(error)
     for line in str(error).splitlines():
@@ -337,7 +337,7 @@ def _open_session(name: str, *, quiet: bool = False) -> Any:
 
 
 def _checks_here() -> bool:
-    """Return whether this process sees the paths of Spark. The server of Spark Connect may see other ones."""
+    """Return whether Spark has the same paths as this process. A Spark Connect server may run on another machine."""
     return "SPARK_REMOTE" not in os.environ
 
 
@@ -348,7 +348,7 @@ def _stream(
     start: Callable[[Any, dict[str, str]], Any],
     between: Callable[[bool], None] = lambda has_ended: None,
 ) -> None:
-    """Check options and nodes, start Spark and the query, and wait until it ends. Exit status 1 if nodes are missing.
+    """Check options and nodes, start Spark and the query, and wait until it ends. Exit with 1 if nodes were missed.
 
     Raises OptionError, ClusterError, TableError, ImportError.
     """
@@ -372,7 +372,7 @@ def _stream(
 
 
 def _watch(nodes: str, source: dict[str, str]) -> NodeWatch:
-    """Return the watch over the nodes of a stream, which has looked at them once. Raises OptionError, ClusterError."""
+    """Return a watch over the nodes of a stream, after its first check. Raises OptionError, ClusterError."""
     from disque_py.spark.events_planning import EventPlanner, event_options
     from disque_py.spark.pipelines.node_watch import NodeWatch
 
@@ -391,7 +391,7 @@ def _follow(
 ) -> str:
     """Start a query and report its progress until it ends. With --once, return a sentence about nodes not read.
 
-    `between(has_ended)` is called every WAIT_S seconds, and when the query has ended by itself.
+    `between(has_ended)` is called every WAIT_S seconds, and once after the query has ended by itself.
     """
     from disque_py.spark.progress import ProgressListener
 

@@ -1,8 +1,8 @@
 """Depth over time: the number of jobs per queue and state at the end of each span of time.
 
-A job is in a state from the event that led there until its next event, in the documented order. So the last row of
+A job is in a state from the event that led to it until the next event, in the documented order. So the last row of
 each series agrees with `current`, even if events came twice or out of order. Jobs that have ended are not counted.
-Where retention removed older events, the first remaining event says in which state the job was before.
+If retention removed older events, the first remaining event tells which state the job had before.
 
 Writes the table `depth`: at, queue, state, the keys of `by`, jobs. Only spans in which the number changed have a row.
 """
@@ -42,8 +42,9 @@ SQL: Final = """
            sum(change) OVER (PARTITION BY queue, state{names} ORDER BY at) AS jobs
     FROM spans ORDER BY at, queue, state
 """
-# Jobs that change rows that are kept: their first event says that they existed before; an older event moves, because
-# a newer one precedes it; or their queue was unknown.
+# Select jobs that would change rows that the plan keeps. Such a job has one of these: its first event says that the
+# job existed before; an event of kept rows counts later, because its predecessor has a later time; or the job's queue
+# was unknown.
 BACKWARD_SQL: Final = """
     SELECT job_id FROM {events}
     GROUP BY job_id HAVING count_if(step = 1 AND {at} AND from_state IN {live} AND NOT {was_new}) > 0
@@ -71,7 +72,7 @@ def run(
     if plan.is_done:
         return plan.kept
     if DAY_S % int(bucket_s):
-        plan = plan.whole()  # A span may be of two days.
+        plan = plan.whole()  # A span may begin on one day and end on the next.
     events = open_history(spark, path, plan)
     if plan.first is not None and not plan.is_trimmed:
         is_new = {name: plan.bound(name) for name in ("at", "ts")}
@@ -86,7 +87,7 @@ def run(
 
 
 def _on_top(rows: pa.Table, plan: Plan, series: list[str]) -> pa.Table:
-    """Add the last kept depth of each series to depths that were counted from zero."""
+    """Add the last kept depth of each series to its new depths, which were counted from zero."""
     if plan.kept is None:
         return rows
     known = plan.kept.select([*series, "jobs"]).to_pylist()

@@ -1,12 +1,12 @@
 """The common part of depth, latency and errors: an index's history as a view, and the tables of results.
 
-Several nodes may make one transition, each on its side of a network partition. Events with equal (job_id, version,
-event) are one transition, and the earliest counts. Clocks differ: a job's events are put in the documented order. An
-event with a time before its predecessor's gets the predecessor's time.
+On the sides of a network partition, several nodes may make the same transition. Events with equal (job_id, version,
+event) are one transition, and the earliest counts. The nodes' clocks differ, so a job's events are put in the
+documented order. An event with a time before its predecessor's gets the predecessor's time.
 
-The metadata of a result's commit notes the options, and how many events each day of `history` had. The next run
-computes the days from the first one that has changed, and keeps the rows before. Of earlier days it reads only the
-events of jobs that went on since: the later events depend on them.
+The metadata of a result's commit records the options, and how many events each day of `history` had. The next run
+computes all days from the first changed one on, and keeps the rows before. From earlier days it reads only the events
+of jobs that also have later events, because those depend on them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from disque_py.spark.index_schema import DAY, HISTORY, arrow_schema, open_existi
 from disque_py.spark.options import OptionError
 
 VIEW: Final = "disque_events"
-# The key of a commit's metadata that notes the options and days of its table.
+# The key in a commit's metadata under which it records the options and days of its table.
 NOTE: Final = "disque.made_of"
 # A job's ctime is Unix milliseconds times this, plus a number (docs/info.md).
 CTIMES_PER_MS: Final = 1_000_000
@@ -60,13 +60,13 @@ _KEY: Final = re.compile(r"[^`'\"\\\x00-\x1f]{1,200}")
 class Plan:
     """The work of a run.
 
-    options        options of this run; a table made with other options is made anew
+    options        options of this run; a table that was made with other options is computed anew
     days           number of events of each day of `history`
     since, until   days to read, both included; empty: no bound
-    first          the moment from which rows are computed; None: all of them
+    first          rows from this moment on are computed; None: all rows
     kept           rows of the table before that moment
     is_done        nothing has changed since the last run
-    noted          number of events of each day at the last run, including days that retention has removed since
+    noted          number of events of each day at the last run, even of days that retention has removed since
     """
 
     options: dict[str, Any]
@@ -80,7 +80,7 @@ class Plan:
 
     @property
     def is_trimmed(self) -> bool:
-        """Return whether `history` has lost days that the table has, so that they can't be computed again."""
+        """Return whether `history` has lost days that the table has. Such days can't be computed again."""
         return bool(self.noted.keys() - self.days.keys())
 
     def whole(self) -> Plan:
@@ -88,7 +88,7 @@ class Plan:
         return Plan(self.options, self.days) if self.first is not None else self
 
     def bound(self, column: str) -> str:
-        """Return SQL that is true for rows to be computed."""
+        """Return an SQL condition for the rows to be computed."""
         return "true" if self.first is None else f"{column} >= TIMESTAMP '{self.first:%Y-%m-%d %H:%M:%S}+00:00'"
 
 
@@ -97,12 +97,12 @@ def plan_of(
 ) -> Plan:
     """Return the plan for the result `name`. `moment` is its column of times.
 
-    With `since` or `until`, all days in these bounds are computed.
+    With `since` or `until`, all days between these bounds are computed.
     """
     store = Store(path)
     days = _days_of(store)
     if spark.conf.get("spark.sql.session.timeZone") not in UTC_NAMES:
-        # Hours of other time zones need not begin with a day of `history`.
+        # In other time zones, an hour may span two days of `history`.
         return Plan(options | {"is_utc": False}, days, since, until)
     if since or until:
         return Plan(options | {"since": since, "until": until}, days, since, until)
@@ -135,7 +135,7 @@ def _days_of(store: Store) -> dict[str, int]:
 
 
 def open_history(spark: Any, path: str, plan: Plan) -> str:
-    """Return the events of a plan as SQL: a query to select from, in the order above."""
+    """Return the events of a plan as SQL: a query to select from, with the columns of ORDERED_SQL."""
     reader = spark.read.format("disque-index").option("table", "history")
     for name, value in (("since", plan.since), ("until", plan.until)):
         if value:
@@ -172,7 +172,7 @@ def events_before(store: Store, first: datetime) -> pa.Table | None:
     if oldest is None:
         return None
     wanted = pc.unique(pa.chunked_array(jobs))
-    # Clocks of nodes differ: an event may have a time before its job's creation.
+    # The nodes' clocks differ, so an event may have a time before its job's creation.
     since = str(datetime.fromtimestamp(oldest / CTIMES_PER_MS / 1000, UTC).date() - timedelta(days=1)) if oldest else ""
     found = [
         batch.filter(pc.is_in(batch.column("job_id"), value_set=wanted))
@@ -190,7 +190,7 @@ def check_keys(keys: Sequence[str]) -> None:
 
 
 def columns_of(by: Sequence[str]) -> tuple[str, str]:
-    """Return keys of `meta` as SQL: the columns to select (with a comma in front), and their names alone.
+    """Return keys of `meta` as SQL, each with a comma before it: the columns to select, and their names alone.
 
     Raises OptionError for a key that can't be quoted.
     """
@@ -203,7 +203,7 @@ def hourly(spark: Any, path: str, name: str, sql: str, by: Sequence[str], since:
     """Compute and save a table whose rows belong to one hour each, and return its rows as Arrow.
 
     name   of the table
-    sql    the query, with places for `events`, the columns of `by` (`select`, `names`) and the `bound` of new rows
+    sql    the query, with placeholders: {events}; {select} and {names} for the columns of `by`; {bound} for new rows
 
     Raises OptionError for a key that can't be quoted, TableError when there is no index.
     """

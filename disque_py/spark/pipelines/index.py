@@ -1,7 +1,7 @@
 """The index pipeline: events of all nodes into `history` and `current`, as a stream or once up to now.
 
-It is one query without state of its own. It may be stopped or killed at any point. If its checkpoint is lost, the
-logs are read again from the beginning, and the tables drop the events that they have.
+The pipeline is one query, which keeps no state besides its checkpoint. It may be stopped or killed at any point. If
+the checkpoint is lost, the logs are read again from the beginning, and events that the tables have are dropped.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ def run(
     spark          a SparkSession with the data sources registered
     nodes          the option bootstrapServers: `host:port`, with commas
     path           folder or URI of the index
-    trigger        time between batches, by default "2 seconds"; None: read everything that there is now, then end
+    trigger        time between batches, by default "2 seconds"; None: read everything that exists now, then end
     checkpoint     folder or URI of the checkpoint; by default `_checkpoint` in the index
     source, sink   further options of `disque-events` and `disque-index`; by default none
 
-    Raises OptionError, ClusterError, TableError, IndexSchemaError, as Spark wraps them.
+    Raises OptionError, ClusterError, TableError or IndexSchemaError, wrapped by Spark.
     """
     reader = spark.readStream.format("disque-events").option("bootstrapServers", nodes)
     # The query does not change the events, so Spark need not convert them.
@@ -40,7 +40,7 @@ def run(
         reader = reader.option(name, value)
     writer = reader.load().writeStream.format("disque-index").option("path", path).queryName("index")
     writer = writer.option("checkpointLocation", checkpoint or f"{path.rstrip('/')}/_checkpoint")
-    # Events that the source may skip are gaps for the sink.
+    # Events that the source skips look like gaps to the sink, so the sink must allow gaps.
     if str((source or {}).get("failOnDataLoss", "true")).lower() == "false":
         writer = writer.option("gaps", "allow")
     for name, value in (sink or {}).items():

@@ -1,7 +1,8 @@
 """Time in each state: how long jobs stayed in a state before the next one.
 
-An event says since when its job was in the state that it left. Where it doesn't, the time of the job's previous event
-counts. Writes the table `latency`: hour, queue, state, the keys of `by`, jobs, mean_ms, p50_ms, p95_ms, p99_ms, max_ms.
+An event usually has the time since when its job was in the state that it left. Otherwise the time of the job's
+previous event counts. Writes the table `latency`: hour, queue, state, the keys of `by`, jobs, mean_ms, p50_ms, p95_ms,
+p99_ms, max_ms.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""A watch over the nodes of a streaming pipeline: nodes that can't be read from count for a gauge and the exit status.
+"""A watch over the nodes of a streaming pipeline, for a gauge and the exit status.
 
-The query's own planner runs in one of Spark's processes. It reports on stderr only, and only when a batch is made. So
-the command asks the nodes itself: before Spark starts, every ten seconds, and at the end.
+The query's own planner runs in one of Spark's processes. It reports nodes that can't be read from on stderr only, and
+only when a batch is made. So the command asks the nodes itself: before Spark starts, every ten seconds, and at the
+end.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ PERIOD_S: Final = 10.0
 class NodeWatch:
     """The nodes of a pipeline's source.
 
-    planner   asks the nodes; nothing else may use it
+    planner   the planner that asks the nodes; only the watch may use it
     period_s  seconds between two checks
     missed    nodes that could not be read from at some check, with the last reason
     """
@@ -41,7 +42,7 @@ class NodeWatch:
         try:
             away = self._planner.reach()
         finally:
-            self._planner.close()  # The next check must test whether nodes take new connections.
+            self._planner.close()  # The next check must open new connections, to test whether nodes take them.
         self.missed |= away
         return len(away)
 
@@ -69,6 +70,6 @@ class NodeWatch:
             return ""
         nodes = "; ".join(f"node {node}: {reason}" for node, reason in sorted(self.missed.items()))
         return (
-            f"{len(self.missed)} nodes could not be read from, so events of theirs may be missing until the next run "
-            f"({nodes})"
+            f"{len(self.missed)} nodes could not be read from, so some of their events may be missing until the next "
+            f"run ({nodes})"
         )

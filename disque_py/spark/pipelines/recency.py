@@ -1,17 +1,17 @@
-"""The recency pipeline: per key the N most recent members, from adds, removes and uploads in any order.
+"""The recency pipeline: the N most recent members of each key, from adds, removes and uploads in any order.
 
     key      the owner of a list (a user)   member   an entry of the list (a contact, a group)
     add      member belongs to key          remove   member no longer belongs to key
     upload   member was active: it moves up for every key that it belongs to
 
-There are three Delta tables under the path. `links` (key, member, the newest add or remove) and `uploads` (member,
-newest time) are the source. Their merges keep the newest, so order and repetition don't matter. At equal times a
-remove wins. `recency` has a row per key: its capped list (recent_list.py). A batch updates the lists of its keys. A
-list is filled from the source when a removal leaves too few. `latest` reads a key's list in milliseconds, because
-rows are in buckets by a hash of the key.
+There are three Delta tables under the path. The *source* is two of them: `links` (key, member, the newest add or
+remove) and `uploads` (member, newest time). Merges keep the newest row, so order and repetition don't matter. At equal
+times a remove wins. The third table, `recency`, has a row per key with its capped list (recent_list.py). A batch
+updates the lists of its keys. A list is filled from the source when a removal leaves too few members. `latest` reads
+a key's list in milliseconds, because rows are in buckets by a hash of the key.
 
-A batch is first merged into the source. Then the lists are updated from the source. A crash in between repeats the
-batch, which does no harm.
+A batch is first merged into the source. Then the lists are updated from the source. After a crash in between, the
+batch is repeated, which does no harm.
 """
 
 from __future__ import annotations
@@ -67,12 +67,13 @@ def run(
     path          folder or URI of the tables
     limit         members per key; by default 100
     key, member   names of the META pairs that hold key and member; by default "key" and "member"
-    trigger       time between batches, by default "5 seconds"; None: read everything that there is now, then end
+    trigger       time between batches, by default "5 seconds"; None: read everything that exists now, then end
     checkpoint    folder or URI of the checkpoint; by default `_checkpoint_recency` below `path`
     source        further options of `disque-events`; by default none
 
-    Jobs carry `op` (add, remove or upload), key and member in their meta. A job's time is `at` (Unix ms) in its meta,
-    or else its creation time. So all events of one job agree. `run_on` takes any stream. Raises OptionError.
+    Jobs have `op` (add, remove or upload), key and member in their meta. A job's time is `at` (Unix ms) in its meta,
+    or else its creation time, so all events of one job have the same time. `run_on` takes any stream. Raises
+    OptionError.
     """
     check_keys((key, member))
     events = spark.readStream.format("disque-events").option("bootstrapServers", nodes)
@@ -84,7 +85,7 @@ def run(
         "meta['op'] AS op",
         f"meta['{key}'] AS key",
         f"meta['{member}'] AS member",
-        # Any producer writes meta. Ignore values that are not numbers, or one job would end the query for ever.
+        # Any producer can write meta. Ignore values that are not numbers: one of them would end the query for ever.
         "coalesce(try_cast(meta['at'] AS bigint), ctime DIV 1000000) AS at_ms",
     )
     return run_on(stream, path, limit=limit, trigger=trigger, checkpoint=checkpoint)
@@ -95,7 +96,7 @@ def run_on(stream: Any, path: str, *, limit: int = LIMIT, trigger: str | None = 
 
     path         folder or URI of the tables
     limit        members per key; by default 100
-    trigger      time between batches; by default None: read everything that there is now, then end
+    trigger      time between batches; by default None: read everything that exists now, then end
     checkpoint   folder or URI of the checkpoint; by default `_checkpoint_recency` below `path`
     """
     writer = stream.writeStream.queryName("recency").foreachBatch(
@@ -140,7 +141,7 @@ def apply(path: str, changes: pa.Table, limit: int) -> None:
     )
     new_uploads = changes.filter(is_upload).select(["member", "at_ms"]).cast(UPLOADS)
     if len(new_links):
-        # At equal times a remove wins over an add, in whatever order they come.
+        # At equal times a remove wins over an add, whichever comes first.
         _merge(
             links, new_links, "key member", "s.at_ms > t.at_ms OR (s.at_ms = t.at_ms AND s.removed AND NOT t.removed)"
         )
@@ -192,7 +193,7 @@ def _update_lists(
 
 
 def _all_members(db: Any, keys: list[str]) -> dict[str, list[tuple[int, str]]]:
-    """Return all members that the source has for these keys."""
+    """Return all members of these keys, from the source."""
     found: dict[str, list[tuple[int, str]]] = {key: [] for key in keys}
     if keys:
         db.register("wanted", pa.table({"key": keys}))

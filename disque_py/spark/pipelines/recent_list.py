@@ -1,15 +1,15 @@
-"""A capped list of the most recent members of one key, kept exact while events come in any order. Pure.
+"""A capped list of the most recent members of one key. It stays exact although events come in any order. Pure.
 
-The list holds the newest members by (time, name), and says whether there are others (`is_cut`). A change brings the
-whole state of a member: its time, which only grows, and whether it is still a member. So three rules keep the list
-equal to the top of the whole set:
+The list has the newest members by (time, name), and `is_cut` says whether there are others. A change has the whole
+state of a member: its time, which only grows, and whether it is still a member. So three rules keep the list equal to
+the newest part of the whole set:
 
 * A removed member leaves the list.
 * A member with a time above the list's end enters the list, or moves in it.
 * A member below the end of a cut list is ignored.
 
-The list keeps at most LIMIT plus 20 % members, and is cut back to LIMIT when it has more. So removals seldom leave
-too few. Only if they do, and other members exist, the list must be filled from the source again.
+The list has at most LIMIT plus 20 % members, and is cut back to LIMIT when it gets more. So removals rarely leave too
+few. If they do and other members exist, the list must be filled from the source again.
 
 Spec E7; Flickr's capped sets.
 """
@@ -28,7 +28,7 @@ class RecentList:
     """The newest members, newest first.
 
     members   (time in ms, member)
-    is_cut    there are further members that are not in the list
+    is_cut    True: there are further members that are not in the list
     """
 
     members: list[tuple[int, str]] = field(default_factory=list)
@@ -36,14 +36,14 @@ class RecentList:
 
 
 def most(limit: int) -> int:
-    """Return how long a list may get before it is cut back to `limit`."""
+    """Return the length at which a list is still not cut back to `limit`."""
     return limit + max(1, int(limit * SPARE))
 
 
 def changed(recent: RecentList, changes: Mapping[str, int | None], limit: int) -> RecentList | None:
     """Return the list after some members changed: their new time, or None for a removed member.
 
-    Return None when too few are left while others exist. Then fill the list from the source (`filled`).
+    Return None when too few are left and others exist. Then fill the list from the source (`filled`).
     """
     floor = recent.members[-1] if recent.is_cut and recent.members else None
     kept = [entry for entry in recent.members if entry[1] not in changes]
@@ -53,13 +53,13 @@ def changed(recent: RecentList, changes: Mapping[str, int | None], limit: int) -
         for member, at in changes.items()
         if at is not None and (floor is None or (at, member) >= floor or member in here)
     ]
-    # An empty cut list does not know its end, so it can't tell which members are above it.
+    # An empty cut list has no end, so there is no way to tell which members are above it.
     if recent.is_cut and not recent.members:
         return None
     outside = recent.is_cut or len(came) < sum(at is not None for at in changes.values())
     members = sorted([*kept, *came], reverse=True)
     if floor is not None and members and members[-1] < floor:
-        # A member of the list moved below its end: other members may be in between.
+        # A member moved below the list's end. Members that are not in the list may be above it now.
         return None
     if len(members) < limit and outside:
         return None

@@ -1,6 +1,6 @@
 """A SparkSession for a pipeline: the existing one (spark-submit, Spark Connect), or a small local one.
 
-The settings of a local session keep it quiet, in UTC and on this machine.
+A local session logs little, uses UTC, and listens on this machine only.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LOCAL: Final = {
     "spark.driver.memory": "1g",
     "spark.sql.shuffle.partitions": "4",
     "spark.sql.session.timeZone": "UTC",
-    # Programs are short, so full optimisation costs more than it saves.
+    # The programs are short, so full optimisation would cost more time than it saves.
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
 }
 

@@ -4,8 +4,8 @@
     disque-query /data/index trace D-1fc4…
     disque-query /data/index report --out report.html
 
-Wrong arguments give a usage error and status 2, other errors one sentence and status 1. Loading libraries is most of
-the time of a short answer, so a question imports what it needs when it is asked.
+Wrong arguments give a usage error and status 2. Other errors give one sentence and status 1. A short answer takes less
+time than loading the libraries, so each question imports only the modules that it needs.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class Shared:
-    """The path, and the options that may stand before the question or behind it."""
+    """The path, and the options that may come before or after the question."""
 
     def __init__(self) -> None:
         self.path = ""
@@ -42,16 +42,16 @@ class Program(click.Group):
     """The questions; turns expected errors into one line and exit status 1."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the words before the question. Options may stand behind the path: it is put behind them.
+        """Parse the words before the question. If options follow the path, move the path behind them.
 
-        click takes the first word behind an argument of a group for the name of a command.
+        click takes the first word after a group's argument as the name of a command.
         """
         parser = self.make_parser(ctx)
         _, behind, _ = parser.parse_args(list(args))
         if behind and behind[0].startswith("-"):
             place = len(args) - len(behind) - 1
             words = args[:place] + behind
-            # The question now has the place of the path.
+            # Without the path, click takes the question for the path. The path's new place is before the question.
             found, rest, _ = parser.parse_args(list(words))
             at = len(words) - len(rest) - isinstance(found.get("path"), str)
             args = [*words[:at], args[place], *words[at:]]
@@ -64,12 +64,12 @@ class Program(click.Group):
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
-            return None  # The reader of the output has ended, such as `| head`.
+            return None  # The reader of the output, such as `| head`, has ended.
         except ImportError as error:
             raise FailureError(PROGRAM, f"{error}; install it with: pip install 'disque-py[query]'") from error
         except OSError as error:
             raise FailureError(PROGRAM, str(error)) from error
-        except Exception as error:  # The extra packages may be missing, so their types are known by name.
+        except Exception as error:  # The extra packages may be missing, so their error types are compared by name.
             if type(error).__name__ not in ("TableError", "OptionError") and not type(error).__module__.startswith(
                 "_duckdb"
             ):
@@ -78,7 +78,7 @@ class Program(click.Group):
 
 
 def shared_options(function: Function) -> Function:
-    """--storage, --format and --timing, before a question and behind it. An absent one does not reset the other."""
+    """Add --storage, --format and --timing, before and after a question. A missing option doesn't reset a given one."""
     for option in (
         click.option(
             "--timing", is_flag=True, expose_value=False, callback=_keep, help="Print the query time on stderr."
@@ -97,7 +97,7 @@ def shared_options(function: Function) -> Function:
 
 
 def by_option(text: str) -> Callable[[Function], Function]:
-    """--by, as often as wanted."""
+    """Add --by, which may be repeated."""
     return click.option("--by", multiple=True, metavar="KEY", help=text)
 
 
@@ -152,9 +152,9 @@ def trace(shared: Shared, job_id: str) -> None:
 
 
 @main.command()
-@click.option("--over-time", is_flag=True, help="Show numbers over time instead of the present ones.")
+@click.option("--over-time", is_flag=True, help="Show numbers over time instead of the current ones.")
 @click.option(
-    "--by-node", is_flag=True, help="Also by the node that wrote the newest event; shows the jobs of a dead node."
+    "--by-node", is_flag=True, help="Also by the node of each job's newest event; shows the jobs of a dead node."
 )
 @click.option("--queue", default="", help="Only this queue (with --over-time).")
 @by_option("Also by a key of the jobs' meta.")
@@ -177,7 +177,7 @@ def depth(shared: Shared, over_time: bool, by_node: bool, queue: str, by: tuple[
 
 
 @main.command()
-@click.option("--hourly", is_flag=True, help="A row per hour.")
+@click.option("--hourly", is_flag=True, help="Show a row per hour.")
 @by_option("Also by a key of the jobs' meta.")
 @shared_options
 @click.pass_obj
@@ -203,7 +203,7 @@ def errors(shared: Shared, by: tuple[str, ...]) -> None:
 
 
 def _statement(ctx: click.Context, param: click.Parameter, value: str) -> str:
-    """Return the statement, which may begin with a comment: `-- all jobs`. A lone word with dashes is an option."""
+    """Return the statement. It may begin with a comment (`-- all jobs`). A single word with dashes is an option."""
     if value.startswith("-") and len(value.split()) == 1:
         raise click.NoSuchOption(value, ctx=ctx)
     return value
@@ -222,7 +222,7 @@ def sql(shared: Shared, statement: str) -> None:
 
 @main.command()
 @click.option("--out", default="report.html", shell_complete=files, help="Name of the file (report.html).")
-@by_option("Time in states also by a key of meta.")
+@by_option("Show the time in states also by a key of the jobs' meta.")
 @shared_options
 @click.pass_obj
 def report(shared: Shared, out: str, by: tuple[str, ...]) -> None:
@@ -253,7 +253,7 @@ Found = TypeVar("Found")
 
 
 def _ask(shared: Shared, question: Callable[[Any], Found]) -> Found:
-    """Return the answer to a question about the index. Print the time that it took, if --timing says so."""
+    """Return the answer to a question about the index. With --timing, print the time that it took."""
     from disque_py.spark.query.tables import open_index
 
     with open_index(shared.path, shared.storage) as db:
@@ -265,7 +265,7 @@ def _ask(shared: Shared, question: Callable[[Any], Found]) -> Found:
 
 
 def _print(shared: Shared, answer: Answer) -> None:
-    """Print the rows as --format says."""
+    """Print the rows in the format of --format."""
     if shared.format == "table":
         from disque_py.spark.query import plots
 

@@ -27,7 +27,7 @@ def cell(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:,.1f}"
     text = " ".join(f"{key}={item}" for key, item in value.items()) if isinstance(value, Mapping) else str(value)
-    # Queue names and meta may contain control characters, which must not move the terminal's cursor.
+    # Queue names and meta may contain control characters. They must not move the terminal's cursor.
     return "".join(char if char.isprintable() else "\ufffd" for char in text)
 
 

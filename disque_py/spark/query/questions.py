@@ -1,4 +1,4 @@
-"""The questions to an index, as SQL for DuckDB. Answers are rows with column names.
+"""The questions about an index, as SQL for DuckDB. Answers are rows with column names.
 
 The rules are those of pipelines/history.py. Events with equal (job_id, version, event) are one transition. A job's
 events are put in the documented order. An event with a time before its predecessor's gets the predecessor's time.
@@ -16,8 +16,8 @@ from disque_py.spark.option_error import OptionError
 
 POINTS: Final = 120  # Points of a curve.
 
-# One row of `rows` for each transition. Nearly all transitions are there once. A hash finds the few that may be there
-# twice, so only those are sorted.
+# Select one row of `rows` for each transition. Nearly all transitions have one row. A hash finds the few that may have
+# several, so only those are sorted.
 ONCE: Final = """
             WITH keyed AS (SELECT *, hash(job_id, version, event) AS key FROM rows),
             doubled AS (SELECT key FROM keyed GROUP BY key HAVING count(*) > 1)
@@ -71,15 +71,15 @@ def depth(db: Any, by: Sequence[str] = (), *, by_node: bool = False) -> Answer:
 
 
 def pending_note(answer: Answer) -> str:
-    """Return a note about what a trace that ends with a pending job can't tell; empty for other traces."""
+    """Return a note for a trace that ends with a pending job: its limits. Empty for other traces."""
     if not answer.rows:
         return ""
     newest = dict(zip(answer.columns, answer.rows[-1], strict=True))
     if newest["to_state"] != "pending":
         return ""
     return (
-        f"pending means that node {newest['node']} put the job into its queue, or took it from another; while the node "
-        "that has it is down no consumer gets the job, and another holder queues it again after its RETRY"
+        f"pending means that node {newest['node']} put the job into its queue, or took it from another node; while the "
+        "node that has it is down, no consumer gets the job, until another holder queues it after its RETRY"
     )
 
 
@@ -141,7 +141,8 @@ def latency(db: Any, by: Sequence[str] = (), *, hourly: bool = False) -> Answer:
             FROM history WHERE job_id IS NOT NULL
         ),
         events AS ({ONCE}),
-        -- A node that took a job over does not know since when it was where it was; the job's last event does.
+        -- After a hand-over, the new node does not know since when the job was in its state. The job's previous event
+        -- does.
         unknown AS (SELECT DISTINCT job_id FROM events WHERE since IS NULL AND from_state <> ''),
         steps AS (
             SELECT *, since AS began FROM events WHERE since IS NOT NULL
@@ -199,6 +200,6 @@ def _columns(by: Sequence[str]) -> tuple[str, str]:
     for key in by:
         if "'" in key or '"' in key or not key.isprintable() or not key:
             raise OptionError(f"--by {key!r} can't be a key of metadata; leave out quotes and control characters")
-    # A map gives a list in some versions of DuckDB and a value in others; this gives a value in all.
+    # In some versions of DuckDB, map['key'] gives a list. This function gives a value in all of them.
     select = "".join(f", coalesce(map_extract_value(meta, '{key}'), '') AS \"{key}\"" for key in by)
     return select, "".join(f', "{key}"' for key in by)

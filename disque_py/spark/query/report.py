@@ -1,7 +1,7 @@
 """One HTML file that shows an index: depth over time, time in states, failures.
 
-Charts are SVG, and the file loads nothing. All text from the data is escaped. So the file may be mailed and opened
-anywhere.
+Charts are SVG, the file loads no other files, and all text from the data is escaped. So the file may be mailed and
+opened anywhere.
 """
 
 from __future__ import annotations

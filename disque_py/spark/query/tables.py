@@ -1,7 +1,7 @@
-"""An index as a DuckDB connection: the views `history` and `current`, of the tables' current files.
+"""An index as a DuckDB connection: the views `history` and `current`, over the tables' current files.
 
 delta-rs lists the files. DuckDB reads them itself, which is fastest, and skips the parts that their statistics and
-filters rule out. A view without files still has its columns.
+Bloom filters rule out. A view without files still has its columns.
 
 Changes of old jobs may wait for their merge into `current` (index_changes.py). Then the view takes the newest row of
 each of these jobs, by the rules of index_newest.py.
@@ -20,13 +20,14 @@ from disque_py.spark.index_tables import CHANGES, CURRENT, HISTORY, WIDENED, ope
 from disque_py.spark.store import Store, paths_of
 
 MERGED: Final = "current_merged"
-# The documented order as a value that compares the same way; `key` of a column names the event that has its value.
+# The documented order as a text that compares the same way. `<column>_key` has this text for the event that gave the
+# column its value.
 ORDER: Final = "concat_ws('/', final, lpad(version::VARCHAR, 19, '0'), node, lpad(seq::VARCHAR, 19, '0'))"
 STICKY: Final = ("queue", "priority", "meta")
 
 
 def with_changes(merged: str, changes: str) -> str:
-    """Return the SQL for the rows of `merged`, which has the columns of `current`, with the changes that wait."""
+    """Return SQL for the rows of `merged`, updated with waiting changes. `merged` has the columns of `current`."""
     sticky = ", ".join(
         f"arg_max({name}, coalesce({name}_key, {ORDER})) FILTER ({name} IS NOT NULL) OVER job AS {name}"
         for name in STICKY
@@ -47,9 +48,9 @@ def open_index(path: str, storage: dict[str, str] | None = None) -> Any:
     """Return a connection with both views and times in UTC. Raises TableError when there is no index."""
     store = Store(path, storage or {})
     db = duckdb.connect()
-    # With the cache, footers are read once, for the view and for the question.
+    # With the cache, footers are read only once, for both the view and the question.
     db.execute("SET TimeZone = 'UTC'; SET parquet_metadata_cache = true")
-    # A change comes into `current` before it leaves its own table, so that table is listed first.
+    # A change is merged into `current` before it leaves the table of changes. So that table is listed first.
     changes = store.under(CHANGES).table() if store.under(CHANGES).exists() else None
     changed = [] if changes is None else paths_of(store.under(CHANGES), changes)
     for name, view in ((HISTORY, HISTORY), (CURRENT, MERGED if changed else CURRENT)):
@@ -78,7 +79,7 @@ def _may_lack_columns(table: DeltaTable) -> bool:
     """Return whether a file may be older than a column."""
     widened = table.metadata().configuration.get(WIDENED)
     if widened is None:
-        return True  # An older version made the table, and did not note the time.
+        return True  # An older version made the table. It did not record the time.
     written = table.get_add_actions(flatten=True).column("modification_time").to_pylist()
     return any(_ms(moment) <= int(widened) for moment in written)
 

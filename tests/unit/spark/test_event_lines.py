@@ -71,5 +71,5 @@ def test_both_ways_of_reading_agree():
 
 
 def test_the_error_for_invalid_json_names_the_log_and_the_line():
-    with pytest.raises(ValueError, match=r"node n, log l: an event is no JSON .*rubbish"):
+    with pytest.raises(ValueError, match=r"node n, log l: an event is not JSON .*rubbish"):
         LineReader().batch("n", "l", b'{"seq": 1}\nrubbish\n')

@@ -54,7 +54,7 @@ def test_rows_are_slices_by_their_columns():
 
 
 def test_a_slice_that_holds_other_events_than_it_states_is_refused():
-    with pytest.raises(ValueError, match="a slice of node n1, log l1 has not the events 8 to 12"):
+    with pytest.raises(ValueError, match="a slice of node n1, log l1 lacks the events 8 to 12"):
         list(events_of([slice_of("n1", "l1", 8, 5, [lines(7, 12)])]))
-    with pytest.raises(ValueError, match="a slice of node n1, log l1 has not the events 5 to 12"):
+    with pytest.raises(ValueError, match="a slice of node n1, log l1 lacks the events 5 to 12"):
         list(events_of([slice_of("n1", "l1", 5, 8, [blocks(6, 13, 4)])]))

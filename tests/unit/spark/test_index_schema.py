@@ -57,8 +57,8 @@ def test_the_error_for_a_missing_table_says_what_to_run(tmp_path):
     ("schema", "text"),
     [
         (ARROW_SCHEMA.remove(0), "the column node is missing"),
-        (ARROW_SCHEMA.append(pa.field("final", pa.int32())), "the column final is the index's own"),
-        (ARROW_SCHEMA.set(2, pa.field("seq", pa.string())), "column seq is string, it must be int64"),
+        (ARROW_SCHEMA.append(pa.field("final", pa.int32())), "the index itself adds the column final"),
+        (ARROW_SCHEMA.set(2, pa.field("seq", pa.string())), "column seq is string, but must be int64"),
     ],
 )
 def test_columns_that_do_not_fit_are_named(schema, text):

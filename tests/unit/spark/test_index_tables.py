@@ -15,13 +15,13 @@ from index_events import batch, event, index
 
 def test_a_missing_table_is_distinguished_from_a_lost_one(tmp_path):
     store = Store(str(tmp_path))
-    with pytest.raises(TableError, match="has no table current; run the index pipeline first"):
+    with pytest.raises(TableError, match="has no table current; check the path, or run the index pipeline"):
         open_existing(store, "current")
     index(tmp_path, batch(event(1, "a")))
     check_not_lost(store)
     assert open_existing(store, "current").version() > 0
     shutil.rmtree(tmp_path / "current")
-    with pytest.raises(TableError, match="no table current, which would begin anew"):
+    with pytest.raises(TableError, match="no table current; a new table would lack"):
         open_existing(store, "current")
 
 

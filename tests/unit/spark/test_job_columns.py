@@ -92,11 +92,11 @@ def test_rows_that_can_not_be_jobs_are_returned_with_their_reason():
     ("columns", "text"),
     [
         ({"queue": "string"}, "the column body is missing"),
-        ({"body": "string"}, "neither a column queue nor the option queue"),
-        ({"body": "double", "queue": "string"}, "column body is double, it must be string or binary"),
+        ({"body": "string"}, "there is no column queue and no option queue"),
+        ({"body": "double", "queue": "string"}, "column body is double, but must be string or binary"),
         ({"body": "string", "queue": "string", "ttl": "string"}, "column ttl is string"),
         ({"body": "string", "queue": "string", "meta": "map<string,int>"}, "column meta is map<string,int>"),
-        ({"body": "string", "queue": "string", "id": "long"}, "column 'id' means nothing to the sink"),
+        ({"body": "string", "queue": "string", "id": "long"}, "the sink has no column 'id'"),
     ],
 )
 def test_columns_are_checked_by_name_and_type(columns, text):
@@ -106,5 +106,5 @@ def test_columns_are_checked_by_name_and_type(columns, text):
 
 
 def test_replicate_0_is_refused():
-    with pytest.raises(OptionError, match="replicate is at least 1"):
+    with pytest.raises(OptionError, match="replicate must be at least 1"):
         add_words(Options("disque", {"replicate": "0"}, ADD_OPTIONS))

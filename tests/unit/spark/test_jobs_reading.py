@@ -102,7 +102,7 @@ def test_a_restarted_node_takes_back_jobs_whose_rows_may_be_lost():
         end = plan.latest(plan.initial())
         rows(plan, end)
         cluster.nodes[0].run = "another"
-        with pytest.warns(UserWarning, match=r"could not be acknowledged .it was started again"):
+        with pytest.warns(UserWarning, match=r"could not be acknowledged .the node was restarted"):
             plan.commit(end)
         assert [len(node.acked) for node in cluster.nodes] == [0, 10]
         again, _ = drain(plan, plan.latest(end))
@@ -198,7 +198,7 @@ def test_available_now_ends_with_a_warning_when_a_node_hands_out_nothing():
         cluster.nodes[1].paused = {b"work"}
         plan = planner(cluster)
         plan.freeze()
-        with pytest.warns(UserWarning, match=f"10 jobs .* node {cluster.nodes[1].id}.*hands none of them out"):
+        with pytest.warns(UserWarning, match=f"10 jobs .* node {cluster.nodes[1].id}.*gives none of them"):
             found, _ = drain(plan, plan.initial())
         assert len(found) == 10
 
@@ -210,7 +210,7 @@ def test_a_node_that_is_gone_gives_no_rows_and_a_warning():
         end = plan.latest(plan.initial())
         cluster.nodes[1].stop()
         fresh = planner(cluster)
-        with pytest.warns(UserWarning, match="they come again after their RETRY"):
+        with pytest.warns(UserWarning, match="they come back after their RETRY"):
             assert rows(fresh, end) == []
         with pytest.warns(UserWarning, match="could not be acknowledged .* delivered again"):
             fresh.commit(end)
@@ -282,7 +282,7 @@ def test_a_filter_is_names_and_values(text, pairs):
 
 @pytest.mark.parametrize("text", ["a", "=b", "a=b,a=c", "{", '{"a": 1}'])
 def test_a_filter_that_can_not_be_read_is_refused(text):
-    with pytest.raises(OptionError, match="option where is name=value,name=value"):
+    with pytest.raises(OptionError, match="option where must be name=value,name=value"):
         job_options({"bootstrapServers": "a", "subscribe": "q", "where": text})
 
 

@@ -48,7 +48,9 @@ def test_a_dead_bootstrap_server_is_skipped_and_if_all_are_dead_the_error_names_
 def test_a_wrong_password_is_one_sentence_that_names_node_and_option():
     with StubCluster() as cluster:
         cluster.nodes[0].password = b"secret"
-        with pytest.raises(ClusterError, match=rf"{cluster.nodes[0].port} refuses us.*set the option disque.password"):
+        with pytest.raises(
+            ClusterError, match=rf"{cluster.nodes[0].port} needs a valid password.*set the option disque.password"
+        ):
             nodes(cluster.servers, disque__password="wrong").discover()
         assert nodes(cluster.servers, disque__password="secret").discover()
 

@@ -25,21 +25,21 @@ def test_names_are_compared_without_case_and_sparks_own_are_accepted():
 
 @pytest.mark.parametrize("value", ["", "three", "1.5", "-1", str(2**63)])
 def test_a_number_is_whole_and_inside_its_bounds(value):
-    with pytest.raises(OptionError, match="disque: option maxOffsetsPerTrigger is"):
+    with pytest.raises(OptionError, match="disque: option maxOffsetsPerTrigger must be"):
         options(maxOffsetsPerTrigger=value).integer("maxOffsetsPerTrigger", 1)
 
 
 def test_errors_of_flags_and_choices_name_the_allowed_values():
     assert options(failOnDataLoss=" FALSE ").flag("failOnDataLoss", default=True) is False
-    with pytest.raises(OptionError, match="failOnDataLoss is true or false, not 'maybe'"):
+    with pytest.raises(OptionError, match="failOnDataLoss must be true or false, not 'maybe'"):
         options(failOnDataLoss="maybe").flag("failOnDataLoss", default=True)
-    with pytest.raises(OptionError, match="onError is one of fail, skip, not 'retry'"):
+    with pytest.raises(OptionError, match="onError must be one of fail, skip, not 'retry'"):
         options(onError="retry").choice("onError", "fail", ("fail", "skip"))
 
 
 def test_other_columns_than_the_source_has_are_refused():
     check_own_schema("f", ["a", "b"], ["a", "b"])
-    with pytest.raises(OptionError, match=r"^f: the source has columns of its own, and \.schema\(a\) has others"):
+    with pytest.raises(OptionError, match=r"^f: the source defines its columns, and \.schema\(a\) has others"):
         check_own_schema("f", ["a"], ["a", "b"])
 
 

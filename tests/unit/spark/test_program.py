@@ -25,7 +25,7 @@ def test_pairs_become_a_dictionary_and_a_value_may_have_the_sign_too():
 
 def test_a_text_without_the_sign_is_a_usage_error():
     done = CliRunner().invoke(program, ["--with", "a"])
-    assert (done.exit_code, "'a' is no NAME=VALUE" in done.output) == (2, True)
+    assert (done.exit_code, "'a' is not NAME=VALUE" in done.output) == (2, True)
 
 
 def test_a_failure_is_one_line_behind_the_programs_name_and_status_1():

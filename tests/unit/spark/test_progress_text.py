@@ -28,7 +28,8 @@ def test_lag_in_seconds_is_the_age_of_the_newest_event_while_others_wait():
 
 def test_a_batch_is_one_line():
     assert line_of("index", PROGRESS, NOTE, 12_500) == (
-        "index: batch 4, 500 rows in 250 ms, 2000/s, lag 17 events, 2.5 s, 300 jobs merged in 80 ms, 2 known already"
+        "index: batch 4, 500 rows in 250 ms, 2000/s, lag 17 events, 2.5 s, 300 jobs merged in 80 ms, "
+        "2 rows already indexed"
     )
     assert line_of("q", {"batchId": 1}, {}, 0) == "q: batch 1, 0 rows in 0 ms"
 

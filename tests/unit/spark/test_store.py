@@ -18,7 +18,7 @@ def test_a_folder_that_can_be_made_is_fine_and_is_not_made(tmp_path):
 def test_a_folder_that_cannot_be_written_is_named(tmp_path):
     file = tmp_path / "file"
     file.write_text("")
-    with pytest.raises(TableError, match=f"{file} is no folder, so {file}/index can't be written"):
+    with pytest.raises(TableError, match=f"{file} is not a folder, so {file}/index can't be written"):
         Store(f"{file}/index").check_writable()
     with pytest.raises(TableError, match="/proc can't be written"):
         Store("/proc/index").check_writable()

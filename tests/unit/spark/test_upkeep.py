@@ -55,7 +55,7 @@ def test_spans_are_read_and_refused():
     known = ("compactEvery", "currentRetention", "historyRetention")
     options = Options("disque-index", {"currentRetention": "7 days", "historyRetention": "12h"}, known)
     assert retention_of(options) == Retention(50, 7 * DAY_S, 43_200)
-    with pytest.raises(OptionError, match="currentRetention is a span such as 7 days or 12h, not 'soon'"):
+    with pytest.raises(OptionError, match="currentRetention must be a span such as 7 days or 12h, not 'soon'"):
         retention_of(Options("disque-index", {"currentRetention": "soon"}, known))
 
 

@@ -1,7 +1,7 @@
 """Index and depth as a declarative pipeline. `spark-pipelines run` runs it; spark-pipeline.yml has the settings.
 
-`index` is the flow into the tables that disque-query reads. `events` is the same stream as a table of Spark's own
-catalog. `depth` is a materialized view of it: the number of jobs per queue and state.
+`index` is the flow into the tables that disque-query reads. `events` is the same stream as a table in Spark's catalog.
+`depth` is a materialized view of `events`: the number of jobs per queue and state.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def logs() -> Any:
 
 
 def events() -> Any:
-    """Return every event, as a table of the catalog."""
+    """Return all events, as a table of the catalog."""
     return logs()
 
 

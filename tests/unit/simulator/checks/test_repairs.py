@@ -36,7 +36,7 @@ def test_a_job_with_too_few_copies_is_told():
     world, checker, _, promise = make_world()
     assert checker.missing() == ""
     holders_of(world, promise)[1].die()
-    assert "has 1 copies, 2 are wanted" in checker.missing()
+    assert "has 1 copies; 2 are wanted" in checker.missing()
 
 
 @pytest.mark.parametrize("why", ["excused", "acknowledged", "asynchronous", "not answered"])

@@ -111,13 +111,13 @@ def test_an_error_is_found_inside_the_error_of_spark():
 def test_an_invalid_span_is_one_sentence(tmp_path, capsys):
     pytest.importorskip("deltalake", reason="the extra disque-py[spark] is not installed")
     assert run("upkeep", "--path", str(tmp_path), "--history-retention", "soon") == 1
-    assert capsys.readouterr().err.startswith("disque-pipeline: upkeep: option historyRetention is a span")
+    assert capsys.readouterr().err.startswith("disque-pipeline: upkeep: option historyRetention must be a span")
 
 
 def test_upkeep_of_a_missing_index_is_one_sentence(tmp_path, capsys):
     pytest.importorskip("deltalake", reason="the extra disque-py[spark] is not installed")
     assert run("upkeep", "--path", str(tmp_path)) == 1
-    assert "has no table history; run the index pipeline first" in capsys.readouterr().err
+    assert "has no table history; check the path, or run the index pipeline" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["index", "recency"])
@@ -141,7 +141,7 @@ def test_a_password_comes_from_the_environment_or_an_option(started, tmp_path, c
         assert "set the option disque.password" in sentence(capsys, *words)
         monkeypatch.setenv("DISQUECLI_AUTH", "secret")
         assert sentence(capsys, *words) == "as far as Spark"
-        assert "refuses us" in sentence(capsys, *words, "--source", "disque.Password=wrong")
+        assert "needs a valid password" in sentence(capsys, *words, "--source", "disque.Password=wrong")
         assert started == ["recency"]
 
 
@@ -149,7 +149,7 @@ def test_wrong_options_of_the_index_are_reported_before_spark_starts(started, tm
     with StubCluster() as cluster:
         words = ("index", "--nodes", cluster.nodes[0].place, "--path", str(tmp_path), "--sink")
         assert "did you mean compactEvery" in sentence(capsys, *words, "compactEvry=3")
-        assert "option gaps is one of" in sentence(capsys, *words, "gaps=some")
+        assert "option gaps must be one of" in sentence(capsys, *words, "gaps=some")
     assert not started
 
 
@@ -159,12 +159,12 @@ def test_a_path_that_cannot_be_written_is_reported_before_spark_starts(name, sta
     file.write_text("")
     with StubCluster() as cluster:
         words = (name, "--nodes", cluster.nodes[0].place)
-        assert f"{file} is no folder" in sentence(capsys, *words, "--path", str(file))
-        assert f"{file} is no folder" in sentence(capsys, *words, "--path", f"{file}/below/index")
+        assert f"{file} is not a folder" in sentence(capsys, *words, "--path", str(file))
+        assert f"{file} is not a folder" in sentence(capsys, *words, "--path", f"{file}/below/index")
         assert "/proc can't be written" in sentence(capsys, *words, "--path", "/proc/index")
         words = (*words, "--path", str(tmp_path / "index"))
-        assert f"{file} is no folder" in sentence(capsys, *words, "--checkpoint", f"{file}/checkpoint")
-        assert f"{file} is no folder" in sentence(capsys, *words, "--metrics-file", f"{file}/metrics")
+        assert f"{file} is not a folder" in sentence(capsys, *words, "--checkpoint", f"{file}/checkpoint")
+        assert f"{file} is not a folder" in sentence(capsys, *words, "--metrics-file", f"{file}/metrics")
     assert not started
     assert list(tmp_path.iterdir()) == [file]
 

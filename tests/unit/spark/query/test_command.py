@@ -99,7 +99,7 @@ def test_settings_of_the_store_add_up():
         (["p", "nonsense"], "No such command 'nonsense'"),
         (["p", "trace"], "Missing argument 'JOB_ID'"),
         (["p", "depth", "--overtime"], "--over-time"),
-        (["p", "depth", "--storage", "AWS_REGION"], "'AWS_REGION' is no NAME=VALUE"),
+        (["p", "depth", "--storage", "AWS_REGION"], "'AWS_REGION' is not NAME=VALUE"),
         (["p", "sql", "--fromat"], "--fromat"),
     ],
 )

@@ -55,5 +55,5 @@ def test_an_index_without_rows_has_its_columns(tmp_path):
 
 
 def test_no_index_is_one_sentence(tmp_path):
-    with pytest.raises(TableError, match="has no table history; run the index pipeline first"):
+    with pytest.raises(TableError, match="has no table history; check the path, or run the index pipeline"):
         open_index(str(tmp_path))
