@@ -1,7 +1,7 @@
 """The connections of one asyncio client, and its search for a working node.
 
-A node has three kinds of connections (request.Lane). One *plain* connection carries the commands that are answered at
-once, of any number of tasks. ADDJOBs share a few connections, because each may wait for copies and replies come in
+The pool has three kinds of connections to a node (request.Lane). One *plain* connection carries the commands of all
+tasks that are answered at once. ADDJOBs share a few connections, because each may wait for copies, and replies come in
 order. Another one is opened only when all are busy. A GETJOB that may wait has a connection of its own, and leaves it
 to the next GETJOB.
 
@@ -57,7 +57,7 @@ class AsyncPool:
         self.greeting_s = 0.0
 
     def ready(self, request: Request[Any]) -> AsyncConnection | None:
-        """Return the connection for a command if one is open. Nearly all commands take this way."""
+        """Return the connection for a command if one is open. Nearly all commands get theirs here."""
         home = self.cluster.home
         if home is None or request.lane is Lane.OWN or request.is_pinned:
             return None
@@ -72,7 +72,7 @@ class AsyncPool:
         return plain if plain is not None and not plain.is_closed else None
 
     def take_idle(self, request: Request[Any]) -> AsyncConnection | None:
-        """Take an idle connection for a command that may wait. Nearly all of these commands find one."""
+        """Take an idle connection for a command that may wait. Nearly all such commands get theirs here."""
         idle = self._idle_for(request)
         return idle.pop() if idle else None
 

@@ -1,22 +1,22 @@
 """A thread that fetches jobs, extends their leases, and settles them, for one connection of kombu.
 
-kombu and Celery call from one thread, which may be busy with a task for minutes. So this thread has an event loop and
-a client of its own. GETJOB waits there, WORKING is sent there (client/heartbeat.py), and so leases may be short however
-long a task runs.
+kombu and Celery call from one thread, which may be busy with a task for minutes. So the courier's thread has its own
+event loop and client. It waits in GETJOB, and sends WORKING (client/heartbeat.py). So leases may be short, however long
+a task runs.
 
 * A *feed* is one channel's queues. It has at most `prefetch` jobs that are not settled, so one feed that is full does
   not stop another.
-* Jobs come to kombu by `inbox`. After the first one the courier writes a byte into a pipe, which wakes kombu's event
+* kombu takes jobs from `inbox`. After the first one the courier writes a byte into a pipe, which wakes kombu's event
   loop or a blocked `drain_events`.
-* A call of kombu's thread is put down for the loop, which is woken once for all that have come. Acknowledgements wait
-  for more of them: until kombu has made enough of them or has nothing else to do, and LINGER_S at most. Most tasks of
-  a worker are short, so a batch of jobs costs one ACKJOB, one GETJOB and two changes of threads.
-* Where a feed was full, acknowledgements make room. They leave in one write with its next GETJOB, to the node that gave
-  the jobs. If that fails, they take the long way.
-* Acknowledgements and NACKs that come while others are on their way are sent together.
+* Calls of kombu's thread wait in a queue, and the loop is woken once for all of them. Acknowledgements do not wake it
+  at once: they wait until there are enough of them, or kombu has nothing else to do, and for LINGER_S at most. Most
+  tasks of a worker are short, so a batch of jobs costs one ACKJOB, one GETJOB and two changes of threads.
+* If a feed was full, acknowledgements make room for its next GETJOB. They leave in one write with it if it goes to the
+  node that delivered their jobs. If they fail, or can't go along, they are sent as a command of their own.
+* Acknowledgements and NACKs that come while others are being sent are collected, and then sent together.
 * Public methods may be called from any thread. Everything else runs in the loop. There is no lock that a fork could
   leave held.
-* In a forked child the courier is its parent's: every method does nothing there.
+* In a forked child every method does nothing, because the courier belongs to the parent.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ BATCH: Final = 100
 FEED_MAX: Final = 1_000
 # Libraries that can replace Python's threads.
 GREEN_THREADS: Final = frozenset(("gevent", "eventlet"))
-# The pause after an error of a node. The client has looked for another one before.
+# The pause after an error. The client has looked for another node before.
 AGAIN_S: Final = 0.5
-# The back-off of a queue is for tasks that failed. A task that was not taken, or is left behind, goes back now.
+# The back-off of a queue is for tasks that failed. A task that no consumer got goes back without a delay.
 AT_ONCE: Final = timedelta(0)
-# The reason of a message that its consumer rejected. Those that go back at once have that of client/put_back.py.
+# The reason of a message that its consumer rejected. Messages that no consumer got have that of client/put_back.py.
 REJECTED: Final = "rejected by its consumer"
 CLOSE_S: Final = 5.0
 # An acknowledgement waits so long for others. A batch of short tasks ends earlier.
@@ -73,7 +73,7 @@ REFRESH_S: Final = 200.0
 
 @contextmanager
 def _refusals() -> Iterator[None]:
-    """Report what a node refuses for good. It would be refused again, and other jobs wait."""
+    """Log a final refusal. The command would be refused again, and would hold up other jobs."""
     try:
         yield
     except DisqueError as error:
@@ -130,7 +130,7 @@ class Feed:
         return (self.prefetch or FEED_MAX) - len(self.held)
 
     def notice_room(self) -> None:
-        """Let the fetching task go on if there is room, else stop it after its next call."""
+        """Let the fetching task go on if there is room, else let it stop before its next GETJOB."""
         if len(self.held) < (self.prefetch or FEED_MAX):
             self.has_room.set()
         else:
@@ -138,9 +138,9 @@ class Feed:
 
 
 def new_loop() -> asyncio.AbstractEventLoop:
-    """Return uvloop's event loop where it is installed. It needs a quarter less CPU.
+    """Return uvloop's event loop where it is installed, because it needs a quarter less CPU.
 
-    Where green threads may stand for threads, uvloop would stop all of them: it waits in C.
+    With gevent or eventlet, return that of asyncio: uvloop waits in C, and would stop all green threads.
     """
     if uvloop is None or not GREEN_THREADS.isdisjoint(sys.modules):
         return asyncio.new_event_loop()
@@ -159,7 +159,8 @@ class Courier:
         self._returned: deque[Delivery] = deque()
         self._consumed: dict[int, list[str]] = {}
         self._has_given_back = False
-        # Calls of other threads, in their order. The loop looks at them soon if they are due, at once if it was woken.
+        # Calls of other threads, in their order. If they are due, the loop executes them within LINGER_S; if it was
+        # woken, immediately.
         self._calls: deque[tuple[Callable[..., object], tuple[object, ...]]] = deque()
         self._is_due = False
         self._is_woken = False
@@ -168,7 +169,7 @@ class Courier:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._is_closed = False
-        # Of the loop.
+        # Used in the loop only.
         self._feeds: dict[int, Feed] = {}
         self._acks: list[Job] = []
         self._nacks: list[Nack] = []
@@ -216,7 +217,7 @@ class Courier:
         self._returned.append(Delivery(feed, tag, job))
 
     def give_back(self, is_meant: Callable[[Delivery], bool]) -> None:
-        """Give those deliveries back that were put aside and are meant."""
+        """Give back the deliveries that were put aside and for which `is_meant` returns True."""
         for delivery in filter(is_meant, list(self._returned)):
             with suppress(ValueError, IndexError):
                 self._returned.remove(delivery)
@@ -232,7 +233,7 @@ class Courier:
             self._wake(self._linger)
 
     def turn(self) -> None:
-        """Send acknowledgements now if they are enough for a good batch. kombu's loop says that it begins a turn."""
+        """Send acknowledgements now if there are enough for a good batch. Called in each turn of kombu's loop."""
         if len(self._calls) >= self._enough:
             self.hurry()
 
@@ -280,7 +281,10 @@ class Courier:
         return not self._is_closed and self._pid == os.getpid()
 
     def close(self) -> None:
-        """Give back what kombu never got, send what is left, and end the thread. It takes CLOSE_S at most."""
+        """Give back the jobs that kombu has not got, send acknowledgements, and end the thread.
+
+        Each of these waits takes CLOSE_S at most.
+        """
         if not self.is_ours:
             return
         self._is_closed = True
@@ -339,7 +343,7 @@ class Courier:
             loop.close()
 
     def _linger(self) -> None:
-        """Look at the calls after a while."""
+        """Execute the calls after LINGER_S."""
         if self._look is None:
             self._look = asyncio.get_running_loop().call_later(LINGER_S, self._work)
 
@@ -397,7 +401,7 @@ class Courier:
             if count < 1:
                 self._has_settled.set()
                 continue
-            # It is the same one many thousand times, and sending it does not change it.
+            # Most GETJOBs of a feed are equal, and sending one does not change it.
             request = requests.get((queues[0], count))
             if request is None:
                 request = requests[queues[0], count] = self._fetching(queues, count)
@@ -450,7 +454,7 @@ class Courier:
             self._heartbeat.started(job, now)
             self.inbox.append(Delivery(feed.number, tag, job))
         feed.notice_room()
-        if not self._is_due:  # Their acknowledgements need not wake this thread.
+        if not self._is_due:  # So the acknowledgements of these jobs need not wake this thread.
             self._is_due = True
             self._linger()
         with suppress(BlockingIOError):
@@ -526,7 +530,10 @@ class Courier:
                 self._nacks += nacks
 
     async def _reject(self, nack: Nack) -> None:
-        """Give a rejected message back. A node without NACK's options queues it at once; it can't end its attempts."""
+        """Give a rejected message back.
+
+        A node that does not know NACK's options queues the message without a delay. It can't end its attempts.
+        """
         job, delay, is_final = nack
         try:
             await self._client.nack(job, delay=delay, reason=REJECTED, final=is_final, attempt=job.attempt)

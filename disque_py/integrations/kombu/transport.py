@@ -8,9 +8,9 @@ It derives from kombu's virtual transport, which has exchanges and bindings of o
 * A message that is given back is a NACK of its job. It is not a new message, so it keeps its age and its counters.
 * A channel that closes gives back what it has not settled.
 * A program may consume a queue by one connection and poll it by another, as Celery does with `rpc://`. So a poll also
-  looks at what the program's other couriers have fetched and not handed over. A polled message of a queue that ends
-  with the program goes back to a place of its own, and the next poll gets it first. So messages keep their order:
-  Celery takes the last one for the state of a task.
+  looks at the messages that the program's other couriers have fetched and not handed over. If a polled message of a
+  queue that ends with the program goes back, the courier keeps it, and the next poll gets it first. So messages keep
+  their order, and the last one is the state of a task.
 """
 
 from __future__ import annotations
@@ -127,7 +127,10 @@ class Channel(virtual.Channel):
         self._fetch()
 
     def basic_cancel(self, consumer_tag: str) -> None:
-        """End a consumer. Messages that it has not got yet go back."""
+        """End a consumer.
+
+        Messages that were fetched for it go back when the connection is drained, or with the channel.
+        """
         if consumer_tag not in self._consumers:
             return
         self._consumers.remove(consumer_tag)
@@ -149,7 +152,7 @@ class Channel(virtual.Channel):
         self.courier.consume(self.number, names, self.qos.prefetch_count or 0)
 
     def deliver(self, tag: str, job: Any) -> bool:
-        """Hand a job of the inbox to its consumer. Return False if that is gone: then the job went back."""
+        """Hand a job of the inbox to its consumer. If the consumer is gone, give the job back and return False."""
         queue = job.queue if job.queue in self.callbacks else self._queue_read_as(job.queue)
         callback = self.callbacks.get(queue)
         if callback is None:
@@ -196,7 +199,7 @@ class Channel(virtual.Channel):
         return found
 
     def keeps(self, job: Job) -> bool:
-        """Return whether a polled message that goes back waits in this program: its queue is of this program only."""
+        """Return whether a polled message that goes back stays here, because only this program uses its queue."""
         return job.queue in self._transient
 
     def _get(self, queue: str, timeout: float | None = None) -> Any:
@@ -247,7 +250,7 @@ class Channel(virtual.Channel):
         return None
 
     def _lookup(self, exchange: str, routing_key: str, default: str | None = None) -> Any:
-        """Return the queues of an exchange. A direct one without any here has the name that consumers read."""
+        """Return the queues of an exchange. Without a queue here, a direct one has the queue that consumers read."""
         if exchange and isinstance(self.typeof(exchange), virtual.exchange.DirectExchange):
             table = self.state.exchanges.get(exchange, {}).get("table", ())
             found = {queue for key, _, queue in table if key == routing_key}
@@ -288,7 +291,7 @@ class Channel(virtual.Channel):
         self.courier.refresh((exchange, routing_key, queue), work)
 
     def _queue_bind(self, *words: Any) -> None:
-        """Do nothing: `queue_bind` knows more."""
+        """Do nothing: `queue_bind` shares the binding, and knows all its arguments."""
 
     def queue_unbind(
         self, queue: str, exchange: str | None = None, routing_key: str = "", arguments: Any = None, **options: Any
@@ -329,7 +332,7 @@ class Channel(virtual.Channel):
         for each in list(self.state.queue_bindings(queue)):
             try:
                 self._unshare(queue, each.exchange, each.routing_key)
-            except (DisqueError, KeyError):  # It ends by itself.
+            except (DisqueError, KeyError):  # The binding ends by itself.
                 return
         self.state.queue_bindings_delete(queue)
 

@@ -1,4 +1,4 @@
-"""Make jobs of messages, and messages of jobs. The caller passes the time.
+"""Turn messages into jobs, and jobs into messages. The caller passes the time.
 
 A job's body is the JSON of kombu's virtual transports, so a body that is text is readable in the console. These
 properties of a message become options of ADDJOB:
@@ -51,7 +51,7 @@ def load(text: str | bytes) -> Any:
     """Return the value of JSON as kombu reads it. Raises ValueError."""
     if isinstance(text, bytes):
         text = text.decode()
-    # kombu calls a function for each object. It only changes those of a type of its own.
+    # kombu calls a function for each object, which changes only objects of kombu's own types.
     return loads(text) if TYPED in text or ESCAPED in text else json.loads(text)
 
 
@@ -156,7 +156,7 @@ def _number(value: object, unit: float) -> float | None:
 
 
 def message_of(job: Job, tag: str) -> dict[str, Any]:
-    """Return the message of a job, with its delivery tag. A body that is no message becomes one of raw bytes."""
+    """Return the message of a job, with its delivery tag. Another body becomes a message of raw bytes."""
     payload: dict[str, Any] | None
     try:
         payload = load(job.body)
