@@ -227,7 +227,7 @@ class AsyncDisque(AsyncCommands):
         patience = self._patience(request)
         until = self._now() + (request.wait_ms or 0) / 1000 if request.wait_ms else None
         while True:
-            connection = pool.idle(request) or await pool.connection(request, patience)
+            connection = pool.take_idle(request) or await pool.connection(request, patience)
             left_ms = SLICE_MS if until is None else max(1, round((until - self._now()) * 1000))
             wait_ms = min(left_ms, SLICE_MS)
             if request.along is not None:

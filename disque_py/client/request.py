@@ -107,7 +107,7 @@ class Request(Generic[T]):
         if isinstance(reply, Exception):
             raise reply
         value = self.read(reply)
-        if isinstance(value, str | int):
+        if isinstance(value, (str, int)):
             return value
         if isinstance(value, Job):
             value.node, value.decode = node, decode

@@ -204,11 +204,15 @@ def add_jobs(
     return Adding(template, bodies, words_of)
 
 
-def template_of(queue: str | bytes, **options: Unpack[AddOptions]) -> AddTemplate:
+def template_of(queue: str | bytes, *, retry_unsafe: bool | None = None, **options: Unpack[AddOptions]) -> AddTemplate:
     """Return the template of ADDJOBs that have a queue and options in common. Raises ValueError as `add_job`."""
-    words = add_options(**options)
-    awaits_nodes = options.get("replicate") is None
-    return AddTemplate(queue, timeout_ms=ADD_TIMEOUT_MS, options=words, retry_unsafe=None, awaits_nodes=awaits_nodes)
+    return AddTemplate(
+        queue,
+        timeout_ms=ADD_TIMEOUT_MS,
+        options=add_options(**options),
+        retry_unsafe=retry_unsafe,
+        awaits_nodes=options.get("replicate") is None,
+    )
 
 
 def _bulk(value: bytes) -> bytes:
