@@ -232,7 +232,7 @@ class NodeLifecycle:
         await asyncio.wait((loaded, ended), return_when=asyncio.FIRST_COMPLETED)
         ended.cancel()
         if loaded.done() and loaded.result():
-            raise StartError(loaded.result())
+            raise StartError(f"the journal {journal_directory(self._settings)}: {loaded.result()}")
 
     def _load_users(self) -> None:
         """Read the ACL file, and open the audit log. StartError."""
