@@ -38,7 +38,7 @@ def reason_to_hang_up(tls: Tls | None) -> str:
     """Return the likely reason why the server hung up without a reply. A node sends none when TLS fails on its side."""
     if tls is None:
         return " (if it speaks TLS, use --tls)"
-    return " (does it trust our certificate?)" if tls.cert_file else " (it may want --cert and --key)"
+    return " (does it trust this certificate?)" if tls.cert_file else " (it may require --cert and --key)"
 
 
 class Connection:

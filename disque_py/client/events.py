@@ -132,7 +132,7 @@ def events_read(
     seq         the number of the first event to read
     count       number of events at most, 10000 by default
     max_bytes   bytes of lines, approximately, at most; 1048576 by default
-    block_ms    milliseconds to wait for the first one, 0 for ever; by default the node answers at once
+    block_ms    milliseconds to wait for the first one, 0 for ever; by default it does not wait
     reader      a name under which INFO shows how many events this reader is behind; none by default
     node        the node whose log it is; by default the one that commands go to
 

@@ -19,7 +19,8 @@ A canceled job ends its handler: a coroutine gets a CancelledError, and a functi
 
 The worker survives the loss of its nodes: it reports the error, and continues when a node is back. Two errors stop it,
 because waiting does not help: a wrong password, and a GETJOB that the node does not understand. Stopping is graceful:
-the worker fetches no more jobs, running handlers may finish within `grace_s`, and all other jobs are put back at once.
+the worker fetches no more jobs, running handlers may finish within `grace_s`, and all other jobs are put back
+immediately.
 """
 
 from __future__ import annotations
@@ -271,7 +272,7 @@ class Worker:
         return function
 
     def run(self, *, loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None) -> None:
-        """Serve in a loop of its own until SIGTERM or SIGINT, then close the client. A second signal ends the grace.
+        """Serve in a new event loop until SIGTERM or SIGINT, then close the client. A second signal ends the grace.
 
         loop_factory   makes the loop, such as `uvloop.new_event_loop`; by default asyncio's own
 
