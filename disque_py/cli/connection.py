@@ -141,7 +141,7 @@ class Connection:
                 self.warnings.append(f"AUTH failed: {reply.text.decode(errors='replace')}")
 
     def _hello(self, protocol: int) -> bool:
-        """Send HELLO with a version, and the login where there is one. Return whether the protocol is agreed on."""
+        """Send HELLO with a version, and the login if there is one. Return whether the server accepts the version."""
         target = self.target
         login = ["AUTH", target.user or "default", target.password] if target.password or target.user else []
         reply = self.call("HELLO", str(protocol), *login)

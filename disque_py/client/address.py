@@ -113,4 +113,4 @@ def parse_url(url: str) -> ClusterUrl:
 def _node(number: int, place: str) -> Address:
     with suppress(ValueError):  # Its text quotes the place.
         return parse_address(unquote(place))
-    raise ValueError(f"node {number} of the URL is no host:port, host or [v6]:port; an @ ends the password before it")
+    raise ValueError(f"node {number} of the URL is not host:port, host or [v6]:port; an @ ends the password before it")

@@ -180,7 +180,7 @@ class AsyncDisque(AsyncCommands):
 
     def run(self, request: Request[T]) -> Coroutine[Any, Any, T]:
         """Execute one command, on another node if need be. Raises the errors of that command (errors.py)."""
-        # This is no coroutine function, which would cost every command one more coroutine.
+        # This is not a coroutine function, because that would cost every command one more coroutine.
         return self._execute(request) if self.tracing is None else self._traced(request, self.tracing)
 
     async def _traced(self, request: Request[T], tracing: Tracing) -> T:

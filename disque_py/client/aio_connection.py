@@ -288,7 +288,9 @@ async def dial(address: Address, options: ClientOptions, tls: ssl.SSLContext | N
         connection.close()
         if isinstance(error, TimeoutError):
             raise NotConnectedError(f"{address}: no connection in {options.connect_timeout:g} s") from error
-        if isinstance(error, (OSError, UnicodeError)):  # Our own connection errors are OSErrors; "a..b" is no name.
+        if isinstance(
+            error, (OSError, UnicodeError)
+        ):  # This library's connection errors are OSErrors; "a..b" is no name.
             raise NotConnectedError(str(error) if isinstance(error, DisqueError) else f"{address}: {error}") from error
         raise
     return connection

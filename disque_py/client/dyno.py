@@ -269,7 +269,7 @@ def pop_with_msg_id(layout: Layout, message_id: str) -> Steps[Message | None]:
 
 
 def unsafe_pop_with_msg_id_all_shards(layout: Layout, message_id: str) -> Steps[Message | None]:
-    """Take this message out of whichever shard has it. None if it is not there, or not ready."""
+    """Take this message from the shard that has it. None if no shard has it, or if it is not ready."""
     found = yield from _take(layout, layout.queues(), 1, LOOK_MS, {ID: message_id})
     return found[0] if found else None
 

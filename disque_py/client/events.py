@@ -74,7 +74,7 @@ _FIELDS: Final = frozenset(each.name for each in fields(Event)) - {"more"}
 
 
 def event_of(line: bytes | str) -> Event:
-    """Return the event of a line. Unknown fields are in `more`. Raises ValueError for a line that is no event."""
+    """Return the event of a line. Unknown fields are in `more`. Raises ValueError for a line that is not an event."""
     found = json.loads(line)
     if not isinstance(found, dict) or not {"seq", "ts", "event"} <= found.keys():
         raise ValueError(f"not an event: {line[:100]!r}")

@@ -5,9 +5,9 @@
         lock.done(3600)
 
 A lock object takes its lock, extends the lease in the background, and gives the lock back. It has its own client, so a
-busy pool does not delay an extension. The client goes on at another node when its node fails. If an extension is
-refused, or the lease ends by this machine's clock, the lock is *lost*: `lost` is set, and `on_lost` is called. The
-object can't stop the work. So the work should check `lost`, or pass the fence to the storage that it writes to.
+busy pool does not delay an extension. If its node fails, the client uses another one. If an extension is refused, or
+the lease ends by this machine's clock, the lock is *lost*: `lost` is set, and `on_lost` is called. The object can't
+stop the work. So the work should check `lost`, or pass the fence to the storage that it writes to.
 
 The rules of leases are in lock_lease.py; this module adds the clock, the thread and the task. Both kinds of locks share
 one conversation with the nodes (`_Grip.taking`), a generator of requests, and each kind sends them in its own way.
@@ -50,7 +50,7 @@ STOP: Final = None
 
 
 def now() -> float:
-    """Return the seconds of a clock that goes on while the machine sleeps, where the system has one."""
+    """Return the seconds of a clock that goes on while the machine sleeps, if the system has one."""
     if hasattr(time, "CLOCK_BOOTTIME"):
         return time.clock_gettime(time.CLOCK_BOOTTIME)
     return time.monotonic()

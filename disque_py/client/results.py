@@ -451,7 +451,7 @@ def queue_stat(reply: Reply) -> QueueStat | None:
     """Return QSTAT's answer; None for a queue that the node does not have."""
     if reply is None:
         return None
-    # Programs ask for thousands of queues at a time, so only values that are no numbers are converted.
+    # Programs ask for thousands of queues at a time, so only values that are not numbers are converted.
     pairs: dict[bytes, Any] = dict(zip(reply[::2], reply[1::2], strict=True))
     take = pairs.pop
     found = QueueStat(
