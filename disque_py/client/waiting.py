@@ -1,4 +1,4 @@
-"""Waiting for the end of a job: by WAITJOB, or by looking at the job again and again.
+"""Waiting for the end of a job: by WAITJOB, or by checking the job repeatedly.
 
 A node replies to WAITJOB as soon as the job is over. It may be too old for WAITJOB, or refuse it until older nodes are
 upgraded. Then the client repeats SHOW CLUSTER instead, with pauses that grow from 20 ms to a second. But a node forgets
