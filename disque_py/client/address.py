@@ -20,7 +20,12 @@ REDIS_SCHEMES: Final = ("redis://", "rediss://")
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A TCP address, or a unix socket when `path` is set."""
+    """The address of a node.
+
+    host   host name or IP address
+    port   TCP port
+    path   path of a unix socket, which is used instead of host and port; empty for TCP
+    """
 
     host: str = ""
     port: int = 0

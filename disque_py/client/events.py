@@ -27,7 +27,14 @@ TAIL_BLOCK_MS: Final = 10_000
 
 @dataclass(slots=True)
 class EventLog:
-    """The answer to EVENTS INFO. Events from `first` to before `next` can be read; `bytes` is their size."""
+    """The answer to EVENTS INFO: the log of events of a node.
+
+    log     id of the log
+    first   number of the oldest event that can be read
+    next    number of the first event that can't be read yet
+    bytes   size of the log on disk
+    more    further fields
+    """
 
     log: str
     first: int
@@ -40,10 +47,15 @@ class EventLog:
 class Event:
     """One transition of a job, or an event of the node itself (then `job_id` is None).
 
+    seq           number of the event in its log
     ts, since     Unix milliseconds: the moment of the event, and the moment when the job entered the state that it
                   leaves (None: not known)
+    event         name of the event, such as `added` or `delivered`
     ctime         the job's creation, milliseconds times 1,000,000 plus a sequence
-    priority      a lower one is served first
+    from_state, to_state   the states before and after the event; None if it is about the node
+    attempt       number of the delivery
+    worker        reserved, always None
+    priority      a lower number is served first
     more          further fields, of newer nodes or rare events: `reason`, `body`
     """
 
