@@ -64,6 +64,7 @@ class Message:
     priority   0 to 99, a lower number is served first; 0 by default
     timeout    seconds until it can be popped; 0 by default
     shard      the shard that it is in; None: the queue chooses
+    job        the job of a popped message, None for a new one
     """
 
     id: str

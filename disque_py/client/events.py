@@ -52,8 +52,16 @@ class Event:
                   leaves (None: not known)
     event         name of the event, such as `added` or `delivered`
     ctime         the job's creation, milliseconds times 1,000,000 plus a sequence
+    queue         name of the job's queue
     from_state, to_state   the states before and after the event; None if it is about the node
-    attempt       number of the delivery
+    version       number of the job's changes on all nodes, this one included
+    attempt       number of deliveries so far
+    nacks         how often the job was queued again because of a NACK
+    deliveries    how often it was queued again for another reason
+    error         the reason, in events that are failures
+    meta          the job's metadata
+    body_size     bytes of its body
+    v             version of the format
     worker        reserved, always None
     priority      a lower number is served first
     more          further fields, of newer nodes or rare events: `reason`, `body`

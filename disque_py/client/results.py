@@ -302,10 +302,16 @@ class Voters:
 class JobInfo:
     """The answer to SHOW: a job as one node sees it.
 
+    id                        its id, 40 characters
     state                     wait-repl, active, queued or acked
     ttl, delay, retry         seconds; ttl is the remaining time
     ctime                     the creation: milliseconds times 1,000,000, plus a sequence
-    next_*_within             milliseconds, None when never
+    nodes_delivered           ids of the nodes that may have a copy
+    nodes_confirmed           ids of those that have confirmed their copy, or an acknowledgement
+    next_requeue_within       milliseconds until it is queued again; None: never
+    next_awake_within         milliseconds until the node checks it
+    nacks                     how often it was queued again because of a NACK
+    additional_deliveries     how often it was queued again for another reason
     queue, body               None for an ack of a job that the node never had
     attempt                   the number of deliveries
     leased                    whether this node delivered it, and its lease is not over

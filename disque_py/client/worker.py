@@ -96,12 +96,12 @@ class WorkerHooks:
         """A handler takes the job."""
 
     def on_success(self, job: Job, seconds: float) -> None:
-        """The handler returned. The ack follows."""
+        """The handler returned after this number of seconds. The ack follows."""
 
     def on_failure(self, job: Job, error: BaseException, seconds: float) -> None:
-        """The handler raised anything but Retry and Fail. The job is given back, left to its RETRY, or given up.
+        """The handler raised anything but Retry and Fail, after this number of seconds.
 
-        Logged with a traceback.
+        The job is given back, left to its RETRY, or given up. By default the error is logged with a traceback.
         """
         _log.warning("job %s of %s failed, delivery %s", job.id, job.queue, job.delivery_count, exc_info=error)
 
