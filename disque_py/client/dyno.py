@@ -641,7 +641,7 @@ class DynoQueue(Face["Disque"]):
 
 
 class AsyncDynoQueue(Face["AsyncDisque"]):
-    """The same over an asyncio client: each operation is awaited."""
+    """A queue of messages over an asyncio client: each operation is awaited. See DynoQueue for the options."""
 
     push = _awaited(push)
     ensure = _awaited(ensure)
@@ -704,7 +704,7 @@ class DynoQueues(Queues[DynoQueue]):
 
 
 class AsyncDynoQueues(Queues[AsyncDynoQueue]):
-    """The same for an asyncio client."""
+    """The queues of a program over an asyncio client, with the same options. See DynoQueues."""
 
     def __init__(self, client: AsyncDisque, **options: Unpack[DynoOptions]) -> None:
         super().__init__(lambda name: AsyncDynoQueue(client, name, **options))
