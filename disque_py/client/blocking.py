@@ -48,7 +48,7 @@ SLICE_MS: Final = 30_000
 class Disque(BlockingCommands):
     """A client of a cluster.
 
-    Connections are made when they are needed. `with` and `connect()` make the first one at once.
+    Connections are made when they are needed. `with` and `connect()` make the first one immediately.
 
     tracing   a tracing library that sees every command (tracing.py); None, the default: none
 
@@ -240,11 +240,11 @@ class Disque(BlockingCommands):
         timeout    seconds to wait while another owner has the lock, 0: don't wait; None, the default: wait for ever
         owner      name of the owner; by default one that no other lock object has. Two objects with the same owner
                    share the lock
-        on_lost    called with the lock when it is lost, in a thread of its own; None by default
+        on_lost    called with the lock when it is lost, in another thread; None by default
 
-        Each thread or task needs an object of its own. Raises ValueError or TypeError for an invalid number. Acquiring
-        the lock raises LockHeldError, LockDoneError, LockSpentError, NoQuorumError and the errors of every command.
-        Leaving the block raises LockLostError if the lock was lost.
+        Each thread or task needs its own object. Raises ValueError or TypeError for an invalid number. Acquiring the
+        lock raises LockHeldError, LockDoneError, LockSpentError, NoQuorumError and the errors of every command. Leaving
+        the block raises LockLostError if the lock was lost.
 
             with client.lock("nightly", lease=30, timeout=60) as lock:
                 write_report(fence=lock.fence)
@@ -420,7 +420,7 @@ class Disque(BlockingCommands):
         log       the log's id; by default the node's current log, from now on
         seq       the number of the first event, 0 by default; ignored without a log
         node      the node whose log it is; by default the one that commands go to
-        count     number of events that are read at once at most, 10000 by default
+        count     the most events that one command reads, 10000 by default
         reader    a name under which INFO shows how many events this reader is behind; none by default
         idle_ms   milliseconds without an event after which the iterator ends; 0, the default: never
 
